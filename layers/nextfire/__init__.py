@@ -1,0 +1,1 @@
+"""The core of nextfire, shared by every function: domain, use cases, adapters."""

@@ -1,0 +1,91 @@
+"""Due entries: the one timer of the system. Whatever must happen at an instant is one of these.
+
+An entry lies in the bucket of the minute of max(its due instant, the time it is written), so nothing is ever
+written where nobody reads any more; the true due instant is inside, at the head of its sort key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut, floor_minute, to_ms
+
+
+class DueKind(StrEnum):
+    """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch."""
+
+    FIRE = "FIRE"
+    RETRY = "RETRY"
+
+
+@dataclass(frozen=True, slots=True)
+class DueEntry:
+    """Something that must happen at `at`.
+
+    FIRE has the `version` of the schedule that made it. RETRY names the run, the pool and the number of the
+    dispatch to make; it is never checked against a version.
+    """
+
+    kind: DueKind
+    job: JobKey
+    uid: str
+    at: datetime
+    version: int = 0
+    run_id: str = ""
+    dispatch: int = 1
+    pool: str = ""
+
+    @property
+    def sort_key(self) -> str:
+        """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is harmless."""
+        tail = (
+            f"F#{self.version}" if self.kind is DueKind.FIRE else f"R#{self.run_id}#{self.dispatch}"
+        )
+        return f"{to_ms(self.at):013d}#{self.uid}#{tail}"
+
+    def bucket(self, now: datetime, shards: int) -> str:
+        """Where a writer at *now* puts this entry, with *shards* write shards."""
+        return bucket_name(floor_minute(max(self.at, now)), self.job.shard(shards))
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a stored entry: its table key."""
+
+    bucket: str
+    sort_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """An entry as read from the table."""
+
+    slot: Slot
+    entry: DueEntry
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenEntry:
+    """An item of the due table that does not read as an entry. `raw` is the item as JSON.
+
+    `at` and `job` are what could be made out of it: enough to rebuild the job's chain.
+    """
+
+    slot: Slot
+    raw: str
+    error: str
+    at: datetime | None
+    job: JobKey | None
+
+
+def fire(job: JobKey, uid: str, version: int, at: datetime) -> DueEntry:
+    """The FIRE entry for the occurrence at *at*."""
+    return DueEntry(DueKind.FIRE, job, uid, cut(at), version=version)
+
+
+def bucket_name(minute: datetime, shard: int) -> str:
+    """``2026-05-24T10:00Z#007``."""
+    return f"{minute.astimezone(UTC):%Y-%m-%dT%H:%MZ}#{shard:03d}"

@@ -1,0 +1,68 @@
+"""What can go wrong, in four families with one meaning each at the API and at the queue.
+
+    NextfireError
+    ├── InvalidInputError      400/422 at the API; at the queue: to the dead-letter queue, at once
+    │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed, blocks nothing
+    ├── NotFoundError          404; at the queue: acknowledged and logged
+    ├── ConflictError          409/412; the caller decides
+    └── UnavailableError       503; at the queue: this record fails and comes again
+
+Anything else is a defect: 500, this record fails, an alarm rings.
+"""
+
+from __future__ import annotations
+
+
+class NextfireError(Exception):
+    """The base of every error that this package raises on purpose."""
+
+
+class InvalidInputError(NextfireError):
+    """A value that cannot be used, told with its field and what to do about it."""
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
+        """Build the error.
+
+        Args:
+            field: The field as the caller spells it, e.g. ``target.pool``.
+            value: The offending value; shortened in the message.
+            problem: What is wrong with it, without a full stop.
+            remedy: What the caller can do, a whole sentence.
+        """
+        self.field = field
+        self.value = shorten(value)
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{field}: {problem} (got {self.value}). {remedy}")
+
+
+class UndecodableError(NextfireError):
+    """A stored item or a message that does not read as what it should be."""
+
+
+class NotFoundError(NextfireError):
+    """No such thing, or not this tenant's."""
+
+    def __init__(self, noun: str, identity: str) -> None:
+        self.noun = noun
+        self.identity = identity
+        super().__init__(f"There is no {noun} {identity!r}. List yours to see their ids.")
+
+
+class ConflictError(NextfireError):
+    """The thing is not in a state that allows this."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{problem}. {remedy}")
+
+
+class UnavailableError(NextfireError):
+    """A store or a queue refused or did not answer; the request may have happened. Try again."""
+
+
+def shorten(value: object, limit: int = 120) -> str:
+    """*value* as Python shows it, cut to *limit* characters."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

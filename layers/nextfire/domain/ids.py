@@ -1,0 +1,100 @@
+"""Identities: how they are formed, so that writing one thing twice is harmless.
+
+Every id that reaches a shared resource (queue, table) contains or hashes the tenant and the job's
+`uid`, so no two tenants share one and a job made again under its old id shares nothing with its past.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.instants import cut
+
+JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_RUN_ID = re.compile(r"(\d{8}T\d{9})Z-([a-z0-9]{8,32})")
+
+
+@dataclass(frozen=True, slots=True)
+class JobKey:
+    """Which job: `tenant` never holds a slash, `job_id` matches `JOB_ID`."""
+
+    tenant: str
+    job_id: str
+
+    def shard(self, shards: int) -> int:
+        """The shard, 0 ≤ n < *shards*, that this job's due entries are written to. Stable for ever."""
+        digest = hashlib.blake2s(f"{self.tenant}/{self.job_id}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % shards
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """Which run. `run_id` begins with the scheduled instant, so a job's runs sort by time."""
+
+    job: JobKey
+    run_id: str
+
+    @property
+    def execution_id(self) -> str:
+        """The public id, e.g. ``job_a93f2.20260524T100000000Z-k3x9m2ab``."""
+        return f"{self.job.job_id}.{self.run_id}"
+
+    @property
+    def scheduled_at(self) -> datetime:
+        """The occurrence's instant, read from the id."""
+        stamp = _matched(self.run_id)[1]
+        return datetime.strptime(stamp + "000+0000", "%Y%m%dT%H%M%S%f%z").astimezone(UTC)
+
+    @property
+    def uid(self) -> str:
+        """The job's `uid`, read from the id."""
+        return _matched(self.run_id)[2]
+
+
+def run_id(uid: str, scheduled_at: datetime) -> str:
+    """The id of the run for the occurrence at *scheduled_at*; the same whoever computes it."""
+    at = cut(scheduled_at)
+    return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z-{uid}"
+
+
+def parse_execution_id(tenant: str, text: str) -> RunKey:
+    """The run that the public id *text* names, of *tenant* whatever the text says.
+
+    Raises:
+        InvalidInputError: *text* has not the form of an execution id.
+    """
+    job_id, _, rest = text.partition(".")
+    if not JOB_ID.fullmatch(job_id) or not _RUN_ID.fullmatch(rest):
+        raise InvalidInputError(
+            "executionId",
+            text,
+            "not an execution id",
+            "Take one from the job's list of executions.",
+        )
+    return RunKey(JobKey(tenant, job_id), rest)
+
+
+def dedup_id(key: RunKey, dispatch: int) -> str:
+    """The FIFO deduplication id of one dispatch: the same for each sending of it, 64 characters."""
+    return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch))
+
+
+def group_id(key: RunKey) -> str:
+    """The FIFO message group of a run: runs do not wait for each other. 64 characters."""
+    return _digest(key.job.tenant, key.job.job_id, key.run_id)
+
+
+def _digest(*parts: str) -> str:
+    # A unit separator cannot occur in any part, so no two lists of parts read the same.
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
+def _matched(text: str) -> re.Match[str]:
+    match = _RUN_ID.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no run id")
+    return match

@@ -1,0 +1,145 @@
+"""Jobs: what a user defines, and what the system keeps beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic.alias_generators import to_camel
+
+from nextfire.domain.ids import JobKey
+from nextfire.domain.schedule import Schedule, ScheduleType, next_instant
+
+MAX_PAYLOAD_BYTES = 64 * 1024
+MAX_LABELS = 32
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+
+class Document(BaseModel):
+    """A JSON document of the API: camelCase outside, strict about unknown fields, immutable."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+    )
+
+
+class Priority(StrEnum):
+    """Among runs that are due in the same second, the higher goes first."""
+
+    HIGH = "HIGH"
+    NORMAL = "NORMAL"
+    LOW = "LOW"
+
+
+class Backoff(StrEnum):
+    """How the delay grows with the number *n* of attempts made (n ≥ 1), from `initial_delay_ms`."""
+
+    FIXED = "FIXED"  # d
+    LINEAR = "LINEAR"  # d · n
+    EXPONENTIAL = "EXPONENTIAL"  # d · 2ⁿ⁻¹
+
+
+class RetryPolicy(Document):
+    """What follows an attempt that failed, timed out or lost its worker."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    backoff: Backoff = Backoff.EXPONENTIAL
+    initial_delay_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 10_000
+    max_delay_ms: Annotated[int, Field(ge=0, le=604_800_000)] = 3_600_000
+
+    def delay(self, attempt: int) -> timedelta:
+        """How long to wait after attempt number *attempt* (≥ 1) failed."""
+        factor = {
+            Backoff.FIXED: 1,
+            Backoff.LINEAR: attempt,
+            Backoff.EXPONENTIAL: 2 ** min(attempt - 1, 40),
+        }[self.backoff]
+        return timedelta(milliseconds=min(self.initial_delay_ms * factor, self.max_delay_ms))
+
+
+class Target(Document):
+    """What a run carries out: a script of the pool by name, or by its S3 URL."""
+
+    pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
+    handler: Annotated[str, Field(pattern=_NAME, max_length=128)] | None = None
+    script: Annotated[str, Field(pattern=r"^s3://", max_length=1024)] | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.handler is None) == (self.script is None):
+            raise ValueError("give either handler (a script's name) or script (its s3:// URL)")
+        return self
+
+
+class JobDefinition(Document):
+    """A job as its owner wrote it, defaults filled in."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    type: ScheduleType
+    schedule: Annotated[str, Field(min_length=1, max_length=256)]
+    timezone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
+    target: Target
+    payload: JsonValue = Field(default_factory=dict)
+    retry_policy: RetryPolicy = RetryPolicy()
+    timeout_sec: Annotated[int, Field(ge=1, le=39_600)] = 300
+    priority: Priority = Priority.NORMAL
+    labels: Annotated[dict[str, str], Field(max_length=MAX_LABELS)] = Field(default_factory=dict)
+
+    @property
+    def timeout(self) -> timedelta:
+        return timedelta(seconds=self.timeout_sec)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document, camelCase, without fields that are unset."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def payload_bytes(self) -> int:
+        return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+SCHEDULE_FIELDS = frozenset({"type", "schedule", "timezone"})
+"""The fields of a definition whose change makes a new `schedule_version`."""
+
+
+class JobState(StrEnum):
+    """ACTIVE has a FIRE entry; the others have none. COMPLETED: no occurrence is left."""
+
+    ACTIVE = "ACTIVE"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stored job.
+
+    `uid` is new with every creation. `revision` (≥ 1) counts every change. `schedule_version` changes only when
+    *when* changes, and grows; `effective_from` is the instant of that change.
+    """
+
+    key: JobKey
+    uid: str
+    revision: int
+    schedule_version: int
+    effective_from: datetime
+    state: JobState
+    definition: JobDefinition
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def schedule(self) -> Schedule:
+        d = self.definition
+        return Schedule(d.type, d.schedule, d.timezone, self.effective_from)
+
+    def next_after(self, after: datetime) -> datetime | None:
+        """The next occurrence strictly after *after*, whatever the job's state."""
+        return next_instant(self.schedule, after)

@@ -1,0 +1,47 @@
+"""The message that carries a run to an executor. It holds who and which, never what: that is read at the claim."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Document
+
+
+class RunMessage(Document):
+    """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from 1."""
+
+    v: Literal[1] = 1
+    tenant: str = Field(min_length=1, max_length=64, pattern=r"^[^/#]+$")
+    job_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    run_id: str = Field(pattern=r"^\d{8}T\d{9}Z-[a-z0-9]{8,32}$")
+    dispatch: int = Field(ge=1)
+    dispatched_at: AwareDatetime
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(JobKey(self.tenant, self.job_id), self.run_id)
+
+    def encode(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
+
+def decode_message(body: str) -> RunMessage:
+    """The message that *body* holds.
+
+    Raises:
+        UndecodableError: It holds none, or one of a version this code does not know.
+    """
+    try:
+        message = RunMessage.model_validate_json(body)
+        message.key.scheduled_at  # noqa: B018 — digits that are no date are found here, not in mid-run
+    except ValidationError as error:
+        raise UndecodableError(
+            f"not a run message: {error.error_count()} errors, {error}"
+        ) from error
+    except ValueError as error:
+        raise UndecodableError(f"not a run message: {error}") from error
+    return message

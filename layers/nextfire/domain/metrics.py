@@ -1,0 +1,22 @@
+"""The names of the metrics, once for the code that emits them and the alarms that watch them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+NAMESPACE = "nextfire"
+
+
+class Metric(StrEnum):
+    """A CloudWatch metric in the namespace ``nextfire``, with the dimension ``service``."""
+
+    DISPATCH_LATENESS = (
+        "DispatchLateness"  # ms from a run's due instant to its message's acceptance
+    )
+    DISPATCHED = "Dispatched"  # runs sent to a queue
+    TICKS = "Ticks"  # rounds of a watcher that holds its group's lease
+    QUARANTINED = "Quarantined"  # entries, jobs and messages that could not be decoded
+    STARTED = "Started"  # attempts begun
+    SUCCEEDED = "Succeeded"  # runs that ended well
+    FAILED = "Failed"  # attempts that did not
+    LOST = "Lost"  # attempts whose worker vanished

@@ -1,0 +1,263 @@
+"""What the use cases need from outside. Each docstring is the contract that every adapter and fake is held to.
+
+All of them raise `UnavailableError` where the store or queue refused or did not answer: the request may or may
+not have happened, and doing it again is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import Run
+
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """The wall clock, given to what waits or works for a while."""
+
+    def now(self) -> datetime:
+        """The present instant, aware, in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of a listing. `cursor` is opaque; None on the last page."""
+
+    items: Sequence[T]
+    cursor: str | None
+
+
+class JobStore(Protocol):
+    """Holds jobs; writes a job and its first due entry together or not at all."""
+
+    def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
+        """Store *job* and *first*, if the id is free or its job CANCELLED.
+
+        Returns:
+            None if stored; else the living job that has the id.
+        """
+
+    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
+        """Replace revision `job.revision - 1` by *job*, and store *entry*. False if another change came first."""
+
+    def get(self, key: JobKey) -> Job | None:
+        """The job, by a consistent read; None if there is none.
+
+        Raises:
+            UndecodableError: The stored item does not read as a job.
+        """
+
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        """The jobs among *keys*, by eventually consistent reads; one that does not decode maps to its error.
+
+        Absent: no such job, or it could not be read this time; `get` tells.
+        """
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        """*tenant*'s jobs by id, cancelled ones included. At most *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+    def complete(self, job: Job, now: datetime) -> bool:
+        """Make an ACTIVE job COMPLETED, if it is still of this `uid` and `schedule_version`."""
+
+
+class DueStore(Protocol):
+    """Holds due entries, by minute and shard."""
+
+    def read(
+        self, minute: datetime, shard: int, *, before: datetime, consistent: bool
+    ) -> Iterable[StoredEntry | BrokenEntry]:
+        """The entries of one bucket that are due before *before*, in order of their instants. All pages."""
+
+    def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
+        """Store *entries*, each in the bucket for *now*. Returns those that were stored."""
+
+    def delete(self, slots: Collection[Slot]) -> None:
+        """Delete what lies in *slots*, as far as it goes: what stays is read, and decided, again."""
+
+    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
+        """Keep what could not be decoded, with its error, where no watcher reads; then delete it from its slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may dispatch for a watcher group. `epoch` grows with every change of holder."""
+
+    holder: str
+    epoch: int
+    expires_at: datetime
+
+
+class ControlStore(Protocol):
+    """Holds the watchers' leases and cursors."""
+
+    def acquire(self, group: int, holder: str, *, now: datetime, life: timedelta) -> Lease:
+        """Give *holder* the group's lease until *now* + *life*, if it has it or it has lapsed at *now*.
+
+        Of any number of concurrent callers one gets it. Returns the lease in force, whoever holds it.
+        """
+
+    def release(self, group: int, lease: Lease) -> None:
+        """End *lease* now, if it is still in force, so that a standby need not wait."""
+
+    def seed_cursors(self, shards: int, minute: datetime) -> None:
+        """Set the cursor of each shard below *shards* that has none to *minute*."""
+
+    def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
+        """The cursors of *shards*, by consistent reads. Absent: it has none."""
+
+    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
+        """Set a cursor, unless a holder of a later epoch has set it."""
+
+
+class RunQueue(Protocol):
+    """The pools' FIFO queues, as their sender sees them."""
+
+    def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
+        """Send each message to its pool's queue, deduplicated by run and dispatch.
+
+        Returns:
+            The indexes of those that were accepted. A pool that is not there accepts none.
+        """
+
+
+class Delivery(Protocol):
+    """One received message, as its executor sees it."""
+
+    body: str
+
+    def hide(self, duration: timedelta) -> None:
+        """Keep it from others for *duration* (0 … 12 h) from now. Does nothing if it is no longer ours."""
+
+
+class DeadLetters(Protocol):
+    """The pool's dead-letter queue."""
+
+    def put(self, body: str, failure: str, *, dedup: str) -> None:
+        """Keep *body* with *failure*; at most one copy per *dedup* within five minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`run` is the record now in force; `taken` says whether this claim took it."""
+
+    run: Run
+    taken: bool
+
+
+class RunStore(Protocol):
+    """Holds runs and says who may work on them."""
+
+    def claim(
+        self,
+        message: RunMessage,
+        *,
+        token: str,
+        worker: str,
+        pool: str,
+        job_revision: int,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Claim:
+        """Give *worker* the run until *lease_until*, if it is free.
+
+        Free: absent, or PENDING, not of a later dispatch, past its `not_before`. Of any number of concurrent
+        callers exactly one gets it. A repetition with the same *token* finds what it took.
+        """
+
+    def advance(self, was: Run, to: Run) -> Claim:
+        """Replace *was* by *to*, if *was* is RUNNING under its fence still. `taken` says whether it was.
+
+        `cancel_requested` is not written. A repetition with the same *to* finds what it wrote.
+        """
+
+    def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
+        """Make the run CANCELLED, if it is absent or PENDING. Returns the record now in force."""
+
+    def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
+        """Extend the lease. Returns the record as it is now; None if the lease was lost."""
+
+    def get(self, key: RunKey) -> Run | None:
+        """The run, by a consistent read.
+
+        Raises:
+            UndecodableError: The stored item does not read as a run.
+        """
+
+    def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
+        """A job's runs, the latest scheduled first. At most *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+
+class ScriptStore(Protocol):
+    """Holds the scripts that users uploaded."""
+
+    def fetch(self, url: str) -> bytes:
+        """The script at ``s3://bucket/key``.
+
+        Raises:
+            NotFoundError: There is none.
+            InvalidInputError: The executor may not read there.
+        """
+
+
+class Verdict(Enum):
+    """What a script's supervisor says each time the runner asks."""
+
+    GO_ON = "GO_ON"
+    CANCEL = "CANCEL"
+    HAND_BACK = "HAND_BACK"
+    LEASE_LOST = "LEASE_LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """A script to run: its source, its payload (JSON, on standard input) and its environment."""
+
+    name: str
+    source: bytes
+    payload: str
+    timeout: timedelta
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptExit:
+    """How a script ended. `exit_code` is negative for a signal; None if it never started.
+
+    `timed_out`, or a `stopped` other than GO_ON, say that the runner ended it. `error`: why it did not start.
+    """
+
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+    stopped: Verdict = Verdict.GO_ON
+    error: str | None = None
+
+
+class ScriptRunner(Protocol):
+    """Runs a script in a child process."""
+
+    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
+        """Run *call* until it exits, its timeout passes, or *ask* (asked several times a second) ends it.
+
+        When it returns, the script and the processes of its group have ended and its folder is gone. Output
+        beyond the runner's cap is cut, with a notice.
+        """

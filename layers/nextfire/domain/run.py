@@ -1,0 +1,169 @@
+"""Runs: one record for each occurrence, and the ways it may change.
+
+    PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: never starts again
+       ▲           │
+       └───────────┘  retry (attempts left) or hand-back (not counted)
+
+A change is computed here, from the record as it was read, and written by `RunStore` only where that record is
+still the one in force (its fence). So a worker that lost its lease can record nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from nextfire.domain.ids import RunKey
+
+
+class RunState(StrEnum):
+    """Where a run stands. The public API says *execution*."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
+    DEAD = "DEAD"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (RunState.PENDING, RunState.RUNNING)
+
+
+class AttemptOutcome(StrEnum):
+    """How one attempt ended."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    WORKER_LOST = "WORKER_LOST"
+    CANCELLED = "CANCELLED"
+    HANDED_BACK = "HANDED_BACK"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next one."""
+
+    number: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    outcome: AttemptOutcome | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an attempt left behind. `permanent`: another attempt could not end otherwise, so none is made."""
+
+    outcome: AttemptOutcome
+    reason: str
+    exit_code: int | None = None
+    stdout: str = ""
+    stderr: str = ""
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run record.
+
+    `fence` grows with every claim; `claim_token` is that claim's own; `lease_until` bounds its worker's right.
+    `attempt` counts attempts that matter against `maxAttempts`. `attempts` is the whole history.
+    """
+
+    key: RunKey
+    state: RunState
+    dispatch: int = 1
+    attempt: int = 0
+    fence: int = 0
+    claim_token: str = ""
+    worker: str | None = None
+    lease_until: datetime | None = None
+    not_before: datetime | None = None
+    cancel_requested: bool = False
+    pool: str | None = None
+    job_revision: int | None = None
+    dispatched_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    reason: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    def taken_over(self, *, token: str, worker: str, now: datetime, lease_until: datetime) -> Run:
+        """The next attempt, after this one's worker vanished."""
+        lost = self._closed(
+            Result(AttemptOutcome.WORKER_LOST, f"lease of {self.worker} lapsed"), now
+        )
+        number = self.attempt + 1
+        return replace(
+            lost,
+            attempt=number,
+            fence=self.fence + 1,
+            claim_token=token,
+            worker=worker,
+            lease_until=lease_until,
+            started_at=now,
+            attempts=(*lost.attempts, Attempt(number, worker, now)),
+        )
+
+    def ended(self, state: RunState, result: Result, now: datetime) -> Run:
+        """Ended in *state* (SUCCEEDED, CANCELLED or DEAD)."""
+        return replace(
+            self._closed(result, now),
+            state=state,
+            finished_at=now,
+            lease_until=None,
+            exit_code=result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+            reason=result.reason,
+        )
+
+    def retrying(self, result: Result, now: datetime, *, not_before: datetime) -> Run:
+        """Waiting for the next dispatch, from *not_before* on."""
+        return replace(
+            self._closed(result, now),
+            state=RunState.PENDING,
+            dispatch=self.dispatch + 1,
+            not_before=not_before,
+            lease_until=None,
+            worker=None,
+            exit_code=result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+            reason=result.reason,
+        )
+
+    def handed_back(self, reason: str, now: datetime) -> Run:
+        """Given up by a worker that shuts down: free at once, the attempt not counted."""
+        closed = self._closed(Result(AttemptOutcome.HANDED_BACK, reason), now)
+        return replace(
+            closed,
+            state=RunState.PENDING,
+            attempt=self.attempt - 1,
+            lease_until=None,
+            worker=None,
+            reason=reason,
+        )
+
+    def _closed(self, result: Result, now: datetime) -> Run:
+        """With the attempt under way entered in the history."""
+        if not self.attempts:
+            return self
+        *before, last = self.attempts
+        done = replace(
+            last,
+            finished_at=now,
+            outcome=result.outcome,
+            exit_code=result.exit_code,
+            reason=result.reason,
+        )
+        return replace(self, attempts=(*before, done))
