@@ -1,0 +1,36 @@
+"""The CDK app: `cdk synth` and `cdk deploy` run this module from the project's root."""
+
+import tempfile
+from pathlib import Path
+
+from aws_cdk import App, CliCredentialsStackSynthesizer
+
+from infra.build import Build
+from infra.settings import Settings, Target
+from infra.stack import NextfireStack
+
+STACK_NAME = "Nextfire"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def build_app(app: App, *, staging: Path, root: Path = ROOT) -> NextfireStack:
+    """Add the stack to *app*, as the app's context wants it. Needs neither credentials nor Docker.
+
+    Assets are staged under *staging*, which may be removed once this has returned.
+    """
+    settings = Settings.from_context(app.node.get_all_context())
+    # MiniStack's IAM refuses the CDK's deploy roles, so the local target does without them.
+    synthesizer = CliCredentialsStackSynthesizer() if settings.target is Target.LOCAL else None
+    build = Build(root, staging=staging, cache=root / ".nextfire" / "build")
+    return NextfireStack(app, STACK_NAME, settings=settings, build=build, synthesizer=synthesizer)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="nextfire-") as staging:
+        app = App()
+        build_app(app, staging=Path(staging))
+        app.synth()
+
+
+if __name__ == "__main__":
+    main()

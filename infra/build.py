@@ -1,0 +1,167 @@
+"""Stages what the functions run from, without Docker: the functions' code and the two layers.
+
+The third-party layer is what uv.lock names for the runtime, fetched as wheels for the target's
+Python and platform; hashes are checked. What boto3 alone brings is left out: the Lambda runtime
+has it. The layer is kept by the hash of its inputs, so that it is built once per lock file.
+"""
+
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from packaging.tags import Tag, compatible_tags, cpython_tags, sys_tags
+from packaging.tags import parse_tag as parse_tags
+from uv import find_uv_bin
+
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+class WrongWheelError(Exception):
+    """A package of the layer would not run on the target; build the layer for that target."""
+
+    def __init__(self, distribution: str, tags: Iterable[str], platform_name: str) -> None:
+        super().__init__(
+            f"{distribution} is built for {', '.join(tags)}, which does not run on "
+            f"{platform_name}: remove the layer's folder and build it for that platform"
+        )
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A Python on a platform: what the wheels of a layer must fit."""
+
+    name: str
+    uv_options: tuple[str, ...]
+    tags: frozenset[Tag]
+
+    @classmethod
+    def lambda_arm64(cls) -> Self:
+        """Python 3.13 on Lambda's Amazon Linux 2023 (glibc 2.34), arm64."""
+        version = (3, 13)
+        platforms = [
+            *(f"manylinux_2_{minor}_aarch64" for minor in range(34, 16, -1)),
+            "manylinux2014_aarch64",
+            "linux_aarch64",
+        ]
+        return cls(
+            name="python3.13-aarch64",
+            uv_options=("--python-version", "3.13", "--python-platform", "aarch64-manylinux_2_28"),
+            tags=frozenset(
+                [
+                    *cpython_tags(version, platforms=platforms),
+                    *compatible_tags(version, interpreter="cp313", platforms=platforms),
+                ]
+            ),
+        )
+
+    @classmethod
+    def host(cls) -> Self:
+        """The Python that runs this, where it runs."""
+        major, minor = sys.version_info[:2]
+        return cls(
+            name=f"python{major}.{minor}-{sys.platform}-{platform.machine()}",
+            uv_options=("--python", sys.executable),
+            tags=frozenset(sys_tags()),
+        )
+
+
+def check_wheels(layer: Path, runtime: Runtime) -> None:
+    """Make sure that every distribution under *layer* runs on *runtime*.
+
+    Raises:
+        WrongWheelError: One does not; or it has no WHEEL file, so that nobody knows.
+    """
+    for dist_info in sorted(layer.glob("*.dist-info")):
+        wheel = dist_info / "WHEEL"
+        lines = wheel.read_text(encoding="utf-8").splitlines() if wheel.exists() else []
+        tags = [line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:")]
+        if not any(runtime.tags & parse_tags(tag) for tag in tags):
+            raise WrongWheelError(dist_info.stem, tags or ["an unknown platform"], runtime.name)
+
+
+class Build:
+    """Stages code under *staging*, which the caller removes after the synthesis.
+
+    *cache* keeps third-party layers between builds; two builds may share it at the same time.
+    """
+
+    def __init__(self, root: Path, *, staging: Path, cache: Path) -> None:
+        self._root = root
+        self._staging = staging
+        self._cache = cache
+
+    def function(self, folder: str) -> Path:
+        """The code of `functions/<folder>`, importable as `functions.<folder>`."""
+        asset = self._staging / f"function-{folder}"
+        if not asset.exists():
+            package = asset / "functions" / folder
+            shutil.copytree(self._root / "functions" / folder, package, ignore=_IGNORED)
+        return asset
+
+    def first_party_layer(self) -> Path:
+        """The shared core, importable as `nextfire`."""
+        asset = self._staging / "layer-nextfire"
+        source = self._root / "layers" / "nextfire"
+        shutil.copytree(source, asset / "python" / "nextfire", ignore=_IGNORED)
+        return asset
+
+    def third_party_layer(self, runtime: Runtime) -> Path:
+        """The locked runtime dependencies for *runtime*, built unless the cache has them.
+
+        Raises:
+            WrongWheelError: A package does not run on *runtime*.
+            subprocess.CalledProcessError: uv could not resolve or fetch; its words are on stderr.
+        """
+        requirements = self._uv(
+            "export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header",
+            "--no-annotate", "--prune", "boto3",
+        )  # fmt: skip
+        digest = hashlib.sha256(
+            "\n".join([runtime.name, *runtime.uv_options, requirements]).encode()
+        ).hexdigest()[:16]
+        layer = self._cache / f"layer-{runtime.name}-{digest}"
+        if not layer.exists():
+            self._cache.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self._cache, prefix="building-") as scratch:
+                built = self._build_layer(Path(scratch), requirements, runtime)
+                try:
+                    built.rename(layer)
+                except OSError:
+                    if not layer.exists():  # nobody else built it meanwhile
+                        raise
+        check_wheels(layer / "python", runtime)
+        return layer
+
+    def _build_layer(self, scratch: Path, requirements: str, runtime: Runtime) -> Path:
+        listed = scratch / "requirements.txt"
+        listed.write_text(requirements, encoding="utf-8")
+        layer = scratch / "layer"
+        packages = layer / "python"
+        self._uv(
+            "pip", "install", "--target", str(packages), "--requirements", str(listed),
+            "--only-binary", ":all:", "--no-deps", "--require-hashes", "--link-mode", "copy",
+            *runtime.uv_options,
+        )  # fmt: skip
+        for needless in [*packages.rglob("__pycache__"), packages / "bin", packages / ".lock"]:
+            if needless.is_dir():
+                shutil.rmtree(needless)
+            else:
+                needless.unlink(missing_ok=True)
+        return layer
+
+    def _uv(self, *arguments: str) -> str:
+        result = subprocess.run(
+            [find_uv_bin(), "--quiet", *arguments],
+            cwd=self._root,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return result.stdout

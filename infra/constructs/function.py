@@ -1,0 +1,61 @@
+"""A Lambda function of this project: one folder under functions/, one role, one log group."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.constructs.code import Code
+from infra.constructs.grants import allow
+from infra.settings import Settings
+from nextfire.domain.metrics import NAMESPACE
+
+
+class Function(Construct):
+    """The function of `functions/<folder>`; its role may write to its own log group only."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        folder: str,
+        code: Code,
+        settings: Settings,
+        memory: int,
+        timeout: timedelta,
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.folder = folder
+        self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+        log_group = logs.LogGroup(
+            self, "Logs", retention=settings.retention, removal_policy=RemovalPolicy.DESTROY
+        )
+        allow(self.role, ["logs:CreateLogStream", "logs:PutLogEvents"], log_group.log_group_arn)
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            code=code.of(folder),
+            handler=f"functions.{folder}.handler.handler",
+            runtime=code.runtime,
+            architecture=code.architecture,
+            layers=code.layers,
+            role=self.role,
+            log_group=log_group,
+            memory_size=memory,
+            timeout=Duration.seconds(int(timeout.total_seconds())),
+            environment={
+                "POWERTOOLS_SERVICE_NAME": folder,
+                "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
+                "POWERTOOLS_LOG_LEVEL": settings.log_level,
+                **environment,
+            },
+            # Whatever wakes a function asynchronously wakes it again a minute later.
+            retry_attempts=0,
+            max_event_age=Duration.minutes(1),
+        )

@@ -1,0 +1,80 @@
+"""A pool: a FIFO queue of due runs, its dead letters, and how executors get at them."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.constructs import grants
+from infra.constructs.function import Function
+from infra.settings import PoolSettings
+
+MAX_RECEIVES = 1000
+"""The most that SQS allows: what ends a run is its record, not how often its message was seen."""
+
+
+class Pool(Construct):
+    """The queues of one pool."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, name: str, settings: PoolSettings
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.name = name
+        self.settings = settings
+        self.dead_letters = self._queue("DeadLetters", retention_period=Duration.days(14))
+        self.queue = self._queue(
+            "Queue",
+            # Longer than the queue of dead letters keeps anything would lose the copy's own time.
+            retention_period=Duration.days(4),
+            visibility_timeout=Duration.seconds(int(settings.visibility.total_seconds())),
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=self.dead_letters, max_receive_count=MAX_RECEIVES
+            ),
+        )
+
+    def grant_send(self, grantee: iam.IGrantable) -> None:
+        """What a watcher needs."""
+        grants.allow(grantee, grants.sqs("SendMessage"), self.queue.queue_arn)
+
+    def grant_work(self, grantee: iam.IGrantable) -> None:
+        """What an executor of this pool needs."""
+        operations = (
+            "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
+        )  # fmt: skip
+        grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
+        grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
+
+    def feed(self, executor: Function) -> None:
+        """Let Lambda poll the queue and hand its messages to *executor*."""
+        lambda_.EventSourceMapping(
+            self,
+            "Source",
+            target=executor.function,
+            event_source_arn=self.queue.queue_arn,
+            batch_size=self.settings.batch_size,
+            max_concurrency=self.settings.max_concurrency,
+            report_batch_item_failures=True,
+        )
+
+    def _queue(
+        self,
+        construct_id: str,
+        *,
+        retention_period: Duration,
+        visibility_timeout: Duration | None = None,
+        dead_letter_queue: sqs.DeadLetterQueue | None = None,
+    ) -> sqs.Queue:
+        return sqs.Queue(
+            self,
+            construct_id,
+            fifo=True,
+            deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
+            fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=retention_period,
+            visibility_timeout=visibility_timeout,
+            dead_letter_queue=dead_letter_queue,
+        )

@@ -1,0 +1,208 @@
+"""The deployment's settings: cdk.json context, typed.
+
+Context keys that hold a colon or begin with `@` belong to the CDK and are passed over; any other
+key that is not a setting is refused by name. `-c key=value` on the command line overrides
+cdk.json; structured values are given as JSON. Durations are ISO 8601.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from aws_cdk import aws_logs as logs
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+LAMBDA_LIMIT = timedelta(minutes=15)
+SQS_VISIBILITY_LIMIT = timedelta(hours=12)
+EXECUTOR_MARGIN = timedelta(minutes=1)
+"""Of an executor's timeout, what a run may not use: it is there to record how the run ended."""
+
+_LOG_RETENTIONS = {
+    timedelta(days=days): retention
+    for days, retention in {
+        1: logs.RetentionDays.ONE_DAY,
+        3: logs.RetentionDays.THREE_DAYS,
+        7: logs.RetentionDays.ONE_WEEK,
+        14: logs.RetentionDays.TWO_WEEKS,
+        30: logs.RetentionDays.ONE_MONTH,
+        90: logs.RetentionDays.THREE_MONTHS,
+        180: logs.RetentionDays.SIX_MONTHS,
+        365: logs.RetentionDays.ONE_YEAR,
+        731: logs.RetentionDays.TWO_YEARS,
+    }.items()
+}
+
+
+class Target(StrEnum):
+    """Where the app is deployed."""
+
+    AWS = "aws"
+    LOCAL = "local"
+    """MiniStack on this machine: its architecture, its Python, the caller's own credentials."""
+
+
+def iso8601(duration: timedelta) -> str:
+    """*duration* as the functions read it from their environment, such as `PT2M10S`."""
+    return str(TypeAdapter(timedelta).dump_python(duration, mode="json"))
+
+
+def _whole_seconds(duration: timedelta) -> timedelta:
+    if duration <= timedelta(0) or duration.microseconds:
+        raise ValueError("give a duration of one or more whole seconds, such as PT60S")
+    return duration
+
+
+def _known_retention(duration: timedelta) -> timedelta:
+    if duration not in _LOG_RETENTIONS:
+        days = ", ".join(f"P{known.days}D" for known in _LOG_RETENTIONS)
+        raise ValueError(f"CloudWatch Logs keeps logs for fixed periods; choose one of {days}")
+    return duration
+
+
+def _json_if_text(value: object) -> object:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
+PoolName = Annotated[
+    str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
+]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
+    )
+
+
+class PoolSettings(_Settings):
+    """A pool: its queue, and who serves it."""
+
+    executor: Literal["lambda", "worker"]
+    memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    """MiB of a Lambda executor."""
+    batch_size: Annotated[int, Field(ge=1, le=10)] = 1
+    """Messages that one invocation of a Lambda executor takes."""
+    max_concurrency: Annotated[int, Field(ge=2, le=1000)] | None = None
+    """Invocations of a Lambda executor at a time; unset: the account's limit."""
+    timeout: Duration | None = None
+    """How long an executor may work on a batch; by default the longest its kind allows."""
+
+    @property
+    def work_limit(self) -> timedelta:
+        """The executor's timeout; a Lambda executor is killed at it."""
+        longest = LAMBDA_LIMIT if self.executor == "lambda" else timedelta(hours=11, minutes=1)
+        return self.timeout or longest
+
+    @property
+    def longest_run(self) -> timedelta:
+        """The longest timeout that a job of this pool may ask for."""
+        return self.work_limit - EXECUTOR_MARGIN
+
+    @property
+    def visibility(self) -> timedelta:
+        """How long a message stays hidden from others unless its executor says otherwise.
+
+        SQS refuses a visibility shorter than the function's timeout. An executor shortens it to
+        its lease as soon as it has the message, so this only bounds a claim that never came.
+        """
+        return self.work_limit if self.executor == "lambda" else timedelta(minutes=1)
+
+    @model_validator(mode="after")
+    def _check_timeout(self) -> Self:
+        limit = LAMBDA_LIMIT if self.executor == "lambda" else SQS_VISIBILITY_LIMIT
+        if not EXECUTOR_MARGIN < self.work_limit <= limit:
+            raise ValueError(
+                f"timeout of a {self.executor} pool must be more than {iso8601(EXECUTOR_MARGIN)} "
+                f"and at most {iso8601(limit)}"
+            )
+        return self
+
+
+class Adopted(_Settings):
+    """Physical names of stores that exist already and that this stack shall use, not create."""
+
+    jobs: str | None = None
+    due: str | None = None
+    runs: str | None = None
+    control: str | None = None
+    scripts: str | None = None
+
+
+class Settings(_Settings):
+    """Everything that a deployment may choose."""
+
+    target: Target = Target.AWS
+    pools: Annotated[
+        dict[PoolName, PoolSettings], BeforeValidator(_json_if_text), Field(min_length=1)
+    ] = Field(default_factory=lambda: {"default": PoolSettings(executor="lambda")})
+    write_shards: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Shards that writers spread due entries over. Raise `readShards` first."""
+    read_shards: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Shards that watchers read; at least `writeShards`."""
+    groups: Annotated[int, Field(ge=1, le=100)] = 1
+    """Watcher groups; the shards are divided among them."""
+    life: Duration = timedelta(seconds=130)
+    """How long one invocation of a watcher lives; over two minutes, so that two overlap."""
+    lease: Duration = timedelta(seconds=60)
+    """How long a worker owns a run without a heartbeat."""
+    watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
+    api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    throttle_rate: Annotated[int, Field(ge=1)] = 200
+    """API requests per second, over all callers."""
+    throttle_burst: Annotated[int, Field(ge=1)] = 400
+    log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    alarm_topic_arn: str | None = None
+    """An SNS topic that the alarms notify."""
+    remove_data: bool = False
+    """Deleting the stack deletes the tables and the scripts too."""
+    adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
+
+    @property
+    def retention(self) -> logs.RetentionDays:
+        return _LOG_RETENTIONS[self.log_retention]
+
+    @property
+    def watcher_timeout(self) -> timedelta:
+        """A watcher ends by itself after its life; the timeout is for one that hangs."""
+        return self.life + timedelta(seconds=20)
+
+    @model_validator(mode="after")
+    def _check_agreement(self) -> Self:
+        if self.read_shards < self.write_shards:
+            raise ValueError("readShards must be at least writeShards, or entries are never read")
+        if self.groups > self.read_shards:
+            raise ValueError("groups must not exceed readShards: a group without shards is idle")
+        if self.watcher_timeout > LAMBDA_LIMIT:
+            raise ValueError("life must be at most PT14M40S: a watcher is a Lambda function")
+        return self
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> Self:
+        """Read the settings from a CDK context; on the local target its `local` part wins.
+
+        Raises:
+            pydantic.ValidationError: A key is unknown, or a value is not possible.
+        """
+        ours = {
+            key: value
+            for key, value in context.items()
+            if ":" not in key and not key.startswith("@")
+        }
+        local = _json_if_text(ours.pop("local", {}))
+        if ours.get("target") == Target.LOCAL and isinstance(local, dict):
+            ours = {**ours, **local}
+        return cls.model_validate(ours)

@@ -1,0 +1,243 @@
+"""The stack: wires the constructs together and grants what each of them needs, nothing more."""
+
+from aws_cdk import CfnOutput, IStackSynthesizer, Stack
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.build import Build
+from infra.constructs.api import Api
+from infra.constructs.code import Code
+from infra.constructs.function import Function
+from infra.constructs.grants import allow, dynamodb
+from infra.constructs.monitoring import Monitoring
+from infra.constructs.pool import Pool
+from infra.constructs.stores import Stores
+from infra.constructs.watcher import WatcherRules
+from infra.settings import LAMBDA_LIMIT, Settings, iso8601
+
+_API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
+
+
+def pascal(name: str) -> str:
+    """A pool's name as part of a logical id or an output's key: `batch-etl` is `BatchEtl`."""
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
+class NextfireStack(Stack):
+    """The scheduler: its stores, its pools and executors, its watcher, its API, its alarms."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        settings: Settings,
+        build: Build,
+        synthesizer: IStackSynthesizer | None = None,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            synthesizer=synthesizer,
+            description="nextfire: a serverless distributed job scheduler",
+        )
+        self._settings = settings
+        self._stores = Stores(self, "Stores", settings=settings)
+        self._code = Code(self, "Code", build=build, target=settings.target)
+        self._pools = [
+            Pool(self, f"Pool{pascal(name)}", name=name, settings=pool)
+            for name, pool in settings.pools.items()
+        ]
+        self._executors: dict[str, Function] = {}
+        self._worker_roles: dict[str, iam.Role] = {}
+        for pool in self._pools:
+            if pool.settings.executor == "lambda":
+                self._executors[pool.name] = self._create_executor(pool)
+            else:
+                self._worker_roles[pool.name] = self._create_worker_role(pool)
+        self._watcher = self._create_watcher()
+        self._api_function = self._create_api_function()
+        self._api = Api(self, "Http", function=self._api_function, settings=settings)
+        Monitoring(
+            self,
+            "Monitoring",
+            functions={
+                "api": self._api_function,
+                "watcher": self._watcher,
+                **{f"executor-{name}": function for name, function in self._executors.items()},
+            },
+            pools=self._pools,
+            settings=settings,
+        )
+        self._write_outputs()
+
+    def _create_api_function(self) -> Function:
+        stores = self._stores
+        api = Function(
+            self,
+            "Api",
+            folder="api",
+            code=self._code,
+            settings=self._settings,
+            memory=self._settings.api_memory,
+            timeout=_API_TIMEOUT,
+            environment={
+                **self._tables("jobs", "due", "runs", "control"),
+                **self._shards(),
+                "NEXTFIRE_POOLS": self._pools_json(),
+                "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
+            },
+        )
+        allow(
+            api.role,
+            dynamodb("GetItem", "PutItem", "UpdateItem", "Query", "ConditionCheckItem"),
+            stores.jobs.table_arn,
+        )
+        allow(api.role, dynamodb("PutItem"), stores.due.table_arn)
+        allow(api.role, dynamodb("GetItem"), stores.runs.table_arn)
+        allow(api.role, dynamodb("Query"), stores.runs.table_arn, stores.attention_index_arn)
+        allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
+        return api
+
+    def _create_watcher(self) -> Function:
+        stores = self._stores
+        watcher = Function(
+            self,
+            "Watcher",
+            folder="watcher",
+            code=self._code,
+            settings=self._settings,
+            memory=self._settings.watcher_memory,
+            timeout=self._settings.watcher_timeout,
+            environment={
+                **self._tables("jobs", "due", "control"),
+                **self._shards(),
+                "NEXTFIRE_POOLS": self._pools_json(),
+                "NEXTFIRE_GROUPS": str(self._settings.groups),
+                "NEXTFIRE_LIFE": iso8601(self._settings.life),
+            },
+        )
+        allow(
+            watcher.role,
+            dynamodb("Query", "PutItem", "DeleteItem", "BatchWriteItem"),
+            stores.due.table_arn,
+        )
+        allow(watcher.role, dynamodb("GetItem", "BatchGetItem"), stores.jobs.table_arn)
+        allow(
+            watcher.role,
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+            stores.control.table_arn,
+        )
+        for pool in self._pools:
+            pool.grant_send(watcher.role)
+        WatcherRules(self, "WatcherRules", watcher=watcher, groups=self._settings.groups)
+        return watcher
+
+    def _create_executor(self, pool: Pool) -> Function:
+        executor = Function(
+            self,
+            f"Executor{pascal(pool.name)}",
+            folder="executor",
+            code=self._code,
+            settings=self._settings,
+            memory=pool.settings.memory,
+            timeout=pool.settings.work_limit,
+            environment=self._execution_environment(pool),
+        )
+        self._grant_execution(executor.role, pool)
+        pool.feed(executor)
+        return executor
+
+    def _create_worker_role(self, pool: Pool) -> iam.Role:
+        """The role of a worker: on Fargate, or on any machine whose principal may assume it."""
+        role = iam.Role(
+            self,
+            f"Worker{pascal(pool.name)}",
+            assumed_by=iam.CompositePrincipal(
+                iam.ServicePrincipal("ecs-tasks.amazonaws.com"),
+                iam.AccountPrincipal(self.account),
+            ),
+        )
+        self._grant_execution(role, pool)
+        return role
+
+    def _execution_environment(self, pool: Pool) -> dict[str, str]:
+        """What an executor of *pool* is told, be it a function or a worker."""
+        return {
+            **self._tables("jobs", "due", "runs"),
+            "NEXTFIRE_POOL": pool.name,
+            "NEXTFIRE_QUEUE_URL": pool.queue.queue_url,
+            "NEXTFIRE_DLQ_URL": pool.dead_letters.queue_url,
+            "NEXTFIRE_SCRIPTS_BUCKET": self._stores.scripts.bucket_name,
+            "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
+            "NEXTFIRE_LEASE": iso8601(self._settings.lease),
+        }
+
+    def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
+        stores = self._stores
+        allow(role, dynamodb("GetItem", "UpdateItem"), stores.runs.table_arn)
+        allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
+        allow(role, dynamodb("PutItem"), stores.due.table_arn)
+        allow(role, ["s3:GetObject"], stores.scripts.arn_for_objects("*"))
+        # Without it S3 answers 403 for a script that is not there, and nobody learns why.
+        allow(role, ["s3:ListBucket"], stores.scripts.bucket_arn)
+        pool.grant_work(role)
+
+    def _tables(self, *names: str) -> dict[str, str]:
+        stores = self._stores
+        tables = {
+            "jobs": stores.jobs,
+            "due": stores.due,
+            "runs": stores.runs,
+            "control": stores.control,
+        }
+        return {f"NEXTFIRE_{name.upper()}_TABLE": tables[name].table_name for name in names}
+
+    def _shards(self) -> dict[str, str]:
+        return {
+            "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
+            "NEXTFIRE_READ_SHARDS": str(self._settings.read_shards),
+        }
+
+    def _pools_json(self) -> str:
+        pools = {
+            pool.name: {
+                "queueUrl": pool.queue.queue_url,
+                "maxTimeout": iso8601(pool.settings.longest_run),
+            }
+            for pool in self._pools
+        }
+        return self.to_json_string(pools)
+
+    def _write_outputs(self) -> None:
+        stores = self._stores
+        outputs = {
+            "ApiUrl": self._api.url,
+            "ApiId": self._api.http_api.api_id,
+            "JobsTable": stores.jobs.table_name,
+            "DueTable": stores.due.table_name,
+            "RunsTable": stores.runs.table_name,
+            "ControlTable": stores.control.table_name,
+            "ScriptsBucket": stores.scripts.bucket_name,
+            "ApiFunction": self._api_function.function.function_name,
+            "ApiRoleArn": self._api_function.role.role_arn,
+            "WatcherFunction": self._watcher.function.function_name,
+            "WatcherRoleArn": self._watcher.role.role_arn,
+            "WatcherGroups": str(self._settings.groups),
+            "Pools": self.to_json_string(
+                {pool.name: pool.settings.executor for pool in self._pools}
+            ),
+        }
+        for pool in self._pools:
+            outputs[f"QueueUrl{pascal(pool.name)}"] = pool.queue.queue_url
+            outputs[f"DlqUrl{pascal(pool.name)}"] = pool.dead_letters.queue_url
+        for name, executor in self._executors.items():
+            outputs[f"ExecutorFunction{pascal(name)}"] = executor.function.function_name
+            outputs[f"ExecutorRoleArn{pascal(name)}"] = executor.role.role_arn
+            if role := self._worker_roles.get(pool.name):
+                outputs[f"WorkerRoleArn{pascal(pool.name)}"] = role.role_arn
+                outputs[f"WorkerEnvironment{pascal(pool.name)}"] = self.to_json_string(
+                    self._execution_environment(pool)
+                )
+        for key, value in outputs.items():
+            CfnOutput(self, key, value=value)
