@@ -176,6 +176,11 @@ class Settings(_Settings):
         return _LOG_RETENTIONS[self.log_retention]
 
     @property
+    def enforce_ssl(self) -> bool:
+        """Refuse requests without TLS; the loopback has none, and MiniStack obeys the policy."""
+        return self.target is Target.AWS
+
+    @property
     def watcher_timeout(self) -> timedelta:
         """A watcher ends by itself after its life; the timeout is for one that hangs."""
         return self.life + timedelta(seconds=20)

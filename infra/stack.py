@@ -45,7 +45,13 @@ class NextfireStack(Stack):
         self._stores = Stores(self, "Stores", settings=settings)
         self._code = Code(self, "Code", build=build, target=settings.target)
         self._pools = [
-            Pool(self, f"Pool{pascal(name)}", name=name, settings=pool)
+            Pool(
+                self,
+                f"Pool{pascal(name)}",
+                name=name,
+                settings=pool,
+                enforce_ssl=settings.enforce_ssl,
+            )
             for name, pool in settings.pools.items()
         ]
         self._executors: dict[str, Function] = {}
@@ -231,12 +237,13 @@ class NextfireStack(Stack):
         for pool in self._pools:
             outputs[f"QueueUrl{pascal(pool.name)}"] = pool.queue.queue_url
             outputs[f"DlqUrl{pascal(pool.name)}"] = pool.dead_letters.queue_url
-        for name, executor in self._executors.items():
-            outputs[f"ExecutorFunction{pascal(name)}"] = executor.function.function_name
-            outputs[f"ExecutorRoleArn{pascal(name)}"] = executor.role.role_arn
+            key = pascal(pool.name)
+            if executor := self._executors.get(pool.name):
+                outputs[f"ExecutorFunction{key}"] = executor.function.function_name
+                outputs[f"ExecutorRoleArn{key}"] = executor.role.role_arn
             if role := self._worker_roles.get(pool.name):
-                outputs[f"WorkerRoleArn{pascal(pool.name)}"] = role.role_arn
-                outputs[f"WorkerEnvironment{pascal(pool.name)}"] = self.to_json_string(
+                outputs[f"WorkerRoleArn{key}"] = role.role_arn
+                outputs[f"WorkerEnvironment{key}"] = self.to_json_string(
                     self._execution_environment(pool)
                 )
         for key, value in outputs.items():

@@ -18,15 +18,22 @@ class Pool(Construct):
     """The queues of one pool."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, name: str, settings: PoolSettings
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        name: str,
+        settings: PoolSettings,
+        enforce_ssl: bool,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._enforce_ssl = enforce_ssl
         self.name = name
         self.settings = settings
         self.dead_letters = self._queue("DeadLetters", retention_period=Duration.days(14))
         self.queue = self._queue(
             "Queue",
-            # Longer than the queue of dead letters keeps anything would lose the copy's own time.
+            # Shorter than the dead letters': SQS counts a moved message's age from its first send.
             retention_period=Duration.days(4),
             visibility_timeout=Duration.seconds(int(settings.visibility.total_seconds())),
             dead_letter_queue=sqs.DeadLetterQueue(
@@ -73,7 +80,7 @@ class Pool(Construct):
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=True,
+            enforce_ssl=self._enforce_ssl,
             retention_period=retention_period,
             visibility_timeout=visibility_timeout,
             dead_letter_queue=dead_letter_queue,

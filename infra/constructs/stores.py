@@ -21,6 +21,7 @@ class Stores(Construct):
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(scope, construct_id)
         self._remove_data = settings.remove_data
+        self._enforce_ssl = settings.enforce_ssl
         adopt = settings.adopt
         self.jobs = self._table("Jobs", adopt.jobs, partition="tenant", sort="job_id")
         self.due = self._table("Due", adopt.due, partition="bucket", sort="entry")
@@ -74,7 +75,7 @@ class Stores(Construct):
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             encryption=s3.BucketEncryption.S3_MANAGED,
-            enforce_ssl=True,
+            enforce_ssl=self._enforce_ssl,
             versioned=True,
             removal_policy=self._removal_policy,
             auto_delete_objects=self._remove_data,

@@ -1,0 +1,75 @@
+"""The CDK command line: npm's `aws-cdk`, pinned, run by the Node of the virtual environment.
+
+`python -m nextfire_cli.local.cdk <arguments>` runs it with the caller's own environment, as
+`make synth` and `make deploy` do.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+VERSION = "2.1148.1"
+"""npm's `latest` is an older line that cannot read what the current library writes."""
+
+
+def inherited_environment() -> dict[str, str]:
+    """This process's environment for a child, with the virtual environment's tools first.
+
+    Without anything of AWS: no credentials, profile or endpoint of the user gets in.
+    """
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "CDK_", "NEXTFIRE_"))
+    }
+    tools = str(Path(sys.prefix) / "bin")
+    environment["PATH"] = os.pathsep.join([tools, environment.get("PATH", os.defpath)])
+    return environment
+
+
+def installed_cdk(cache: Path) -> Path:
+    """The `cdk` program under *cache*, fetched from the npm registry the first time.
+
+    Raises:
+        subprocess.CalledProcessError: npm failed; its words are in `stderr`.
+    """
+    folder = cache / f"aws-cdk-{VERSION}"
+    program = folder / "node_modules" / "aws-cdk" / "bin" / "cdk"
+    if program.exists():
+        return program
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="installing-") as scratch:
+        fresh = Path(scratch) / "cdk"
+        fresh.mkdir()
+        fresh.joinpath("package.json").write_text(json.dumps({"private": True}))
+        subprocess.run(
+            ["npm", "install", "--no-audit", "--no-fund", f"aws-cdk@{VERSION}"],
+            cwd=fresh,
+            env=inherited_environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        try:
+            fresh.rename(folder)
+        except OSError:
+            if not program.exists():  # nobody else installed it meanwhile
+                raise
+            shutil.rmtree(fresh)
+    return program
+
+
+def main() -> None:
+    root = Path.cwd()
+    program = installed_cdk(root / ".nextfire")
+    path = inherited_environment()["PATH"]
+    environment = {**os.environ, "PATH": path}
+    sys.exit(subprocess.run([str(program), *sys.argv[1:]], env=environment, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()

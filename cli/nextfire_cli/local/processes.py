@@ -1,0 +1,207 @@
+"""The processes of the local stack: recorded before anything can go wrong, ended by their ids.
+
+A record outlives the process that made it, so that a later `up` or `down` ends what a killed one
+left. An id is believed only together with the start time of its process.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+_INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PROC = Path("/proc")
+
+
+class InterruptedBySignal(SystemExit):
+    """SIGTERM or SIGHUP came; raised so that `finally` blocks run before the process ends."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+
+
+@contextlib.contextmanager
+def interrupts_raised() -> Generator[None]:
+    """Within, SIGTERM and SIGHUP raise `InterruptedBySignal` as Ctrl-C raises KeyboardInterrupt.
+
+    Does nothing outside the main thread, where Python takes no signals.
+    """
+
+    def interrupt(signum: int, _frame: object) -> None:
+        raise InterruptedBySignal(signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {sig: signal.signal(sig, interrupt) for sig in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
+
+
+@contextlib.contextmanager
+def interrupts_deferred() -> Generator[None]:
+    """Within, interrupts wait; the first of them is raised again at the end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    before = {
+        sig: signal.signal(sig, lambda signum, _frame: pending.append(signum))
+        for sig in _INTERRUPTS
+    }
+    try:
+        yield
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
+        if pending:
+            signal.raise_signal(pending[0])
+
+
+def started(pid: int) -> str | None:
+    """What tells process *pid* from an earlier or later one of that id; None if it has ended."""
+    if _PROC.joinpath("self").exists():
+        fields = _stat(pid)
+        return None if fields is None or fields[0] == "Z" else fields[19]
+    listed = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    state, _, start = listed.stdout.strip().partition(" ")
+    return start.strip() if start and not state.startswith("Z") else None
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/<pid>/stat from the third on: state, parent, group, session, tty."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+class ProcessRecord(BaseModel):
+    """A process that we started, the leader of a process group of its own."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+    started: str
+
+    @property
+    def alive(self) -> bool:
+        return started(self.pid) == self.started
+
+
+_Records = TypeAdapter(list[ProcessRecord])
+
+
+class Processes:
+    """Starts, records and ends processes; *territory* is where all of them keep their files."""
+
+    def __init__(self, record: Path, *, territory: Path) -> None:
+        self._record = record
+        self._territory = territory
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def spawn(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+    ) -> subprocess.Popen[bytes]:
+        """Start *command* in a session of its own, its output appended to *log*."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with interrupts_deferred(), log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            self._children[process.pid] = process
+            born = started(process.pid)
+            if born is not None:
+                record = ProcessRecord(name=name, pid=process.pid, started=born)
+                self._write([*self.recorded(), record])
+        return process
+
+    def recorded(self) -> list[ProcessRecord]:
+        """All processes that were started and not yet ended by `end`, dead ones included."""
+        try:
+            return _Records.validate_json(self._record.read_bytes())
+        except FileNotFoundError:
+            return []
+
+    def end(self, records: Iterable[ProcessRecord], *, grace: timedelta) -> None:
+        """SIGTERM to each leader, after *grace* SIGKILL to what is left of its group."""
+        with interrupts_deferred():
+            ending = list(records)
+            for record in ending:
+                if record.alive:
+                    _send(record.pid, signal.SIGTERM)
+            deadline = time.monotonic() + grace.total_seconds()
+            while any(record.alive for record in ending) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            for record in ending:
+                # A live leader of another start time means that the id, and so the group, is new.
+                if started(record.pid) in {None, record.started}:
+                    _send_group(record.pid, signal.SIGKILL)
+                if child := self._children.pop(record.pid, None):
+                    child.wait()
+            self._write([record for record in self.recorded() if record not in ending])
+
+    def end_strays(self) -> None:
+        """SIGKILL what our processes started in sessions of their own and left behind.
+
+        They are known by a working or temporary folder within the territory, and by having no
+        terminal. Where there is no /proc, nothing is known and nothing is done.
+        """
+        for entry in _PROC.glob("[0-9]*"):
+            fields = _stat(pid := int(entry.name))
+            if fields is not None and fields[4] == "0" and self._is_ours(entry):
+                _send(pid, signal.SIGKILL)
+
+    def _is_ours(self, process: Path) -> bool:
+        territory = self._territory.resolve()
+        try:
+            cwd = (process / "cwd").readlink()
+            environment = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return territory in cwd.parents or f"TMPDIR={territory}".encode() in environment
+
+    def _write(self, records: Sequence[ProcessRecord]) -> None:
+        self._record.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._record.with_suffix(".new")
+        fresh.write_bytes(_Records.dump_json(list(records)))
+        fresh.replace(self._record)
+
+
+def _send(pid: int, sig: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, sig)
+
+
+def _send_group(group: int, sig: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, sig)

@@ -1,0 +1,491 @@
+"""Starts and stops the local stack.
+
+Errors:
+    LocalStackError             the stack cannot be started; the message says what to do
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any
+
+import boto3
+import httpx
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from pydantic import BaseModel, ConfigDict
+
+from nextfire_cli.local.cdk import inherited_environment, installed_cdk
+from nextfire_cli.local.processes import (
+    Processes,
+    ProcessRecord,
+    interrupts_deferred,
+    interrupts_raised,
+)
+
+REGION = "us-east-1"
+ACCOUNT = "000000000000"
+ROOT_KEY = "test"
+"""Both the id and the secret of the emulated account's root user; good on this machine only."""
+
+_STACK_NAME = "Nextfire"
+_HOST = "127.0.0.1"
+_ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+_DEPLOYED_KEY = "nextfire/deployed"
+_DEPLOYED_FROM = ("cdk.json", "uv.lock", "functions", "infra", "layers")
+_WORKER_GRACE = timedelta(seconds=10)
+_EMULATOR_GRACE = timedelta(seconds=20)
+
+Report = Callable[[str], None]
+
+
+class LocalStackError(Exception):
+    """The local stack cannot be started or used."""
+
+
+class _Info(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class PoolInfo(_Info):
+    """A pool's queues and who serves it: `lambda` or `worker`."""
+
+    executor: str
+    queue_url: str
+    dlq_url: str
+
+
+class StackInfo(_Info):
+    """A running local stack: where it is, what it is made of, how to sign requests to it."""
+
+    endpoint: str
+    """Base URL of the API, to which paths such as `/v1/jobs` are added."""
+    aws_endpoint: str
+    region: str
+    account_id: str
+    """The tenant of requests that are signed with the keys below."""
+    access_key: str
+    secret_key: str
+    scripts_bucket: str
+    tables: dict[str, str]
+    """Physical names by `jobs`, `due`, `runs`, `control`."""
+    pools: dict[str, PoolInfo]
+    functions: dict[str, str]
+    """Physical names by `api`, `watcher`, `executor-<pool>`."""
+    roles: dict[str, str]
+    """ARNs by `api`, `watcher`, `executor-<pool>`, `worker-<pool>`."""
+    processes: list[ProcessRecord]
+    """MiniStack and the workers (`worker-<pool>-<number>`)."""
+
+
+class LocalStack:
+    """The local stack of the project at *root*; its data are in *state*, by default `.nextfire/`.
+
+    One process at a time may start it. All its processes listen on the loopback only.
+    """
+
+    def __init__(self, root: Path, *, state: Path | None = None) -> None:
+        self._root = root.resolve()
+        self._cache = self._root / ".nextfire"
+        self._state = (state or self._cache).resolve()
+        self._territory = self._state / "tmp"
+        self._logs = self._state / "logs"
+        self._data = self._state / "ministack"
+        self._info_file = self._state / "stack.json"
+        self._processes = Processes(self._state / "processes.json", territory=self._territory)
+        self._lock: IO[bytes] | None = None
+
+    @contextlib.contextmanager
+    def running(
+        self, report: Report, *, workers: int = 1, lease: timedelta | None = None
+    ) -> Generator[StackInfo]:
+        """Start the stack and stop it at the end, also when interrupted by a signal."""
+        with interrupts_raised():
+            try:
+                yield self.start(report, workers=workers, lease=lease)
+            finally:
+                self.stop()
+
+    def start(
+        self, report: Report, *, workers: int = 1, lease: timedelta | None = None
+    ) -> StackInfo:
+        """Start the stack, deploy what has changed, and wait until the API answers.
+
+        Data of an earlier start are kept. If anything fails or interrupts, what has been started
+        is stopped again. *workers* is the number per worker pool.
+
+        Raises:
+            LocalStackError: Something else holds the port or the state, or a step failed.
+        """
+        self._take_lock()
+        with interrupts_raised():
+            try:
+                return self._start(report, workers, lease)
+            except BaseException:
+                self.stop()
+                raise
+
+    def stop(self) -> None:
+        """Stop all processes and keep the data. Does nothing if nothing runs."""
+        with interrupts_deferred():
+            records = self._processes.recorded()
+            emulators = [record for record in records if record.name == "ministack"]
+            others = [record for record in records if record.name != "ministack"]
+            # Workers first: they hand their runs back, for which they need the queue.
+            self._processes.end(others, grace=_WORKER_GRACE)
+            self._processes.end(emulators, grace=_EMULATOR_GRACE)
+            self._processes.end_strays()
+            shutil.rmtree(self._territory, ignore_errors=True)
+            self._info_file.unlink(missing_ok=True)
+            if self._lock:
+                self._lock.close()
+                self._lock = None
+
+    def remove(self) -> None:
+        """Stop, and delete jobs, runs, scripts and logs. What was downloaded or built stays."""
+        self.stop()
+        for folder in (self._data, self._logs, self._state / "cdk.out", self._state / "aws"):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._port_file.unlink(missing_ok=True)
+
+    def status(self) -> StackInfo | None:
+        """The running stack, or None if it does not run or lost one of its processes."""
+        try:
+            info = StackInfo.model_validate_json(self._info_file.read_bytes())
+        except FileNotFoundError:
+            return None
+        return info if all(record.alive for record in info.processes) else None
+
+    def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
+        """A boto3 client of *service*, as the emulated account's root user."""
+        return boto3.client(  # type: ignore[call-overload]
+            service,
+            endpoint_url=self._aws_endpoint,
+            region_name=REGION,
+            aws_access_key_id=ROOT_KEY,
+            aws_secret_access_key=ROOT_KEY,
+            config=Config(retries={"total_max_attempts": 2}, connect_timeout=5),
+        )
+
+    @property
+    def _port_file(self) -> Path:
+        return self._state / "port"
+
+    @property
+    def _port(self) -> int:
+        return int(self._port_file.read_text())
+
+    @property
+    def _aws_endpoint(self) -> str:
+        return f"http://{_HOST}:{self._port}"
+
+    def _take_lock(self) -> None:
+        if self._lock:
+            raise LocalStackError("This LocalStack has been started already; stop it first.")
+        self._state.mkdir(parents=True, exist_ok=True)
+        lock = (self._state / "lock").open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise LocalStackError(
+                f"Another process runs the local stack of {self._state}; stop that one first."
+            ) from None
+        self._lock = lock
+
+    def _start(self, report: Report, workers: int, lease: timedelta | None) -> StackInfo:
+        began = time.monotonic()
+        if self._processes.recorded():
+            report("ending what an earlier start left running")
+            lock, self._lock = self._lock, None  # which `stop` would give up
+            self.stop()
+            self._lock = lock
+        self._territory.mkdir(parents=True, exist_ok=True)
+        self._choose_port()
+        report(f"starting MiniStack on {_HOST}:{self._port}")
+        self._start_emulator()
+        fingerprint = self._fingerprint(lease)
+        if self._deployed_fingerprint() == fingerprint:
+            report("nothing to deploy: the app has not changed")
+        else:
+            report("deploying the CDK app")
+            self._deploy(lease)
+            self.client("s3").put_object(
+                Bucket=_ASSETS_BUCKET, Key=_DEPLOYED_KEY, Body=fingerprint.encode()
+            )
+        outputs = self._outputs()
+        self._write_worker_profiles(outputs)
+        report("starting the watcher and the workers")
+        self._wake_watcher(outputs)
+        for pool, executor in json.loads(outputs["Pools"]).items():
+            if executor == "worker":
+                for number in range(workers):
+                    self._start_worker(pool, number, outputs)
+        endpoint = f"{self._aws_endpoint}/_aws/execute-api/{outputs['ApiId']}/$default"
+        self._await_health(endpoint)
+        info = self._describe(endpoint, outputs)
+        self._check_alive(info.processes)
+        self._info_file.write_text(info.model_dump_json(indent=2))
+        report(f"ready in {time.monotonic() - began:.1f} s")
+        return info
+
+    def _choose_port(self) -> None:
+        """Keep the port that the data's addresses hold; without data take a free one."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self._data.exists() and self._port_file.exists():
+                try:
+                    probe.bind((_HOST, self._port))
+                except OSError:
+                    raise LocalStackError(
+                        f"Port {self._port}, which the stack's queue addresses contain, is taken. "
+                        "Stop the process that listens there, or remove the local data."
+                    ) from None
+            else:
+                probe.bind((_HOST, 0))
+                self._port_file.write_text(str(probe.getsockname()[1]))
+
+    def _start_emulator(self) -> None:
+        log = self._logs / "ministack.log"
+        environment = {
+            **inherited_environment(),
+            "AUTH": "true",
+            "AWS_ACCESS_KEY_ID": ROOT_KEY,
+            "AWS_SECRET_ACCESS_KEY": ROOT_KEY,
+            "BIND_HOST": _HOST,
+            "DOCKER_HOST": f"unix://{self._state}/no-docker",
+            "GATEWAY_PORT": str(self._port),
+            "IOT_MTLS_ENABLED": "0",
+            "MINISTACK_ACCOUNT_ID": ACCOUNT,
+            "MINISTACK_REGION": REGION,
+            "PERSIST_STATE": "1",
+            "STATE_DIR": str(self._data),
+            "S3_PERSIST": "1",
+            "S3_DATA_DIR": str(self._data / "s3"),
+            "TMPDIR": str(self._territory),
+        }
+        process = self._processes.spawn(
+            "ministack",
+            [sys.executable, "-m", "ministack"],
+            environment=environment,
+            cwd=self._territory,
+            log=log,
+        )
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                break
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"{self._aws_endpoint}/_ministack/health").is_success:
+                    return
+            time.sleep(0.05)
+        raise LocalStackError(f"MiniStack did not start; see {log}:\n{_tail(log)}")
+
+    def _fingerprint(self, lease: timedelta | None) -> str:
+        """Changes with anything that a deployment is made of."""
+        digest = hashlib.sha256(repr((lease, sys.version)).encode())
+        for part in _DEPLOYED_FROM:
+            path = self._root / part
+            for file in sorted([path] if path.is_file() else path.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    digest.update(str(file.relative_to(self._root)).encode() + b"\0")
+                    digest.update(hashlib.sha256(file.read_bytes()).digest())
+        return digest.hexdigest()
+
+    def _deployed_fingerprint(self) -> str | None:
+        """That of the deployment in the data; kept with the data, so that both agree."""
+        try:
+            self._outputs()
+            found = self.client("s3").get_object(Bucket=_ASSETS_BUCKET, Key=_DEPLOYED_KEY)
+        except ClientError:
+            return None
+        return str(found["Body"].read().decode())
+
+    def _deploy(self, lease: timedelta | None) -> None:
+        # The bucket is all that the synthesizer for the caller's credentials needs of a bootstrap.
+        self.client("s3").create_bucket(Bucket=_ASSETS_BUCKET)
+        try:
+            program = installed_cdk(self._cache)
+        except subprocess.CalledProcessError as error:
+            raise LocalStackError(
+                f"npm could not fetch the CDK command line; is the registry reachable?\n"
+                f"{error.stderr}"
+            ) from error
+        log = self._logs / "cdk.log"
+        nowhere = str(self._state / "aws" / "none")
+        context = ["-c", "target=local"]
+        if lease is not None:
+            context += ["-c", f"lease=PT{int(lease.total_seconds())}S"]
+        process = self._processes.spawn(
+            "cdk",
+            [
+                "node", str(program), "deploy", *context, "--app", f"{sys.executable} -m infra.app",
+                "--output", str(self._state / "cdk.out"), "--require-approval", "never",
+                "--method", "direct", "--no-notices", "--ci",
+            ],
+            environment={
+                **inherited_environment(),
+                "AWS_ACCESS_KEY_ID": ROOT_KEY,
+                "AWS_SECRET_ACCESS_KEY": ROOT_KEY,
+                "AWS_REGION": REGION,
+                "AWS_ENDPOINT_URL": self._aws_endpoint,
+                "AWS_CONFIG_FILE": nowhere,
+                "AWS_SHARED_CREDENTIALS_FILE": nowhere,
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "CDK_DISABLE_CLI_TELEMETRY": "true",
+                "CDK_DISABLE_VERSION_CHECK": "1",
+                "TMPDIR": str(self._territory),
+            },
+            cwd=self._root,
+            log=log,
+        )  # fmt: skip
+        status = process.wait()
+        self._processes.end(
+            [record for record in self._processes.recorded() if record.name == "cdk"],
+            grace=timedelta(0),
+        )
+        if status != 0:
+            raise LocalStackError(f"The deployment failed; see {log}:\n{_tail(log)}")
+
+    def _outputs(self) -> dict[str, str]:
+        """The deployed stack's outputs.
+
+        Raises:
+            ClientError: There is no such stack.
+        """
+        stacks = self.client("cloudformation").describe_stacks(StackName=_STACK_NAME)["Stacks"]
+        return {
+            str(output["OutputKey"]): str(output["OutputValue"])
+            for output in stacks[0].get("Outputs", [])
+        }
+
+    def _write_worker_profiles(self, outputs: dict[str, str]) -> None:
+        """One profile per worker pool: credentials of its role, renewed before they expire."""
+        sections = [
+            "[profile root]",
+            f"aws_access_key_id = {ROOT_KEY}",
+            f"aws_secret_access_key = {ROOT_KEY}",
+        ]
+        for pool in json.loads(outputs["Pools"]):
+            if role := outputs.get(f"WorkerRoleArn{_pascal(pool)}"):
+                sections += [
+                    f"[profile worker-{pool}]",
+                    f"role_arn = {role}",
+                    f"role_session_name = worker-{pool}",
+                    "source_profile = root",
+                ]
+        self._aws_config.parent.mkdir(parents=True, exist_ok=True)
+        self._aws_config.write_text("\n".join(sections) + "\n")
+
+    @property
+    def _aws_config(self) -> Path:
+        return self._state / "aws" / "config"
+
+    def _wake_watcher(self, outputs: dict[str, str]) -> None:
+        """A rule first fires a minute after its deployment; do not wait for it."""
+        for group in range(int(outputs["WatcherGroups"])):
+            self.client("lambda").invoke(
+                FunctionName=outputs["WatcherFunction"],
+                InvocationType="Event",
+                Payload=json.dumps({"group": group}),
+            )
+
+    def _start_worker(self, pool: str, number: int, outputs: dict[str, str]) -> None:
+        name = f"worker-{pool}-{number}"
+        self._processes.spawn(
+            name,
+            [sys.executable, "-m", "functions.worker"],
+            environment={
+                **inherited_environment(),
+                **json.loads(outputs[f"WorkerEnvironment{_pascal(pool)}"]),
+                "AWS_CONFIG_FILE": str(self._aws_config),
+                "AWS_PROFILE": f"worker-{pool}",
+                "AWS_REGION": REGION,
+                "AWS_DEFAULT_REGION": REGION,
+                "AWS_ENDPOINT_URL": self._aws_endpoint,
+                "AWS_SHARED_CREDENTIALS_FILE": str(self._state / "aws" / "none"),
+                "AWS_EC2_METADATA_DISABLED": "true",
+                "POWERTOOLS_SERVICE_NAME": "worker",
+                "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
+                "POWERTOOLS_LOG_LEVEL": "INFO",
+                "PYTHONPATH": str(self._root),
+                "TMPDIR": str(self._territory),
+            },
+            cwd=self._territory,
+            log=self._logs / f"{name}.log",
+        )
+
+    def _await_health(self, endpoint: str) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            response = httpx.get(f"{endpoint}/v1/health", timeout=30)
+            if response.is_success:
+                return
+            if time.monotonic() > deadline:
+                raise LocalStackError(
+                    f"The API answers {response.status_code} to a health check: {response.text}\n"
+                    f"See {self._logs / 'ministack.log'}."
+                )
+            time.sleep(0.2)
+
+    def _check_alive(self, processes: list[ProcessRecord]) -> None:
+        for record in processes:
+            if not record.alive:
+                log = self._logs / f"{record.name}.log"
+                raise LocalStackError(f"{record.name} has ended; see {log}:\n{_tail(log)}")
+
+    def _describe(self, endpoint: str, outputs: dict[str, str]) -> StackInfo:
+        pools = {
+            name: PoolInfo(
+                executor=executor,
+                queue_url=outputs[f"QueueUrl{_pascal(name)}"],
+                dlq_url=outputs[f"DlqUrl{_pascal(name)}"],
+            )
+            for name, executor in json.loads(outputs["Pools"]).items()
+        }
+        functions = {"api": outputs["ApiFunction"], "watcher": outputs["WatcherFunction"]}
+        roles = {"api": outputs["ApiRoleArn"], "watcher": outputs["WatcherRoleArn"]}
+        for name, pool in pools.items():
+            if pool.executor == "lambda":
+                functions[f"executor-{name}"] = outputs[f"ExecutorFunction{_pascal(name)}"]
+                roles[f"executor-{name}"] = outputs[f"ExecutorRoleArn{_pascal(name)}"]
+            else:
+                roles[f"worker-{name}"] = outputs[f"WorkerRoleArn{_pascal(name)}"]
+        return StackInfo(
+            endpoint=endpoint,
+            aws_endpoint=self._aws_endpoint,
+            region=REGION,
+            account_id=ACCOUNT,
+            access_key=ROOT_KEY,
+            secret_key=ROOT_KEY,
+            scripts_bucket=outputs["ScriptsBucket"],
+            tables={
+                name: outputs[f"{name.capitalize()}Table"]
+                for name in ("jobs", "due", "runs", "control")
+            },
+            pools=pools,
+            functions=functions,
+            roles=roles,
+            processes=self._processes.recorded(),
+        )
+
+
+def _pascal(pool: str) -> str:
+    """How the stack writes a pool's name in the keys of its outputs."""
+    return "".join(part.capitalize() for part in pool.split("-"))
+
+
+def _tail(log: Path, lines: int = 20) -> str:
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
