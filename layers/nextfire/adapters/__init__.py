@@ -1,0 +1,1 @@
+"""The ports, with AWS behind them. The only home of boto3."""

@@ -1,4 +1,6 @@
-"""What to do, and why. Pure: the same inputs give the same answer, and every answer carries its reason."""
+"""What to do, and why. Pure: the same inputs give the same answer, and every answer carries its
+reason.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from enum import StrEnum
 from nextfire.domain.due import DueEntry, DueKind, fire
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Job, JobState, RetryPolicy
+from nextfire.domain.job import Job, RetryPolicy
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 
 ORPHAN_AGE = timedelta(seconds=60)
-"""How long an entry whose job (or version) is not seen is left, before it is taken to be an orphan."""
+"""How long an entry whose job (or version) is not seen is left, before it is taken to be an
+orphan.
+"""
 
 
 class DueAction(StrEnum):
@@ -27,7 +31,9 @@ class DueAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DueDecision:
-    """What becomes of a due entry. `run` and `pool` are set for FIRE only; `successor` at most then."""
+    """What becomes of a due entry. `run` and `pool` are set for FIRE only; `successor` at most
+    then.
+    """
 
     action: DueAction
     reason: str
@@ -40,7 +46,8 @@ class DueDecision:
 def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
     """Decide over an entry that is due, by its job as read; see the design of the tick.
 
-    Anything but FIRE must be decided on a consistent read of the job: the caller reads again and asks again.
+    Anything but FIRE must be decided on a consistent read of the job: the caller reads again and
+    asks again.
     """
     if entry.kind is DueKind.RETRY:
         key = RunKey(entry.job, entry.run_id)
@@ -57,7 +64,7 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
         successor = following and fire(entry.job, entry.uid, entry.version, following)
         return DueDecision(DueAction.FIRE, "occurrence is due", key, 1, pool, successor or None)
     if entry.at <= job.effective_from:
-        reason = f"due before the change of {isoformat(job.effective_from)}; the new version has its own chain"
+        reason = f"due before the change of {isoformat(job.effective_from)}"
         return DueDecision(DueAction.FIRE, reason, key, 1, pool)
     return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
 
@@ -92,7 +99,9 @@ class ClaimDecision:
 def decide_claim(
     run: Run, message: RunMessage, policy: RetryPolicy, now: datetime
 ) -> ClaimDecision:
-    """Decide over *message* when its run's record, *run*, did not let itself be claimed at *now*."""
+    """Decide over *message* when its run's record, *run*, did not let itself be claimed at
+    *now*.
+    """
     if run.state.ended:
         return ClaimDecision(ClaimAction.SETTLE, f"has ended {run.state}")
     if message.dispatch < run.dispatch:
@@ -116,7 +125,9 @@ def decide_claim(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run goes on after an attempt: it ends in `state`, or (PENDING) is tried again at `retry_at`."""
+    """How a run goes on after an attempt: it ends in `state`, or (PENDING) is tried again at
+    `retry_at`.
+    """
 
     state: RunState
     retry_at: datetime | None = None

@@ -1,7 +1,8 @@
 """Due entries: the one timer of the system. Whatever must happen at an instant is one of these.
 
-An entry lies in the bucket of the minute of max(its due instant, the time it is written), so nothing is ever
-written where nobody reads any more; the true due instant is inside, at the head of its sort key.
+An entry lies in the bucket of the minute of max(its due instant, the time it is written), so
+nothing is ever written where nobody reads any more; the true due instant is inside, at the head of
+its sort key.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class DueKind(StrEnum):
 class DueEntry:
     """Something that must happen at `at`.
 
-    FIRE has the `version` of the schedule that made it. RETRY names the run, the pool and the number of the
-    dispatch to make; it is never checked against a version.
+    FIRE has the `version` of the schedule that made it. RETRY names the run, the pool and the
+    number of the dispatch to make; it is never checked against a version.
     """
 
     kind: DueKind
@@ -40,7 +41,9 @@ class DueEntry:
 
     @property
     def sort_key(self) -> str:
-        """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is harmless."""
+        """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is
+        harmless.
+        """
         tail = (
             f"F#{self.version}" if self.kind is DueKind.FIRE else f"R#{self.run_id}#{self.dispatch}"
         )
@@ -69,13 +72,13 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class BrokenEntry:
-    """An item of the due table that does not read as an entry. `raw` is the item as JSON.
+    """An item of the due table that does not read as an entry. `raw` is as its store has it.
 
     `at` and `job` are what could be made out of it: enough to rebuild the job's chain.
     """
 
     slot: Slot
-    raw: str
+    raw: object
     error: str
     at: datetime | None
     job: JobKey | None

@@ -2,8 +2,8 @@
 
     NextfireError
     ├── InvalidInputError      400/422 at the API; at the queue: to the dead-letter queue, at once
-    │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed, blocks nothing
-    ├── NotFoundError          404; at the queue: acknowledged and logged
+    │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed,
+    blocks nothing ├── NotFoundError          404; at the queue: acknowledged and logged
     ├── ConflictError          409/412; the caller decides
     └── UnavailableError       503; at the queue: this record fails and comes again
 

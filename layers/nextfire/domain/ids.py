@@ -1,7 +1,8 @@
 """Identities: how they are formed, so that writing one thing twice is harmless.
 
 Every id that reaches a shared resource (queue, table) contains or hashes the tenant and the job's
-`uid`, so no two tenants share one and a job made again under its old id shares nothing with its past.
+`uid`, so no two tenants share one and a job made again under its old id shares nothing with its
+past.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class JobKey:
     job_id: str
 
     def shard(self, shards: int) -> int:
-        """The shard, 0 ≤ n < *shards*, that this job's due entries are written to. Stable for ever."""
+        """The shard, 0 ≤ n < *shards*, that this job's due entries are written to. Stable for
+        ever.
+        """
         digest = hashlib.blake2s(f"{self.tenant}/{self.job_id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % shards
 
@@ -86,6 +89,11 @@ def dedup_id(key: RunKey, dispatch: int) -> str:
 def group_id(key: RunKey) -> str:
     """The FIFO message group of a run: runs do not wait for each other. 64 characters."""
     return _digest(key.job.tenant, key.job.job_id, key.run_id)
+
+
+def content_id(text: str) -> str:
+    """An id for *text* that depends on nothing else. 64 characters."""
+    return _digest(text)
 
 
 def _digest(*parts: str) -> str:

@@ -121,8 +121,8 @@ class JobState(StrEnum):
 class Job:
     """A stored job.
 
-    `uid` is new with every creation. `revision` (≥ 1) counts every change. `schedule_version` changes only when
-    *when* changes, and grows; `effective_from` is the instant of that change.
+    `uid` is new with every creation. `revision` (≥ 1) counts every change. `schedule_version`
+    changes only when *when* changes, and grows; `effective_from` is the instant of that change.
     """
 
     key: JobKey

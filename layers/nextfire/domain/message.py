@@ -1,4 +1,6 @@
-"""The message that carries a run to an executor. It holds who and which, never what: that is read at the claim."""
+"""The message that carries a run to an executor. It holds who and which, never what: that is read
+at the claim.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from nextfire.domain.job import Document
 
 
 class RunMessage(Document):
-    """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from 1."""
+    """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from
+    1.
+    """
 
     v: Literal[1] = 1
     tenant: str = Field(min_length=1, max_length=64, pattern=r"^[^/#]+$")
@@ -37,7 +41,7 @@ def decode_message(body: str) -> RunMessage:
     """
     try:
         message = RunMessage.model_validate_json(body)
-        message.key.scheduled_at  # noqa: B018 — digits that are no date are found here, not in mid-run
+        _ = message.key.scheduled_at  # digits that are no date are found here, not in mid-run
     except ValidationError as error:
         raise UndecodableError(
             f"not a run message: {error.error_count()} errors, {error}"

@@ -1,12 +1,13 @@
-"""What the use cases need from outside. Each docstring is the contract that every adapter and fake is held to.
+"""What the use cases need from outside. Each docstring is the contract that every adapter and fake
+is held to.
 
-All of them raise `UnavailableError` where the store or queue refused or did not answer: the request may or may
-not have happened, and doing it again is harmless.
+All of them raise `UnavailableError` where the store or queue refused or did not answer:
+the request may or may not have happened, and doing it again is harmless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -17,7 +18,6 @@ from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
-
 
 T = TypeVar("T")
 
@@ -48,7 +48,9 @@ class JobStore(Protocol):
         """
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
-        """Replace revision `job.revision - 1` by *job*, and store *entry*. False if another change came first."""
+        """Replace revision `job.revision - 1` by *job*, and store *entry*. False if another change
+        came first.
+        """
 
     def get(self, key: JobKey) -> Job | None:
         """The job, by a consistent read; None if there is none.
@@ -58,7 +60,8 @@ class JobStore(Protocol):
         """
 
     def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
-        """The jobs among *keys*, by eventually consistent reads; one that does not decode maps to its error.
+        """The jobs among *keys*, by eventually consistent reads; one that does not decode maps to
+        its error.
 
         Absent: no such job, or it could not be read this time; `get` tells.
         """
@@ -78,40 +81,57 @@ class DueStore(Protocol):
     """Holds due entries, by minute and shard."""
 
     def read(
-        self, minute: datetime, shard: int, *, before: datetime, consistent: bool
-    ) -> Iterable[StoredEntry | BrokenEntry]:
-        """The entries of one bucket that are due before *before*, in order of their instants. All pages."""
+        self, minute: datetime, shard: int, *, before: datetime | None, consistent: bool
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        """The entries of one bucket, by due instant, page by page as they are asked for.
+
+        Args:
+            minute: The bucket's minute.
+            shard: The bucket's shard.
+            before: Leave out what is due at or after this; None reads all there is, keys that are
+                no instants included.
+            consistent: See every write that was acknowledged before the call.
+        """
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         """Store *entries*, each in the bucket for *now*. Returns those that were stored."""
 
     def delete(self, slots: Collection[Slot]) -> None:
-        """Delete what lies in *slots*, as far as it goes: what stays is read, and decided, again."""
+        """Delete what lies in *slots*, as far as it goes: what stays is read, and decided,
+        again.
+        """
 
     def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
-        """Keep what could not be decoded, with its error, where no watcher reads; then delete it from its slot."""
+        """Keep what could not be decoded, with its error, where no watcher reads; then delete it
+        from its slot.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may dispatch for a watcher group. `epoch` grows with every change of holder."""
+    """Who may dispatch for a watcher group.
+
+    `epoch` grows with every change of holder. `beat` counts renewals: a standby that sees it stand
+    still for a lease's life takes over, so the holder's clock and the standby's need not agree.
+    """
 
     holder: str
     epoch: int
-    expires_at: datetime
+    beat: int
+    released: bool = False
 
 
 class ControlStore(Protocol):
     """Holds the watchers' leases and cursors."""
 
-    def acquire(self, group: int, holder: str, *, now: datetime, life: timedelta) -> Lease:
-        """Give *holder* the group's lease until *now* + *life*, if it has it or it has lapsed at *now*.
+    def lease(self, group: int) -> Lease | None:
+        """The group's lease as it stands, by a consistent read; None if there never was one."""
 
-        Of any number of concurrent callers one gets it. Returns the lease in force, whoever holds it.
+    def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
+        """Make *to* the group's lease, if *was* is still the one that is stored.
+
+        Of any number of concurrent callers with one *was*, one succeeds.
         """
-
-    def release(self, group: int, lease: Lease) -> None:
-        """End *lease* now, if it is still in force, so that a standby need not wait."""
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         """Set the cursor of each shard below *shards* that has none to *minute*."""
@@ -140,7 +160,9 @@ class Delivery(Protocol):
     body: str
 
     def hide(self, duration: timedelta) -> None:
-        """Keep it from others for *duration* (0 … 12 h) from now. Does nothing if it is no longer ours."""
+        """Keep it from others for *duration* (0 … 12 h) from now. Does nothing if it is no longer
+        ours.
+        """
 
 
 class DeadLetters(Protocol):
@@ -174,12 +196,14 @@ class RunStore(Protocol):
     ) -> Claim:
         """Give *worker* the run until *lease_until*, if it is free.
 
-        Free: absent, or PENDING, not of a later dispatch, past its `not_before`. Of any number of concurrent
-        callers exactly one gets it. A repetition with the same *token* finds what it took.
+        Free: absent, or PENDING, not of a later dispatch, past its `not_before`. Of any number of
+        concurrent callers exactly one gets it. A repetition with the same *token* finds what it
+        took.
         """
 
     def advance(self, was: Run, to: Run) -> Claim:
-        """Replace *was* by *to*, if *was* is RUNNING under its fence still. `taken` says whether it was.
+        """Replace *was* by *to*, if *was* is RUNNING under its fence still. `taken` says whether
+        it was.
 
         `cancel_requested` is not written. A repetition with the same *to* finds what it wrote.
         """
@@ -241,7 +265,8 @@ class ScriptCall:
 class ScriptExit:
     """How a script ended. `exit_code` is negative for a signal; None if it never started.
 
-    `timed_out`, or a `stopped` other than GO_ON, say that the runner ended it. `error`: why it did not start.
+    `timed_out`, or a `stopped` other than GO_ON, say that the runner ended it. `error`: why it did
+    not start.
     """
 
     exit_code: int | None
@@ -256,8 +281,9 @@ class ScriptRunner(Protocol):
     """Runs a script in a child process."""
 
     def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
-        """Run *call* until it exits, its timeout passes, or *ask* (asked several times a second) ends it.
+        """Run *call* until it exits, its timeout passes, or *ask* (asked several times a second)
+        ends it.
 
-        When it returns, the script and the processes of its group have ended and its folder is gone. Output
-        beyond the runner's cap is cut, with a notice.
+        When it returns, the script and the processes of its group have ended and its folder is
+        gone. Output beyond the runner's cap is cut, with a notice.
         """

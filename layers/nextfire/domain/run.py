@@ -4,8 +4,9 @@
        ▲           │
        └───────────┘  retry (attempts left) or hand-back (not counted)
 
-A change is computed here, from the record as it was read, and written by `RunStore` only where that record is
-still the one in force (its fence). So a worker that lost its lease can record nothing.
+A change is computed here, from the record as it was read, and written by `RunStore` only where
+that record is still the one in force (its fence). So a worker that lost its lease can record
+nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next one."""
+    """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next
+    one.
+    """
 
     number: int
     worker: str
@@ -58,7 +61,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an attempt left behind. `permanent`: another attempt could not end otherwise, so none is made."""
+    """What an attempt left behind. `permanent`: another attempt could not end otherwise, so none
+    is made.
+    """
 
     outcome: AttemptOutcome
     reason: str
@@ -72,8 +77,9 @@ class Result:
 class Run:
     """A run record.
 
-    `fence` grows with every claim; `claim_token` is that claim's own; `lease_until` bounds its worker's right.
-    `attempt` counts attempts that matter against `maxAttempts`. `attempts` is the whole history.
+    `fence` grows with every claim; `claim_token` is that claim's own; `lease_until` bounds its
+    worker's right. `attempt` counts attempts that matter against `maxAttempts`. `attempts` is the
+    whole history.
     """
 
     key: RunKey

@@ -4,7 +4,8 @@ Cron arithmetic is croniter's, on wall-clock time; the way from wall clock to in
 
 - A wall-clock time that a zone skips (spring) fires once, at the change.
 - A wall-clock time that a zone repeats (autumn) fires once, the first time round.
-- A cron with wildcard hours (`*` or `*/n` in the hour field) follows elapsed time: it fires in both rounds of a
+- A cron with wildcard hours (`*` or `*/n` in the hour field) follows elapsed time: it fires in
+both rounds of a
   repeated hour, and a skipped hour has no occurrences.
 
 Day of month and day of week, where both are restricted, are joined by *or*, as in Vixie cron.
@@ -40,8 +41,8 @@ _MACROS = {
 _NAMES = {
     name: number
     for names in (
-        ("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1),
-        ("sun mon tue wed thu fri sat".split(), 0),
+        (["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1),
+        (["sun", "mon", "tue", "wed", "thu", "fri", "sat"], 0),
     )
     for number, name in enumerate(names[0], names[1])
 }
@@ -62,7 +63,9 @@ class ScheduleType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When: `expression` read by `type` in `timezone` (an IANA name), counted from `effective_from`."""
+    """When: `expression` read by `type` in `timezone` (an IANA name), counted from
+    `effective_from`.
+    """
 
     type: ScheduleType
     expression: str
@@ -71,7 +74,8 @@ class Schedule:
 
 
 def next_instant(schedule: Schedule, after: datetime) -> datetime | None:
-    """The first occurrence strictly after *after* and after `effective_from`; None where there is none.
+    """The first occurrence strictly after *after* and after `effective_from`; None where there is
+    none.
 
     Raises:
         InvalidInputError: The expression or the zone cannot be read.
@@ -98,10 +102,12 @@ def check(schedule: Schedule) -> datetime:
 
 
 def parse_duration(text: str, field: str) -> timedelta:
-    """An ISO 8601 duration of weeks, days, hours, minutes and seconds, e.g. ``PT90S`` or ``P1DT12H``.
+    """An ISO 8601 duration of weeks, days, hours, minutes and seconds, e.g. ``PT90S`` or
+    ``P1DT12H``.
 
     Raises:
-        InvalidInputError: It is none, is zero or longer than `MAX_DELAY`; years and months have no fixed length.
+        InvalidInputError: It is none, is zero or longer than `MAX_DELAY`; years and months have no
+        fixed length.
     """
     match = _DURATION.fullmatch(text)
     parts = {unit: float(n) for unit, n in match.groupdict().items() if n} if match else {}
@@ -194,7 +200,7 @@ def _cron(text: str) -> str:
         raise _bad_cron(
             text,
             f"has {len(fields)} fields",
-            "Give five: minute, hour, day of month, month, day of week; seconds and years are not offered.",
+            "Give five: minute, hour, day of month, month, day of week (no seconds, no years).",
         )
     for name, field in zip(_FIELD_NAMES, fields, strict=True):
         if not _TOKEN.fullmatch(field):
@@ -240,7 +246,9 @@ def _next_cron_instant(expression: str, local: ZoneInfo, after: datetime) -> dat
 
 
 def _next_elapsed(expression: str, local: ZoneInfo, after: datetime) -> datetime:
-    """Walk in the offset that holds at *after*; where the zone changes it first, go on from there in the new one."""
+    """Walk in the offset that holds at *after*; where the zone changes it first, go on from there
+    in the new one.
+    """
     while True:
         offset = _offset(after, local)
         found = _next_wall(expression, after + offset) - offset
@@ -263,7 +271,9 @@ def _next_wall(expression: str, wall: datetime) -> datetime:
 
 
 def _next_change(local: ZoneInfo, after: datetime, until: datetime) -> datetime | None:
-    """The first instant in (*after*, *until*] at which the zone's offset is another; None if there is none."""
+    """The first instant in (*after*, *until*] at which the zone's offset is another; None if there
+    is none.
+    """
     offset, low = _offset(after, local), after
     while low < until:
         high = min(low + timedelta(days=1), until)
@@ -282,10 +292,13 @@ def _offset(at: datetime, local: ZoneInfo) -> timedelta:
 
 
 def _to_instant(wall: datetime, local: ZoneInfo) -> datetime:
-    """The instant of a naive wall-clock time: the first round if repeated, the change if skipped."""
+    """The instant of a naive wall-clock time: the first round if repeated, the change if
+    skipped.
+    """
     first = wall.replace(tzinfo=local, fold=0).astimezone(UTC)
     if first.astimezone(local).replace(tzinfo=None) == wall:
         return first
-    # Skipped. fold=0 reads it with the offset before the change, which lands after it; fold=1 lands before.
+    # Skipped. fold=0 reads it with the offset before the change, which lands after it; fold=1
+    # lands before.
     before = wall.replace(tzinfo=local, fold=1).astimezone(UTC)
     return _next_change(local, before, first) or first

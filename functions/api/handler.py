@@ -1,0 +1,265 @@
+"""The HTTPS API as a Lambda function behind API Gateway: routes to use cases, answers as JSON."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError as RouteNotFoundError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import ValidationError
+
+from functions.api.documents import execution_document, job_document
+from functions.api.problems import (
+    MalformedError,
+    from_validation,
+    problem,
+    problem_of,
+)
+from nextfire.adapters.aws import SystemClock, dynamodb
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.telemetry import Telemetry
+from nextfire.domain.errors import InvalidInputError, NextfireError, NotFoundError
+from nextfire.domain.ids import JOB_ID, JobKey, parse_execution_id
+from nextfire.domain.instants import floor_minute, isoformat
+from nextfire.domain.job import JobDefinition
+from nextfire.domain.ports import JobStore, RunStore
+from nextfire.settings import ApiSettings
+from nextfire.usecases.manage_jobs import Limits, ManageJobs
+
+MAX_BODY_BYTES = 256 * 1024
+MAX_NESTING = 32
+_MOST_ON_A_PAGE = 100
+_ON_A_PAGE = 50
+
+telemetry = Telemetry("api")
+app = APIGatewayHttpResolver(strip_prefixes=["/api"])
+clock = SystemClock()
+
+
+class _Services:
+    """What the routes need, built with the first request of a process."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        database = dynamodb()
+        self.job_store: JobStore = DynamoDbJobStore(
+            database,
+            table=settings.jobs_table,
+            due_table=settings.due_table,
+            shards=settings.write_shards,
+        )
+        self.runs: RunStore = DynamoDbRunStore(database, table=settings.runs_table)
+        limits = Limits(
+            {name: pool.max_timeout for name, pool in settings.pools.items()},
+            settings.scripts_bucket,
+        )
+        self.jobs = ManageJobs(self.job_store, limits)
+        # Before the first due entry is written there is a cursor at or before its bucket, so the
+        # watcher finds it however late it first comes.
+        control = DynamoDbControlStore(database, table=settings.control_table)
+        control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
+
+
+@cache
+def services() -> _Services:
+    return _Services(ApiSettings.read())
+
+
+@app.get("/v1/health")
+def health() -> dict[str, Any]:
+    return {"status": "ok", "time": isoformat(clock.now())}
+
+
+@app.post("/v1/jobs")
+def create_job() -> Response[str]:
+    document = _body()
+    job_id = document.pop("jobId", None)
+    if job_id is None:
+        job_id = f"job_{secrets.token_hex(8)}"
+    definition = _definition(document)
+    job = services().jobs.register(
+        _job_key(job_id), definition, uid=secrets.token_hex(8), now=clock.now()
+    )
+    return _json(HTTPStatus.CREATED, job_document(job, clock.now()))
+
+
+@app.get("/v1/jobs")
+def list_jobs() -> dict[str, Any]:
+    page = services().job_store.list(_tenant(), **_paging())
+    return _page([job_document(job, clock.now()) for job in page.items], page.cursor)
+
+
+@app.get("/v1/jobs/<job_id>")
+def get_job(job_id: str) -> dict[str, Any]:
+    return job_document(services().jobs.get(_job_key(job_id)), clock.now())
+
+
+@app.patch("/v1/jobs/<job_id>")
+def change_job(job_id: str) -> dict[str, Any]:
+    patch = _body()
+
+    def edit(definition: JobDefinition) -> JobDefinition:
+        return _definition(_merged(definition.document(), patch))
+
+    job = services().jobs.change(_job_key(job_id), edit, now=clock.now())
+    return job_document(job, clock.now())
+
+
+@app.delete("/v1/jobs/<job_id>")
+def delete_job(job_id: str) -> dict[str, Any]:
+    job = services().jobs.delete(_job_key(job_id), now=clock.now())
+    return job_document(job, clock.now())
+
+
+@app.get("/v1/jobs/<job_id>/executions")
+def list_executions(job_id: str) -> dict[str, Any]:
+    key = _job_key(job_id)
+    page = services().runs.list(key, **_paging())
+    if not page.items and app.current_event.query_string_parameters.get("cursor") is None:
+        services().jobs.get(key)  # an unknown job is told apart from one that has not run
+    return _page([execution_document(run) for run in page.items], page.cursor)
+
+
+@app.get("/v1/executions/<execution_id>")
+def get_execution(execution_id: str) -> dict[str, Any]:
+    run = services().runs.get(parse_execution_id(_tenant(), execution_id))
+    if run is None:
+        raise NotFoundError("execution", execution_id)
+    return execution_document(run)
+
+
+@app.not_found
+def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
+    event = app.current_event
+    return problem(
+        HTTPStatus.NOT_FOUND,
+        f"There is no {event.http_method} {event.path}. The routes are listed in the README.",
+    )
+
+
+@app.exception_handler(NextfireError)  # type: ignore[untyped-decorator]
+def expected(error: NextfireError) -> Response[str]:
+    return problem_of(error)
+
+
+@app.exception_handler(ValidationError)  # type: ignore[untyped-decorator]
+def invalid(error: ValidationError) -> Response[str]:
+    return from_validation(error)
+
+
+@app.exception_handler(Exception)  # type: ignore[untyped-decorator]
+def unexpected(error: Exception) -> Response[str]:
+    telemetry.logger.error("request failed", exc_info=error)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "This is our fault, and it has been logged.")
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer one HTTP request (payload format 2.0)."""
+    answer = app.resolve(event, context)
+    http = event["requestContext"]["http"]
+    telemetry.logger.info(
+        "request",
+        method=http["method"],
+        path=http["path"],
+        status=answer["statusCode"],
+        request_id=event["requestContext"].get("requestId"),
+    )
+    return answer
+
+
+def _tenant() -> str:
+    """Whose request this is: the identity's AWS account, and nothing that the request says."""
+    authorizer = app.current_event.request_context.authorizer
+    iam = authorizer.iam if authorizer else None
+    if iam is None or not iam.account_id:
+        raise PermissionError("a request without an identity came past the authorizer")
+    return iam.account_id
+
+
+def _job_key(job_id: object) -> JobKey:
+    if not isinstance(job_id, str) or not JOB_ID.fullmatch(job_id):
+        raise InvalidInputError(
+            "jobId", job_id, "not a job id", "Use 1 to 64 letters, digits, hyphens and underscores."
+        )
+    return JobKey(_tenant(), job_id)
+
+
+def _body() -> dict[str, Any]:
+    try:
+        text = app.current_event.decoded_body or ""
+    except ValueError as error:
+        raise MalformedError("The body is not UTF-8 text.") from error
+    if len(text.encode()) > MAX_BODY_BYTES:
+        raise InvalidInputError(
+            "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
+        )
+    try:
+        body = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"The body is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise MalformedError("The body is not a JSON object.")
+    if _depth(body) > MAX_NESTING:
+        raise InvalidInputError(
+            "body", f"{_depth(body)} levels", f"nested deeper than {MAX_NESTING}", "Flatten it."
+        )
+    return body
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _depth(value: object) -> int:
+    """How deep lists and objects are nested; 0 for a plain value. A loop: input is hostile."""
+    depth, level = 0, [value]
+    while level := [
+        inner
+        for outer in level
+        if isinstance(outer, dict | list)
+        for inner in ([None, *outer.values()] if isinstance(outer, dict) else [None, *outer])
+    ]:
+        depth += 1
+    return depth
+
+
+def _definition(document: Mapping[str, Any]) -> JobDefinition:
+    return JobDefinition.model_validate_json(json.dumps(document))
+
+
+def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """*document* with *patch* laid over it, by RFC 7396; `payload` is replaced whole."""
+    merged = dict(document)
+    for name, value in patch.items():
+        if value is None and name != "payload":
+            merged.pop(name, None)
+        elif name != "payload" and isinstance(value, dict) and isinstance(merged.get(name), dict):
+            merged[name] = _merged(merged[name], value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _paging() -> dict[str, Any]:
+    parameters = app.current_event.query_string_parameters
+    limit = parameters.get("limit", str(_ON_A_PAGE))
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST_ON_A_PAGE:
+        raise InvalidInputError(
+            "limit", limit, "not a page size", f"Give a number from 1 to {_MOST_ON_A_PAGE}."
+        )
+    return {"limit": int(limit), "cursor": parameters.get("cursor")}
+
+
+def _page(items: list[dict[str, Any]], cursor: str | None) -> dict[str, Any]:
+    return {"items": items} if cursor is None else {"items": items, "cursor": cursor}
+
+
+def _json(status: HTTPStatus, document: Mapping[str, Any]) -> Response[str]:
+    return Response(status, "application/json", json.dumps(document, separators=(",", ":")))

@@ -1,0 +1,67 @@
+"""The executor as a Lambda function on a pool's queue."""
+
+from __future__ import annotations
+
+import uuid
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch import SqsFifoPartialProcessor
+from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from nextfire.adapters.aws import sqs
+from nextfire.adapters.execution import build_execute_run
+from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.telemetry import Telemetry
+from nextfire.settings import ExecutorSettings
+from nextfire.usecases.execute_run import Disposition, ExecuteRun
+
+_HAND_BACK_BEFORE_MS = 15_000
+"""What is left of an invocation when its run is handed back: grace, record, acknowledgement."""
+
+telemetry = Telemetry("executor")
+
+
+@cache
+def _execute_run() -> ExecuteRun:
+    return build_execute_run(ExecutorSettings.read(), worker=f"lambda-{uuid.uuid4().hex[:12]}")
+
+
+class _LeftError(Exception):
+    """The message stays in the queue."""
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Carry out each message; report those that stay, and what follows them in their groups."""
+    settings, execute_run, client = ExecutorSettings.read(), _execute_run(), sqs()
+
+    def carry_out(record: SQSRecord) -> None:
+        delivery = SqsDelivery(
+            client,
+            settings.queue_url,
+            record.body,
+            record.receipt_handle,
+            record.message_id,
+            record.attributes.message_group_id or "",
+        )
+        delivery.hide(settings.lease)
+        handled = execute_run.handle(
+            delivery,
+            stopping=lambda: context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS,
+        )
+        telemetry.handled(handled)
+        if handled.disposition is Disposition.LEAVE:
+            raise _LeftError(handled.reason)
+
+    processor = SqsFifoPartialProcessor(skip_group_on_error=True)
+    try:
+        with processor(event["Records"], carry_out):
+            processor.process()
+    except BatchProcessingError:
+        # Powertools raises where each of the batch failed; each is reported all the same.
+        telemetry.logger.info("the whole batch stays in the queue")
+    finally:
+        telemetry.flush()
+    return dict(processor.response())

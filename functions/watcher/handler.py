@@ -1,0 +1,104 @@
+"""The watcher: invoked each minute for its group, lives two, dispatches what is due."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from nextfire.adapters.aws import SystemClock, dynamodb, sqs
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.telemetry import Telemetry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.metrics import Metric
+from nextfire.domain.ports import Lease
+from nextfire.settings import WatcherSettings
+from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.watch import Watch
+
+_AFTER_TROUBLE = timedelta(milliseconds=250)
+_TELL_EVERY = timedelta(seconds=5)
+_THREADS = 16
+
+telemetry = Telemetry("watcher")
+
+
+@cache
+def _watch_for(group: int) -> Watch:
+    """The watcher of *group* in this process; invocations of one process follow each other."""
+    settings = WatcherSettings.read()
+    executor = ThreadPoolExecutor(_THREADS)
+    # Batches have threads of their own: a poll's shards wait for nothing that they submit.
+    batches = ThreadPoolExecutor(_THREADS)
+    database = dynamodb()
+    control = DynamoDbControlStore(database, table=settings.control_table)
+    queues = {name: pool.queue_url for name, pool in settings.pools.items()}
+
+    def dispatcher(lease: Lease) -> DispatchDue:
+        telemetry.logger.info("holds the lease", group=group, epoch=lease.epoch)
+        return DispatchDue(
+            jobs=DynamoDbJobStore(database, table=settings.jobs_table),
+            due=DynamoDbDueStore(
+                database,
+                table=settings.due_table,
+                shards=settings.write_shards,
+                executor=batches,
+            ),
+            queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
+            control=control,
+            clock=SystemClock(),
+            executor=executor,
+            shards=range(group, settings.read_shards, settings.groups),
+            epoch=lease.epoch,
+        )
+
+    lease = HoldLease(control, group=group, holder=f"{group}-{uuid.uuid4().hex[:12]}")
+    return Watch(lease, dispatcher)
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
+    """Watch until this invocation's life ends; the next one, begun a minute before, goes on.
+
+    Args:
+        event: ``{"group": n}``, the constant input of the group's EventBridge rule.
+        context: Lambda's; unused.
+    """
+    clock = SystemClock()
+    watch = _watch_for(int(event.get("group", 0)))
+    end_at = clock.now() + WatcherSettings.read().life
+    ticks, tell_at, dispatched = 0, clock.now() + _TELL_EVERY, 0
+    while (now := clock.now()) < end_at:
+        try:
+            report, again_at = watch.step(now)
+        except UnavailableError as error:
+            telemetry.logger.warning(str(error))
+            report, again_at = None, now + _AFTER_TROUBLE
+        if report is not None:
+            ticks += 1
+            dispatched += len(report.dispatched)
+            telemetry.tick(report)
+        if now >= tell_at:
+            telemetry.count(Metric.TICKS, ticks)
+            telemetry.flush()
+            ticks, tell_at = 0, now + _TELL_EVERY
+        _sleep_until(min(again_at, end_at), clock)
+    try:
+        watch.end()
+    except UnavailableError as error:
+        telemetry.logger.warning(str(error))
+    telemetry.count(Metric.TICKS, ticks)
+    telemetry.flush()
+    return {"dispatched": dispatched}
+
+
+def _sleep_until(at: datetime, clock: SystemClock) -> None:
+    time.sleep(max(0.0, (at - clock.now()).total_seconds()))

@@ -1,0 +1,128 @@
+"""AWS clients, set up once, and the one place that says what their errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import boto3
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nextfire.domain.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+_RETRIES: Any = {"total_max_attempts": 3, "mode": "standard"}
+# All attempts of one request together stay far below the 30 s for which a watcher still reads a
+# bucket whose minute has ended: a due entry's bucket is computed before its request is sent.
+_CONFIG = Config(connect_timeout=1, read_timeout=4, retries=_RETRIES, max_pool_connections=32)
+_LONG_POLL = Config(connect_timeout=1, read_timeout=25, retries=_RETRIES)
+
+TRANSIENT_CODES = frozenset(
+    {
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "KmsThrottled",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+"""The error codes that mean: the same request may succeed later."""
+
+T = TypeVar("T")
+
+_serializer = TypeSerializer()
+_deserializer = TypeDeserializer()
+
+Item = dict[str, Any]
+"""A DynamoDB item with its type descriptors, as the client speaks it."""
+
+
+def dynamodb() -> DynamoDBClient:
+    return boto3.client("dynamodb", config=_CONFIG)
+
+
+def sqs(*, long_poll: bool = False) -> SQSClient:
+    return boto3.client("sqs", config=_LONG_POLL if long_poll else _CONFIG)
+
+
+def s3() -> S3Client:
+    return boto3.client("s3", config=_CONFIG)
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+def error_code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Let a foreign error that may pass by itself out as `UnavailableError`, any other as it is.
+
+    Args:
+        what: The request, for the message, e.g. ``"claim run"``.
+    """
+    try:
+        yield
+    except ClientError as error:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if error_code(error) in TRANSIENT_CODES or status >= 500:  # noqa: PLR2004 — a server error
+            raise UnavailableError(f"{what}: {error_code(error) or status}. Try again.") from error
+        raise
+    except BotoCoreError as error:
+        raise UnavailableError(f"{what}: {type(error).__name__}: {error}. Try again.") from error
+
+
+def to_item(values: Mapping[str, object]) -> Item:
+    """*values* as an item; what is None is left out."""
+    return {
+        name: _serializer.serialize(value) for name, value in values.items() if value is not None
+    }
+
+
+def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of *item*; numbers are Decimal."""
+    return {name: _deserializer.deserialize(value) for name, value in item.items()}
+
+
+def chunks(things: list[T], size: int) -> list[list[T]]:
+    return [things[i : i + size] for i in range(0, len(things), size)]
+
+
+def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:
+    """Do each of *things* by itself; returns those that went well. A refusal concerns only its
+    own.
+    """
+    done = []
+    for thing in things:
+        try:
+            do(thing)
+        except (ClientError, BotoCoreError):
+            continue
+        done.append(thing)
+    return done

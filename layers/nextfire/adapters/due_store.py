@@ -1,0 +1,182 @@
+"""Due entries in DynamoDB, by minute and shard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Executor
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nextfire.adapters.aws import Item, chunks, from_item, one_by_one, to_item, translated
+from nextfire.domain.due import (
+    BrokenEntry,
+    DueEntry,
+    DueKind,
+    Slot,
+    StoredEntry,
+    bucket_name,
+)
+from nextfire.domain.ids import JOB_ID, JobKey
+from nextfire.domain.instants import from_ms, isoformat, to_ms
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
+_QUARANTINE = "quarantine"
+
+
+class DynamoDbDueStore:
+    """`DueStore` on the table `due`. Batches go side by side on *executor*."""
+
+    def __init__(
+        self, client: DynamoDBClient, *, table: str, shards: int, executor: Executor
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._shards = shards
+        self._executor = executor
+
+    def read(
+        self, minute: datetime, shard: int, *, before: datetime | None, consistent: bool
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "#bucket = :bucket",
+            "ExpressionAttributeNames": {"#bucket": "bucket"},
+            "ExpressionAttributeValues": to_item({":bucket": bucket_name(minute, shard)}),
+            "ConsistentRead": consistent,
+        }
+        if before is not None:
+            request["KeyConditionExpression"] += " AND #entry < :before"
+            request["ExpressionAttributeNames"] |= {"#entry": "entry"}
+            request["ExpressionAttributeValues"] |= to_item({":before": f"{to_ms(before):013d}"})
+        while True:
+            with translated("read due entries"):
+                page = self._client.query(**request)
+            yield from map(_decode, page["Items"])
+            if "LastEvaluatedKey" not in page:
+                return
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
+        # Two entries of one key are one entry; in one request they would have it refused.
+        by_slot: dict[Slot, DueEntry] = {
+            Slot(entry.bucket(now, self._shards), entry.sort_key): entry for entry in entries
+        }
+        stored = self._write(
+            {slot: self._put(entry, now) for slot, entry in by_slot.items()},
+            single=lambda slot: self._client.put_item(
+                TableName=self._table, Item=entry_item(by_slot[slot], now, self._shards)
+            ),
+        )
+        slots = set(stored)
+        return {e for e in entries if Slot(e.bucket(now, self._shards), e.sort_key) in slots}
+
+    def delete(self, slots: Collection[Slot]) -> None:
+        self._write(
+            {slot: {"DeleteRequest": {"Key": _key(slot)}} for slot in slots},
+            single=lambda slot: self._client.delete_item(TableName=self._table, Key=_key(slot)),
+        )
+
+    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
+        item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
+        item |= to_item(
+            {
+                "bucket": _QUARANTINE,
+                "entry": f"{entry.slot.bucket}/{entry.slot.sort_key}",
+                "error": entry.error,
+                "quarantined_at": isoformat(now),
+            }
+        )
+        with translated("quarantine due entry"):
+            self._client.put_item(TableName=self._table, Item=item)
+            self._client.delete_item(TableName=self._table, Key=_key(entry.slot))
+
+    def _put(self, entry: DueEntry, now: datetime) -> Any:
+        return {"PutRequest": {"Item": entry_item(entry, now, self._shards)}}
+
+    def _write(self, requests: Mapping[Slot, Any], single: Any) -> Iterator[Slot]:
+        """Write *requests* in batches, side by side. Yields the slots that were written."""
+
+        def batch(slots: list[Slot]) -> list[Slot]:
+            try:
+                answer = self._client.batch_write_item(
+                    RequestItems={self._table: [requests[slot] for slot in slots]}
+                )
+            except (ClientError, BotoCoreError):
+                # Refused whole, or unknown: the fault may be one entry's. Each is harmless to
+                # repeat.
+                return one_by_one(slots, single)
+            left = {
+                _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
+            }
+            return [slot for slot in slots if slot not in left]
+
+        for written in self._executor.map(batch, chunks([*requests], _WRITE_LIMIT)):
+            yield from written
+
+
+def _slot_of(request: Any) -> Slot:
+    key = (
+        request["PutRequest"]["Item"]
+        if "PutRequest" in request
+        else request["DeleteRequest"]["Key"]
+    )
+    return Slot(key["bucket"]["S"], key["entry"]["S"])
+
+
+def _key(slot: Slot) -> Item:
+    return to_item({"bucket": slot.bucket, "entry": slot.sort_key})
+
+
+def entry_item(entry: DueEntry, now: datetime, shards: int) -> Item:
+    """*entry* as the item that a writer at *now* stores."""
+    return to_item(
+        {
+            "bucket": entry.bucket(now, shards),
+            "entry": entry.sort_key,
+            "kind": entry.kind.value,
+            "tenant": entry.job.tenant,
+            "job_id": entry.job.job_id,
+            "uid": entry.uid,
+            "version": entry.version or None,
+            "run_id": entry.run_id or None,
+            "dispatch": entry.dispatch if entry.kind is DueKind.RETRY else None,
+            "pool": entry.pool or None,
+        }
+    )
+
+
+def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
+    slot = Slot(item["bucket"]["S"], item["entry"]["S"])
+    try:
+        values = from_item(item)
+        kind = DueKind(values["kind"])
+        retry = kind is DueKind.RETRY
+        entry = DueEntry(
+            kind=kind,
+            job=JobKey(values["tenant"], values["job_id"]),
+            uid=values["uid"],
+            at=from_ms(int(slot.sort_key[:13])),
+            version=0 if retry else int(values["version"]),
+            run_id=values["run_id"] if retry else "",
+            dispatch=int(values["dispatch"]) if retry else 1,
+            pool=values["pool"] if retry else "",
+        )
+        if entry.sort_key != slot.sort_key:
+            raise ValueError(f"its contents belong to the key {entry.sort_key}")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return BrokenEntry(slot, item, f"{type(error).__name__}: {error}", *_salvage(slot, item))
+    return StoredEntry(slot, entry)
+
+
+def _salvage(slot: Slot, item: Mapping[str, Any]) -> tuple[datetime | None, JobKey | None]:
+    """When it was due and whose it is, as far as that can be read."""
+    stamp = re.match(r"[0-9]{13}(?=#)", slot.sort_key)
+    tenant, job_id = (str(item.get(name, {}).get("S", "")) for name in ("tenant", "job_id"))
+    job = JobKey(tenant, job_id) if tenant and JOB_ID.fullmatch(job_id) else None
+    return from_ms(int(stamp[0])) if stamp else None, job

@@ -1,0 +1,226 @@
+"""Jobs in DynamoDB."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+from pydantic import ValidationError
+
+from nextfire.adapters.aws import Item, chunks, error_code, from_item, to_item, translated
+from nextfire.adapters.due_store import entry_item
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
+from nextfire.domain.ids import JOB_ID, JobKey
+from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.ports import Page
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
+
+
+class DynamoDbJobStore:
+    """`JobStore` on the tables `jobs` and (for a job's first entry) `due`."""
+
+    def __init__(
+        self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
+    ) -> None:
+        self._client = client
+        self._table = table
+        self._due_table = due_table
+        self._shards = shards
+
+    def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
+        put: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": _encode(job),
+            "ConditionExpression": "attribute_not_exists(job_id) OR #state = :cancelled",
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": to_item({":cancelled": JobState.CANCELLED.value}),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        refused = self._write(put, first, now, "create job")
+        if refused is None:
+            return None
+        living = decode_job(refused)
+        # The SDK may have sent it twice: what was refused then is our own success.
+        return None if living.uid == job.uid else living
+
+    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
+        put: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": _encode(job),
+            "ConditionExpression": "uid = :uid AND revision = :before",
+            "ExpressionAttributeValues": to_item({":uid": job.uid, ":before": job.revision - 1}),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        refused = self._write(put, entry, now, "update job")
+        return refused is None or refused == put["Item"]
+
+    def get(self, key: JobKey) -> Job | None:
+        with translated("get job"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_key(key), ConsistentRead=True
+            )
+        item = answer.get("Item")
+        return decode_job(item) if item else None
+
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        found: dict[JobKey, Job | Exception] = {}
+        for chunk in chunks([*dict.fromkeys(keys)], _GET_LIMIT):
+            with translated("get jobs"):
+                answer = self._client.batch_get_item(
+                    RequestItems={self._table: {"Keys": [_key(key) for key in chunk]}}
+                )
+            for item in answer["Responses"].get(self._table, []):
+                key = JobKey(item["tenant"]["S"], item["job_id"]["S"])
+                try:
+                    found[key] = decode_job(item)
+                except UndecodableError as error:
+                    found[key] = error
+        return found
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "tenant = :tenant",
+            "ExpressionAttributeValues": to_item({":tenant": tenant}),
+            "Limit": limit,
+        }
+        if cursor is not None:
+            request["ExclusiveStartKey"] = _key(JobKey(tenant, decode_cursor(cursor, JOB_ID)))
+        with translated("list jobs"):
+            answer = self._client.query(**request)
+        last = answer.get("LastEvaluatedKey")
+        jobs = [decode_job(item) for item in answer["Items"]]
+        return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None)
+
+    def complete(self, job: Job, now: datetime) -> bool:
+        try:
+            with translated("complete job"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(job.key),
+                    UpdateExpression="SET #state = :completed, updated_at = :now ADD revision :one",
+                    ConditionExpression=(
+                        "uid = :uid AND schedule_version = :version AND #state = :active"
+                    ),
+                    ExpressionAttributeNames={"#state": "state"},
+                    ExpressionAttributeValues=to_item(
+                        {
+                            ":completed": JobState.COMPLETED.value,
+                            ":active": JobState.ACTIVE.value,
+                            ":uid": job.uid,
+                            ":version": job.schedule_version,
+                            ":now": isoformat(now),
+                            ":one": 1,
+                        }
+                    ),
+                )
+        except ClientError as error:
+            if error_code(error) == "ConditionalCheckFailedException":
+                return False
+            raise
+        return True
+
+    def _write(
+        self, put: dict[str, Any], entry: DueEntry | None, now: datetime, what: str
+    ) -> Item | None:
+        """Write the job, and *entry* with it. Returns the item that is there instead, if
+        refused.
+        """
+        writes: list[Any] = [{"Put": put}]
+        if entry is not None:
+            due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+            writes.append({"Put": due})
+        try:
+            # The SDK gives each request a token, so that sending it twice writes once.
+            with translated(what):
+                self._client.transact_write_items(TransactItems=writes)
+        except ClientError as error:
+            if error_code(error) != "TransactionCanceledException":
+                raise
+            reasons: list[Any] = error.response.get("CancellationReasons", [])
+            if reasons and reasons[0].get("Code") == "ConditionalCheckFailed":
+                return dict(reasons[0].get("Item", {}))
+            codes = ", ".join(str(reason.get("Code")) for reason in reasons)
+            raise UnavailableError(
+                f"{what}: transaction cancelled ({codes}). Try again."
+            ) from error
+        return None
+
+
+def encode_cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, pattern: re.Pattern[str]) -> str:
+    """The sort key inside *cursor*. The partition is never in it, so no cursor leaves its tenant.
+
+    Raises:
+        InvalidInputError: It holds none.
+    """
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    if not pattern.fullmatch(text):
+        raise InvalidInputError(
+            "cursor", cursor, "not a cursor of this listing", "Use one as a listing returned it."
+        )
+    return text
+
+
+def _key(key: JobKey) -> Item:
+    return to_item({"tenant": key.tenant, "job_id": key.job_id})
+
+
+def _encode(job: Job) -> Item:
+    return to_item(
+        {
+            "tenant": job.key.tenant,
+            "job_id": job.key.job_id,
+            "uid": job.uid,
+            "revision": job.revision,
+            "schedule_version": job.schedule_version,
+            "effective_from": isoformat(job.effective_from),
+            "state": job.state.value,
+            "definition": json.dumps(
+                job.definition.document(), ensure_ascii=False, separators=(",", ":")
+            ),
+            "created_at": isoformat(job.created_at),
+            "updated_at": isoformat(job.updated_at),
+        }
+    )
+
+
+def decode_job(item: Mapping[str, Any]) -> Job:
+    """The job that *item* holds.
+
+    Raises:
+        UndecodableError: It holds none.
+    """
+    try:
+        values = from_item(item)
+        return Job(
+            key=JobKey(values["tenant"], values["job_id"]),
+            uid=values["uid"],
+            revision=int(values["revision"]),
+            schedule_version=int(values["schedule_version"]),
+            effective_from=parse_instant(values["effective_from"]),
+            state=JobState(values["state"]),
+            definition=JobDefinition.model_validate_json(values["definition"]),
+            created_at=parse_instant(values["created_at"]),
+            updated_at=parse_instant(values["updated_at"]),
+        )
+    except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

@@ -1,0 +1,165 @@
+"""The pools' FIFO queues and dead-letter queues in SQS."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nextfire.adapters.aws import chunks, error_code, one_by_one, translated
+from nextfire.domain.ids import dedup_id, group_id
+from nextfire.domain.message import RunMessage
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_BATCH_LIMIT = 10  # entries of one SendMessageBatch, a limit of SQS
+_GONE = frozenset(
+    {
+        "InvalidParameterValue",
+        "MessageNotInflight",
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "ReceiptHandleIsInvalid",
+    }
+)
+_MAX_HIDE = timedelta(hours=12)
+_MAX_FAILURE = 1000
+
+
+class SqsRunQueue:
+    """`RunQueue` on the queues whose URLs are *queues*, by pool. Batches go side by side."""
+
+    def __init__(self, client: SQSClient, *, queues: Mapping[str, str], executor: Executor) -> None:
+        self._client = client
+        self._queues = queues
+        self._executor = executor
+
+    def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
+        by_queue: dict[str, list[int]] = defaultdict(list)
+        for index, (pool, _) in enumerate(messages):
+            if pool in self._queues:
+                by_queue[self._queues[pool]].append(index)
+        batches = [
+            (url, chunk)
+            for url, indexes in by_queue.items()
+            for chunk in chunks(indexes, _BATCH_LIMIT)
+        ]
+
+        def send(batch: tuple[str, list[int]]) -> list[int]:
+            url, indexes = batch
+            try:
+                answer = self._client.send_message_batch(
+                    QueueUrl=url,
+                    Entries=[
+                        _parameters(messages[index][1]) | {"Id": str(index)} for index in indexes
+                    ],
+                )
+            except (ClientError, BotoCoreError):
+                # Refused whole, or unknown: one entry's fault may be all's. The deduplication id
+                # makes each harmless to repeat.
+                return one_by_one(
+                    indexes,
+                    lambda index: self._client.send_message(
+                        QueueUrl=url, **_parameters(messages[index][1])
+                    ),
+                )
+            return [int(entry["Id"]) for entry in answer.get("Successful", [])]
+
+        return {index for sent in self._executor.map(send, batches) for index in sent}
+
+
+def _parameters(message: RunMessage) -> Any:
+    return {
+        "MessageBody": message.encode(),
+        "MessageGroupId": group_id(message.key),
+        "MessageDeduplicationId": dedup_id(message.key, message.dispatch),
+    }
+
+
+@dataclass(slots=True)
+class SqsDelivery:
+    """`Delivery` of a message received from *queue_url*. `group` is its message group."""
+
+    client: SQSClient
+    queue_url: str
+    body: str
+    receipt_handle: str
+    message_id: str
+    group: str
+
+    def hide(self, duration: timedelta) -> None:
+        # Rounded up: a message that comes back a moment too early would have to wait once more.
+        seconds = math.ceil(min(max(duration, timedelta()), _MAX_HIDE).total_seconds())
+        try:
+            with translated("hide message"):
+                self.client.change_message_visibility(
+                    QueueUrl=self.queue_url,
+                    ReceiptHandle=self.receipt_handle,
+                    VisibilityTimeout=seconds,
+                )
+        except ClientError as error:
+            if error_code(error) not in _GONE:
+                raise
+
+    def acknowledge(self) -> None:
+        """Delete it from the queue."""
+        with translated("acknowledge message"):
+            self.client.delete_message(QueueUrl=self.queue_url, ReceiptHandle=self.receipt_handle)
+
+
+class SqsInbox:
+    """Receives a pool's messages."""
+
+    def __init__(self, client: SQSClient, *, queue_url: str) -> None:
+        self._client = client
+        self._queue_url = queue_url
+
+    def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> list[SqsDelivery]:
+        """Up to *most* (1 … 10) messages, hidden from others for *hidden_for*; waits at most *wait*
+        (≤ 20 s) for the first.
+        """
+        with translated("receive messages"):
+            answer = self._client.receive_message(
+                QueueUrl=self._queue_url,
+                MaxNumberOfMessages=most,
+                WaitTimeSeconds=int(wait.total_seconds()),
+                VisibilityTimeout=int(hidden_for.total_seconds()),
+                MessageSystemAttributeNames=["MessageGroupId"],
+            )
+        return [
+            SqsDelivery(
+                self._client,
+                self._queue_url,
+                message["Body"],
+                message["ReceiptHandle"],
+                message["MessageId"],
+                message.get("Attributes", {}).get("MessageGroupId", ""),
+            )
+            for message in answer.get("Messages", [])
+        ]
+
+
+class SqsDeadLetters:
+    """`DeadLetters` on a pool's dead-letter queue. The failure is the attribute ``failure``."""
+
+    def __init__(self, client: SQSClient, *, queue_url: str) -> None:
+        self._client = client
+        self._queue_url = queue_url
+
+    def put(self, body: str, failure: str, *, dedup: str) -> None:
+        with translated("put dead letter"):
+            self._client.send_message(
+                QueueUrl=self._queue_url,
+                MessageBody=body,
+                MessageGroupId=dedup,
+                MessageDeduplicationId=dedup,
+                MessageAttributes={
+                    "failure": {"DataType": "String", "StringValue": failure[:_MAX_FAILURE] or "-"}
+                },
+            )

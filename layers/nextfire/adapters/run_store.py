@@ -1,0 +1,337 @@
+"""Run records in DynamoDB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import Item, error_code, from_item, to_item, translated
+from nextfire.adapters.job_store import decode_cursor, encode_cursor
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Claim, Page
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+RETENTION = timedelta(days=90)
+"""How long a record is kept after its last change; far above the queue's 14 days."""
+
+_RUN_ID = re.compile(r"\d{8}T\d{9}Z-[a-z0-9]{8,32}")
+_CLAIM = (
+    "SET #state = :running, dispatch = :dispatch, attempt = if_not_exists(attempt, :zero) + :one, "
+    "fence = if_not_exists(fence, :zero) + :one, claim_token = :token, worker = :worker, "
+    "lease_until = :lease_until, pool = :pool, job_revision = :job_revision, "
+    "dispatched_at = :dispatched_at, started_at = :now, expires_at = :expires_at, "
+    "attempts = list_append(if_not_exists(attempts, :none), :attempts) "
+    "REMOVE not_before"
+)
+_FREE = (
+    "attribute_not_exists(run_id) OR (#state = :pending AND dispatch <= :dispatch AND "
+    "(attribute_not_exists(not_before) OR not_before <= :now_ms) AND "
+    "attribute_not_exists(cancel_requested))"
+)
+_MUTABLE = (
+    *("state", "dispatch", "attempt", "fence", "claim_token", "worker", "lease_until"),
+    *("not_before", "started_at", "finished_at", "exit_code", "stdout", "stderr", "reason"),
+    *("attempts", "expires_at", "attention", "attention_at"),
+)
+
+
+class DynamoDbRunStore:
+    """`RunStore` on the table `runs`.
+
+    Instants that conditions compare (`lease_until`, `not_before`) are numbers, epoch milliseconds.
+    """
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def claim(
+        self,
+        message: RunMessage,
+        *,
+        token: str,
+        worker: str,
+        pool: str,
+        job_revision: int,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Claim:
+        # The attempt's number is not known before the write; the reader counts (see `_decode`).
+        started = _encode_attempt(Attempt(0, worker, now))
+        values = {
+            ":running": RunState.RUNNING.value,
+            ":pending": RunState.PENDING.value,
+            ":dispatch": message.dispatch,
+            ":zero": 0,
+            ":one": 1,
+            ":token": token,
+            ":worker": worker,
+            ":lease_until": to_ms(lease_until),
+            ":pool": pool,
+            ":job_revision": job_revision,
+            ":dispatched_at": isoformat(message.dispatched_at),
+            ":now": isoformat(now),
+            ":now_ms": to_ms(now),
+            ":expires_at": _expiry(now),
+            ":none": [],
+            ":attempts": [started],
+        }
+        return self._change(
+            message.key,
+            what="claim run",
+            update=_CLAIM,
+            condition=_FREE,
+            values=values,
+            ours=lambda run: run.state is RunState.RUNNING and run.claim_token == token,
+        )
+
+    def advance(self, was: Run, to: Run) -> Claim:
+        fields = _encode(to)
+        values = {f":{name}": value for name, value in fields.items() if value is not None}
+        sets = ", ".join(f"#{n} = :{n}" for n in _MUTABLE if fields.get(n) is not None)
+        removes = ", ".join(f"#{n}" for n in _MUTABLE if fields.get(n) is None)
+        return self._change(
+            was.key,
+            what="advance run",
+            update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
+            condition="#fence = :was_fence AND #state = :was_running",
+            values=values | {":was_fence": was.fence, ":was_running": RunState.RUNNING.value},
+            names={f"#{name}": name for name in _MUTABLE},
+            ours=lambda run: (
+                (run.fence, run.claim_token, run.state) == (to.fence, to.claim_token, to.state)
+                and run.attempts == to.attempts
+            ),
+        )
+
+    def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
+        values = {
+            ":cancelled": RunState.CANCELLED.value,
+            ":pending": RunState.PENDING.value,
+            ":dispatch": message.dispatch,
+            ":reason": reason,
+            ":now": isoformat(now),
+            ":expires_at": _expiry(now),
+        }
+        return self._change(
+            message.key,
+            what="cancel run",
+            update=(
+                "SET #state = :cancelled, dispatch = :dispatch, reason = :reason, "
+                "finished_at = :now, expires_at = :expires_at REMOVE not_before"
+            ),
+            condition="attribute_not_exists(run_id) OR #state = :pending",
+            values=values,
+            ours=lambda run: run.state is RunState.CANCELLED,
+        ).run
+
+    def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
+        claim = self._change(
+            run.key,
+            what="extend lease",
+            update="SET lease_until = :lease_until",
+            condition="fence = :fence AND #state = :running",
+            values={
+                ":lease_until": to_ms(lease_until),
+                ":fence": run.fence,
+                ":running": RunState.RUNNING.value,
+            },
+            ours=lambda there: False,  # noqa: ARG005 — a refusal is one, however often it was sent
+            absent_ok=True,
+        )
+        return claim.run if claim.taken else None
+
+    def get(self, key: RunKey) -> Run | None:
+        with translated("get run"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_key(key), ConsistentRead=True
+            )
+        item = answer.get("Item")
+        return _decode(item) if item else None
+
+    def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "job = :job",
+            "ExpressionAttributeValues": to_item({":job": _partition(job)}),
+            "ScanIndexForward": False,
+            "Limit": limit,
+        }
+        if cursor is not None:
+            last_id = decode_cursor(cursor, _RUN_ID)
+            request["ExclusiveStartKey"] = _key(RunKey(job, last_id))
+        with translated("list runs"):
+            answer = self._client.query(**request)
+        last = answer.get("LastEvaluatedKey")
+        runs = [_decode(item) for item in answer["Items"]]
+        return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None)
+
+    def _change(
+        self,
+        key: RunKey,
+        *,
+        what: str,
+        update: str,
+        condition: str,
+        values: Mapping[str, object],
+        ours: Any,
+        names: Mapping[str, str] | None = None,
+        absent_ok: bool = False,
+    ) -> Claim:
+        """One conditional write. *ours* tells whether the record that refused it is its own
+        success: the SDK may have sent it twice.
+        """
+        try:
+            with translated(what):
+                answer = self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(key),
+                    UpdateExpression=update,
+                    ConditionExpression=condition,
+                    ExpressionAttributeNames=names or {"#state": "state"},
+                    ExpressionAttributeValues=to_item(values),
+                    ReturnValues="ALL_NEW",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ClientError as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            item: Item = error.response.get("Item", {})  # type: ignore[assignment]
+            if not item:
+                # Gone meanwhile (its time to live passed).
+                if absent_ok:
+                    return Claim(Run(key, RunState.CANCELLED), taken=False)
+                raise UnavailableError(f"{what}: the record is gone. Try again.") from error
+            run = _decode(item)
+            return Claim(run, taken=bool(ours(run)))
+        return Claim(_decode(answer["Attributes"]), taken=True)
+
+
+def _partition(job: JobKey) -> str:
+    return f"{job.tenant}/{job.job_id}"
+
+
+def _key(key: RunKey) -> Item:
+    return to_item({"job": _partition(key.job), "run_id": key.run_id})
+
+
+def _expiry(now: datetime) -> int:
+    return to_ms(now + RETENTION) // 1000
+
+
+def _instant(at: datetime | None) -> str | None:
+    return None if at is None else isoformat(at)
+
+
+def _encode(run: Run) -> dict[str, object]:
+    """The mutable attributes of *run*; None: not there."""
+    changed_at = run.finished_at or run.attempts[-1].finished_at or run.attempts[-1].started_at
+    dead = run.state is RunState.DEAD
+    return {
+        "state": run.state.value,
+        "dispatch": run.dispatch,
+        "attempt": run.attempt,
+        "fence": run.fence,
+        "claim_token": run.claim_token,
+        "worker": run.worker,
+        "lease_until": None if run.lease_until is None else to_ms(run.lease_until),
+        "not_before": None if run.not_before is None else to_ms(run.not_before),
+        "started_at": _instant(run.started_at),
+        "finished_at": _instant(run.finished_at),
+        "exit_code": run.exit_code,
+        "stdout": run.stdout or None,
+        "stderr": run.stderr or None,
+        "reason": run.reason,
+        "attempts": [_encode_attempt(attempt) for attempt in run.attempts],
+        "expires_at": _expiry(changed_at),
+        "attention": f"{run.key.job.tenant}#{run.state.value}" if dead else None,
+        "attention_at": f"{_instant(run.finished_at)}#{run.key.execution_id}" if dead else None,
+    }
+
+
+def _encode_attempt(attempt: Attempt) -> dict[str, object]:
+    values = {
+        "worker": attempt.worker,
+        "started_at": isoformat(attempt.started_at),
+        "finished_at": _instant(attempt.finished_at),
+        "outcome": attempt.outcome and attempt.outcome.value,
+        "exit_code": attempt.exit_code,
+        "reason": attempt.reason,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _decode(item: Mapping[str, Any]) -> Run:
+    """The run that *item* holds.
+
+    Raises:
+        UndecodableError: It holds none.
+    """
+    try:
+        values = from_item(item)
+        tenant, _, job_id = values["job"].partition("/")
+        return Run(
+            key=RunKey(JobKey(tenant, job_id), values["run_id"]),
+            state=RunState(values["state"]),
+            dispatch=int(values.get("dispatch", 1)),
+            attempt=int(values.get("attempt", 0)),
+            fence=int(values.get("fence", 0)),
+            claim_token=values.get("claim_token", ""),
+            worker=values.get("worker"),
+            lease_until=_from_number(values.get("lease_until")),
+            not_before=_from_number(values.get("not_before")),
+            cancel_requested=bool(values.get("cancel_requested", False)),
+            pool=values.get("pool"),
+            job_revision=_int(values.get("job_revision")),
+            dispatched_at=_from_text(values.get("dispatched_at")),
+            started_at=_from_text(values.get("started_at")),
+            finished_at=_from_text(values.get("finished_at")),
+            exit_code=_int(values.get("exit_code")),
+            stdout=values.get("stdout"),
+            stderr=values.get("stderr"),
+            reason=values.get("reason"),
+            attempts=_decode_attempts(values.get("attempts", [])),
+        )
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UndecodableError(f"run does not decode: {type(error).__name__}: {error}") from error
+
+
+def _decode_attempts(items: list[dict[str, Any]]) -> tuple[Attempt, ...]:
+    attempts: list[Attempt] = []
+    number = 1
+    for values in items:
+        outcome = AttemptOutcome(values["outcome"]) if "outcome" in values else None
+        attempts.append(
+            Attempt(
+                number=number,
+                worker=values["worker"],
+                started_at=parse_instant(values["started_at"]),
+                finished_at=_from_text(values.get("finished_at")),
+                outcome=outcome,
+                exit_code=_int(values.get("exit_code")),
+                reason=values.get("reason"),
+            )
+        )
+        number += outcome is not AttemptOutcome.HANDED_BACK
+    return tuple(attempts)
+
+
+def _int(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _from_number(value: Any) -> datetime | None:
+    return None if value is None else from_ms(int(value))
+
+
+def _from_text(value: str | None) -> datetime | None:
+    return None if value is None else parse_instant(value)

@@ -1,0 +1,72 @@
+"""Logs and metrics, by Powertools: JSON lines, and CloudWatch's embedded metric format."""
+
+from __future__ import annotations
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from nextfire.domain.metrics import NAMESPACE, Metric
+from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.usecases.dispatch_due import TickReport
+from nextfire.usecases.execute_run import Handled
+
+
+class Telemetry:
+    """One function's logger and metrics. `service` is its folder's name."""
+
+    def __init__(self, service: str) -> None:
+        self.logger = Logger(service=service)
+        self._metrics = Metrics(namespace=NAMESPACE, service=service)
+        self._pending = False
+
+    def count(self, metric: Metric, value: int = 1) -> None:
+        if value:
+            self._metrics.add_metric(name=metric, unit=MetricUnit.Count, value=value)
+            self._pending = True
+
+    def tick(self, report: TickReport) -> None:
+        """What a watcher's step did."""
+        for run in report.dispatched:
+            lateness = run.lateness.total_seconds() * 1000
+            self._metrics.add_metric(
+                name=Metric.DISPATCH_LATENESS, unit=MetricUnit.Milliseconds, value=lateness
+            )
+            self._pending = True
+            self.logger.debug(
+                "dispatched",
+                execution_id=run.execution_id,
+                tenant=run.tenant,
+                lateness_ms=round(lateness, 1),
+                reason=run.reason,
+            )
+        self.count(Metric.DISPATCHED, len(report.dispatched))
+        self.count(Metric.QUARANTINED, report.quarantined)
+        for note in report.notes:
+            self.logger.warning(note)
+
+    def handled(self, handled: Handled) -> None:
+        """What became of a message."""
+        self.count(Metric.STARTED, int(handled.started))
+        self.count(Metric.LOST, int(handled.lost))
+        self.count(Metric.QUARANTINED, int(handled.quarantined))
+        run = handled.run
+        if handled.outcome is AttemptOutcome.SUCCEEDED:
+            self.count(Metric.SUCCEEDED)
+        elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
+            self.count(Metric.FAILED)
+        troubled = handled.quarantined or (run is not None and run.state is RunState.DEAD)
+        tell = self.logger.error if troubled else self.logger.info
+        tell(
+            handled.reason,
+            execution_id=run.key.execution_id if run else None,
+            tenant=run.key.job.tenant if run else None,
+            state=run.state if run else None,
+            attempt=run.attempt if run else None,
+            disposition=handled.disposition.value,
+        )
+
+    def flush(self) -> None:
+        """Write out the metrics that were counted since the last time."""
+        if self._pending:
+            self._pending = False
+            self._metrics.flush_metrics()

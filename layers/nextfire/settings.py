@@ -1,0 +1,79 @@
+"""What the environment says, read once by each function. The only home of `os.environ`."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic.alias_generators import to_camel
+
+_PREFIX = "NEXTFIRE_"
+
+
+class _Settings(BaseModel):
+    """Field ``jobs_table`` is read from ``NEXTFIRE_JOBS_TABLE``. Durations are ISO 8601."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    @classmethod
+    def read(cls) -> Self:
+        """The settings in the environment.
+
+        Raises:
+            pydantic.ValidationError: One is missing or malformed; it is named, its value is not.
+        """
+        names: dict[str, Any] = {
+            field: os.environ[_PREFIX + field.upper()]
+            for field in cls.model_fields
+            if _PREFIX + field.upper() in os.environ
+        }
+        return cls.model_validate(names)
+
+
+class PoolSettings(BaseModel):
+    """A pool as the API and the watcher know it."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    queue_url: str
+    max_timeout: timedelta
+
+
+class ApiSettings(_Settings):
+    jobs_table: str
+    due_table: str
+    runs_table: str
+    control_table: str
+    scripts_bucket: str
+    pools: Json[dict[str, PoolSettings]]
+    write_shards: Annotated[int, Field(ge=1, le=999)]
+    read_shards: Annotated[int, Field(ge=1, le=999)]
+
+
+class WatcherSettings(_Settings):
+    jobs_table: str
+    due_table: str
+    control_table: str
+    pools: Json[dict[str, PoolSettings]]
+    write_shards: Annotated[int, Field(ge=1, le=999)]
+    read_shards: Annotated[int, Field(ge=1, le=999)]
+    groups: Annotated[int, Field(ge=1)] = 1
+    life: timedelta = timedelta(seconds=130)
+
+
+class ExecutorSettings(_Settings):
+    """Of the executor function and of the worker process."""
+
+    jobs_table: str
+    due_table: str
+    runs_table: str
+    scripts_bucket: str
+    pool: str
+    queue_url: str
+    dlq_url: str
+    write_shards: Annotated[int, Field(ge=1, le=999)]
+    lease: timedelta = timedelta(seconds=60)
+    slots: Annotated[int, Field(ge=1, le=64)] = 4
+    output_cap: Annotated[int, Field(ge=256, le=100_000)] = 16 * 1024

@@ -1,0 +1,386 @@
+"""Carry out one message: claim the run, run its script, record the outcome, settle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+
+from nextfire.domain.decisions import ClaimAction, decide_claim, decide_ending
+from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+    UndecodableError,
+)
+from nextfire.domain.ids import content_id, dedup_id
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.ports import (
+    Clock,
+    DeadLetters,
+    Delivery,
+    DueStore,
+    JobStore,
+    RunStore,
+    ScriptCall,
+    ScriptExit,
+    ScriptRunner,
+    ScriptStore,
+    Verdict,
+)
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.script import script_url
+
+
+class Disposition(Enum):
+    """What the host does with the message."""
+
+    ACKNOWLEDGE = "ACKNOWLEDGE"  # delete it
+    LEAVE = "LEAVE"  # it comes again when its visibility, already set, ends
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """What became of a message. `run` is its record if one is known; `outcome` of an attempt made
+    here.
+    """
+
+    disposition: Disposition
+    reason: str
+    run: Run | None = None
+    outcome: AttemptOutcome | None = None
+    started: bool = False
+    lost: bool = False
+    quarantined: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Under which a worker works. `worker` names it on the records."""
+
+    worker: str
+    pool: str
+    scripts_bucket: str
+    lease: timedelta
+
+    @property
+    def heartbeat(self) -> timedelta:
+        return self.lease / 3
+
+
+class ExecuteRun:
+    """The executor's core, the same in the Lambda function and in the worker process."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        runs: RunStore,
+        due: DueStore,
+        scripts: ScriptStore,
+        runner: ScriptRunner,
+        dead_letters: DeadLetters,
+        clock: Clock,
+        terms: Terms,
+        new_token: Callable[[], str],
+    ) -> None:
+        self._jobs = jobs
+        self._runs = runs
+        self._due = due
+        self._scripts = scripts
+        self._runner = runner
+        self._dead_letters = dead_letters
+        self._clock = clock
+        self._terms = terms
+        self._new_token = new_token
+
+    def handle(self, delivery: Delivery, *, stopping: Callable[[], bool]) -> Handled:
+        """Do what *delivery*, already hidden for the length of a lease, asks for.
+
+        Args:
+            delivery: The message.
+            stopping: Asked several times a second; True makes the run be handed back.
+
+        Raises:
+            UnavailableError: A store did not answer. Leave the message: it comes again.
+        """
+        try:
+            message = decode_message(delivery.body)
+        except UndecodableError as error:
+            self._dead_letters.put(delivery.body, str(error), dedup=content_id(delivery.body))
+            return Handled(Disposition.ACKNOWLEDGE, str(error), quarantined=True)
+        try:
+            job = self._jobs.get(message.key.job)
+        except UndecodableError as error:
+            # Mended, its runs go on: the message waits for that in the queue.
+            return Handled(Disposition.LEAVE, str(error), quarantined=True)
+        if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
+            return self._without_job(message, delivery)
+        return self._with_job(job, message, delivery, stopping)
+
+    def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
+        now = self._clock.now()
+        run = self._runs.cancel(message, reason="its job was deleted", now=now)
+        if run.state is not RunState.RUNNING:
+            return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
+        if run.lease_until is not None and run.lease_until > now:
+            delivery.hide(run.lease_until - now)
+            return Handled(Disposition.LEAVE, f"runs on {run.worker}", run)
+        result = Result(AttemptOutcome.WORKER_LOST, "its worker vanished, its job was deleted")
+        claim = self._runs.advance(run, run.ended(RunState.CANCELLED, result, now))
+        return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
+
+    def _with_job(
+        self, job: Job, message: RunMessage, delivery: Delivery, stopping: Callable[[], bool]
+    ) -> Handled:
+        policy = job.definition.retry_policy
+        token = self._new_token()
+        while True:
+            now = self._clock.now()
+            claim = self._runs.claim(
+                message,
+                token=token,
+                worker=self._terms.worker,
+                pool=self._terms.pool,
+                job_revision=job.revision,
+                now=now,
+                lease_until=now + self._terms.lease,
+            )
+            if claim.taken:
+                return self._work(job, claim.run, delivery, stopping)
+            decision = decide_claim(claim.run, message, policy, now)
+            match decision.action:
+                case ClaimAction.AGAIN:
+                    continue
+                case ClaimAction.SETTLE:
+                    self._settle(job, claim.run)
+                    return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
+                case ClaimAction.ACKNOWLEDGE:
+                    return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
+                case ClaimAction.WAIT:
+                    assert decision.until is not None  # noqa: S101 — for the type checker
+                    delivery.hide(decision.until - now)
+                    return Handled(Disposition.LEAVE, decision.reason, claim.run)
+                case ClaimAction.TAKE_OVER:
+                    was, to = (
+                        claim.run,
+                        claim.run.taken_over(
+                            token=token,
+                            worker=self._terms.worker,
+                            now=now,
+                            lease_until=now + self._terms.lease,
+                        ),
+                    )
+                    claim = self._runs.advance(was, to)
+                    if claim.taken:
+                        done = self._work(job, claim.run, delivery, stopping)
+                        return _with_loss(done)
+                case ClaimAction.CANCEL | ClaimAction.BURY:
+                    state = (
+                        RunState.CANCELLED
+                        if decision.action is ClaimAction.CANCEL
+                        else RunState.DEAD
+                    )
+                    result = Result(AttemptOutcome.WORKER_LOST, decision.reason)
+                    ended = self._end(job, claim.run, state, result, now)
+                    if ended is not None:
+                        return _with_loss(ended)
+
+    def _work(
+        self,
+        job: Job,
+        run: Run,
+        delivery: Delivery,
+        stopping: Callable[[], bool],
+    ) -> Handled:
+        """Run the script of a run that is ours, and record what came of it."""
+        result, verdict = self._attempt(job, run, delivery, stopping)
+        now = self._clock.now()
+        if verdict is Verdict.LEASE_LOST:
+            return Handled(
+                Disposition.LEAVE, "the lease was lost; nothing is recorded", run, None, True
+            )
+        if verdict is Verdict.HAND_BACK:
+            claim = self._runs.advance(run, run.handed_back(result.reason, now))
+            delivery.hide(timedelta())
+            return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
+        ending = decide_ending(run, result, job.definition.retry_policy, now)
+        if ending.retry_at is None:
+            handled = self._end(job, run, ending.state, result, now)
+        else:
+            handled = self._retry(job, run, result, ending.retry_at, now)
+        if handled is None:
+            return Handled(
+                Disposition.LEAVE,
+                "another worker has the run; nothing is recorded",
+                run,
+                None,
+                True,
+            )
+        return handled
+
+    def _attempt(
+        self, job: Job, run: Run, delivery: Delivery, stopping: Callable[[], bool]
+    ) -> tuple[Result, Verdict]:
+        definition = job.definition
+        try:
+            url = script_url(
+                definition.target, bucket=self._terms.scripts_bucket, tenant=job.key.tenant
+            )
+            source = self._scripts.fetch(url)
+        except (NotFoundError, InvalidInputError) as error:
+            return Result(AttemptOutcome.FAILED, str(error), permanent=True), Verdict.GO_ON
+        except UnavailableError as error:
+            return Result(AttemptOutcome.FAILED, str(error)), Verdict.GO_ON
+        call = ScriptCall(
+            name=definition.target.handler or url.rsplit("/", 1)[-1].removesuffix(".py"),
+            source=source,
+            payload=json.dumps(definition.payload),
+            timeout=definition.timeout,
+            context=_context(job, run, self._clock.now() + definition.timeout),
+        )
+        heart = _Heart(self._runs, run, delivery, self._clock, self._terms, stopping)
+        return _result(self._runner.run(call, heart.ask), definition.timeout)
+
+    def _end(
+        self,
+        job: Job,
+        run: Run,
+        state: RunState,
+        result: Result,
+        now: datetime,
+    ) -> Handled | None:
+        """End the run; None if it is no longer ours to end."""
+        claim = self._runs.advance(run, run.ended(state, result, now))
+        if not claim.taken:
+            return None
+        self._settle(job, claim.run)
+        return Handled(
+            Disposition.ACKNOWLEDGE,
+            result.reason,
+            claim.run,
+            result.outcome,
+            result.outcome is not AttemptOutcome.WORKER_LOST,
+        )
+
+    def _retry(
+        self, job: Job, run: Run, result: Result, at: datetime, now: datetime
+    ) -> Handled | None:
+        """Have the run dispatched again at *at*: first the due entry, then the record.
+
+        If we die between the two, the entry's message finds the run RUNNING, waits for the lease
+        and takes over; the other way round the run would wait for a message that nobody sends.
+        """
+        entry = DueEntry(
+            DueKind.RETRY,
+            job.key,
+            job.uid,
+            at,
+            run_id=run.key.run_id,
+            dispatch=run.dispatch + 1,
+            pool=run.pool or self._terms.pool,
+        )
+        if not self._due.put([entry], now):
+            raise UnavailableError("The retry could not be stored. Try again.")
+        claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
+        if not claim.taken:
+            return None
+        reason = f"{result.reason}; next attempt at {isoformat(at)}"
+        return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, True)
+
+    def _settle(self, job: Job, run: Run) -> None:
+        """Do what follows from an ended run. Idempotent: a redelivered message does it again."""
+        if run.state is RunState.DEAD:
+            body = RunMessage(
+                tenant=job.key.tenant,
+                job_id=job.key.job_id,
+                run_id=run.key.run_id,
+                dispatch=run.dispatch,
+                dispatched_at=run.dispatched_at or run.key.scheduled_at,
+            ).encode()
+            self._dead_letters.put(body, run.reason or "", dedup=dedup_id(run.key, run.dispatch))
+        if job.state is JobState.ACTIVE and job.next_after(run.key.scheduled_at) is None:
+            self._jobs.complete(job, self._clock.now())
+
+
+class _Heart:
+    """Keeps a run's lease and message alive while its script runs."""
+
+    def __init__(
+        self,
+        runs: RunStore,
+        run: Run,
+        delivery: Delivery,
+        clock: Clock,
+        terms: Terms,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._runs = runs
+        self._run = run
+        self._delivery = delivery
+        self._clock = clock
+        self._terms = terms
+        self._stopping = stopping
+        self._beat_at = clock.now() + terms.heartbeat
+        self._lease_until = run.lease_until or clock.now()
+
+    def ask(self) -> Verdict:
+        now = self._clock.now()
+        if now >= self._lease_until:
+            # Another worker may have the run by now.
+            return Verdict.LEASE_LOST
+        if self._stopping():
+            return Verdict.HAND_BACK
+        if now < self._beat_at:
+            return Verdict.GO_ON
+        try:
+            extended = self._runs.extend(self._run, lease_until=now + self._terms.lease)
+            if extended is None:
+                return Verdict.LEASE_LOST
+            self._lease_until = now + self._terms.lease
+            self._beat_at = now + self._terms.heartbeat
+            self._delivery.hide(self._terms.lease)
+        except UnavailableError:
+            # The lease still stands; asked again at once until it does not.
+            return Verdict.GO_ON
+        return Verdict.CANCEL if extended.cancel_requested else Verdict.GO_ON
+
+
+def _with_loss(handled: Handled) -> Handled:
+    return replace(handled, lost=True)
+
+
+def _result(ended: ScriptExit, timeout: timedelta) -> tuple[Result, Verdict]:
+    if ended.error is not None:
+        outcome, reason = AttemptOutcome.FAILED, ended.error
+    elif ended.stopped is Verdict.CANCEL:
+        outcome, reason = AttemptOutcome.CANCELLED, "cancelled on request"
+    elif ended.stopped is Verdict.HAND_BACK:
+        outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
+    elif ended.timed_out:
+        outcome = AttemptOutcome.TIMED_OUT
+        reason = f"did not end within {int(timeout.total_seconds())} s"
+    elif ended.exit_code == 0:
+        outcome, reason = AttemptOutcome.SUCCEEDED, "exit code 0"
+    elif ended.exit_code is not None and ended.exit_code < 0:
+        outcome, reason = AttemptOutcome.FAILED, f"killed by signal {-ended.exit_code}"
+    else:
+        outcome, reason = AttemptOutcome.FAILED, f"exit code {ended.exit_code}"
+    result = Result(outcome, reason, ended.exit_code, ended.stdout, ended.stderr)
+    return result, ended.stopped
+
+
+def _context(job: Job, run: Run, deadline: datetime) -> dict[str, str]:
+    return {
+        "NEXTFIRE_EXECUTION_ID": run.key.execution_id,
+        "NEXTFIRE_SCHEDULED_AT": isoformat(run.key.scheduled_at),
+        "NEXTFIRE_ATTEMPT": str(run.attempt),
+        "NEXTFIRE_DEADLINE": isoformat(deadline),
+        "NEXTFIRE_JOB_ID": job.key.job_id,
+        "NEXTFIRE_TENANT": job.key.tenant,
+    }

@@ -1,0 +1,177 @@
+"""Register, change and delete jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from nextfire.domain.due import DueEntry, fire
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut, to_ms
+from nextfire.domain.job import (
+    MAX_PAYLOAD_BYTES,
+    SCHEDULE_FIELDS,
+    Job,
+    JobDefinition,
+    JobState,
+)
+from nextfire.domain.ports import JobStore
+from nextfire.domain.schedule import check
+from nextfire.domain.script import script_url
+
+_TRIES = 5  # of a change that meets other changes of the same job
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a definition may ask for. `pools`: the longest timeout of each pool that there is."""
+
+    pools: Mapping[str, timedelta]
+    scripts_bucket: str
+
+
+class ManageJobs:
+    """The life of a job's definition. Every write of a job carries its first due entry with it."""
+
+    def __init__(self, jobs: JobStore, limits: Limits) -> None:
+        self._jobs = jobs
+        self._limits = limits
+
+    def register(self, key: JobKey, definition: JobDefinition, *, uid: str, now: datetime) -> Job:
+        """Store a new job and its first due entry.
+
+        Raises:
+            InvalidInputError: The definition cannot be carried out, or never fires.
+            ConflictError: The id belongs to a living job.
+        """
+        self._check(definition, key.tenant)
+        now = cut(now)
+        job = Job(
+            key=key,
+            uid=uid,
+            revision=1,
+            schedule_version=to_ms(now),
+            effective_from=now,
+            state=JobState.ACTIVE,
+            definition=definition,
+            created_at=now,
+            updated_at=now,
+        )
+        living = self._jobs.create(job, _first(job), now)
+        if living is not None:
+            raise ConflictError(
+                f"A job {key.job_id!r} exists already ({living.state})",
+                "Change it with PATCH, or choose another id.",
+            )
+        return job
+
+    def change(
+        self, key: JobKey, edit: Callable[[JobDefinition], JobDefinition], *, now: datetime
+    ) -> Job:
+        """Replace the definition by what *edit* makes of it; called again if another change wins.
+
+        A change of *when* takes effect now: occurrences up to now are the old schedule's, later
+        ones the new one's. A COMPLETED job whose new schedule fires is ACTIVE again.
+
+        Raises:
+            NotFoundError, ConflictError, InvalidInputError: As for `register`; nothing is changed.
+        """
+
+        def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
+            definition = edit(job.definition)
+            self._check(definition, key.tenant)
+            changed = _revised(job, now, definition=definition)
+            if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
+                return changed, None
+            changed = replace(_reversioned(changed, now), state=JobState.ACTIVE)
+            return changed, _first(changed)
+
+        return self._revise(key, next_revision)
+
+    def delete(self, key: JobKey, *, now: datetime) -> Job:
+        """Make the job CANCELLED. Its history stays; what is due later is dropped then.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+        """
+
+        def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
+            cancelled = _reversioned(_revised(job, now, definition=job.definition), now)
+            return replace(cancelled, state=JobState.CANCELLED), None
+
+        return self._revise(key, next_revision)
+
+    def get(self, key: JobKey) -> Job:
+        """The job, cancelled or not.
+
+        Raises:
+            NotFoundError: There never was one.
+        """
+        job = self._jobs.get(key)
+        if job is None:
+            raise NotFoundError("job", key.job_id)
+        return job
+
+    def _revise(
+        self, key: JobKey, next_revision: Callable[[Job], tuple[Job, DueEntry | None]]
+    ) -> Job:
+        for _ in range(_TRIES):
+            job = self.get(key)
+            if job.state is JobState.CANCELLED:
+                raise NotFoundError("living job", key.job_id)
+            changed, entry = next_revision(job)
+            if self._jobs.update(changed, entry, changed.updated_at):
+                return changed
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def _check(self, definition: JobDefinition, tenant: str) -> None:
+        pool = definition.target.pool
+        longest = self._limits.pools.get(pool)
+        if longest is None:
+            known = ", ".join(sorted(self._limits.pools))
+            raise InvalidInputError("target.pool", pool, "no such pool", f"There are: {known}.")
+        if definition.timeout > longest:
+            raise InvalidInputError(
+                "timeoutSec",
+                definition.timeout_sec,
+                f"longer than pool {pool!r} allows",
+                f"Give at most {int(longest.total_seconds())}, or a pool with workers.",
+            )
+        size = definition.payload_bytes()
+        if size > MAX_PAYLOAD_BYTES:
+            raise InvalidInputError(
+                "payload",
+                f"{size} bytes",
+                f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
+                "Put the data into S3 and its address into the payload.",
+            )
+        script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
+
+
+def _first(job: Job) -> DueEntry:
+    return fire(job.key, job.uid, job.schedule_version, check(job.schedule))
+
+
+def _revised(job: Job, now: datetime, *, definition: JobDefinition) -> Job:
+    return replace(
+        job,
+        definition=definition,
+        revision=job.revision + 1,
+        updated_at=max(cut(now), job.updated_at),
+    )
+
+
+def _reversioned(job: Job, now: datetime) -> Job:
+    """With a new schedule version. Both numbers only grow, whatever the clocks of writers say."""
+    return replace(
+        job,
+        schedule_version=max(job.schedule_version + 1, to_ms(now)),
+        effective_from=max(cut(now), job.effective_from),
+    )

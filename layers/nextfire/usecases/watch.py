@@ -1,0 +1,56 @@
+"""A watcher's life: hold the lease or stand by; holding it, poll and release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from nextfire.domain.ports import Lease
+from nextfire.usecases.dispatch_due import POLL_EVERY, DispatchDue, TickReport
+from nextfire.usecases.hold_lease import HoldLease
+
+
+class Watch:
+    """One watcher of a group, stepped by whoever has the clock."""
+
+    def __init__(self, lease: HoldLease, dispatcher: Callable[[Lease], DispatchDue]) -> None:
+        self._lease = lease
+        self._new_dispatcher = dispatcher
+        self._dispatcher: DispatchDue | None = None
+        self._epoch = 0
+        self._poll_at: datetime | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the last step held the lease."""
+        return self._dispatcher is not None
+
+    def step(self, now: datetime) -> tuple[TickReport | None, datetime]:
+        """Do what is to be done at *now*.
+
+        Returns:
+            What was done, None without the lease; and when to call again.
+
+        Raises:
+            UnavailableError: A store did not answer. Call again soon; nothing is lost.
+        """
+        lease = self._lease.step(now)
+        again_at = self._lease.next_at or now
+        if lease is None:
+            self._dispatcher = None
+            return None, again_at
+        if self._dispatcher is None or lease.epoch != self._epoch:
+            self._dispatcher, self._epoch = self._new_dispatcher(lease), lease.epoch
+            self._poll_at = None
+        report = TickReport()
+        if self._poll_at is None or now >= self._poll_at:
+            # Set first: a poll that fails is tried again at its time, releases go on meanwhile.
+            self._poll_at = now + POLL_EVERY
+            report += self._dispatcher.poll(now)
+        report += self._dispatcher.release(now)
+        return report, min(again_at, self._poll_at, self._dispatcher.next_at or again_at)
+
+    def end(self) -> None:
+        """Let the lease go, so that the standby takes over at once."""
+        self._dispatcher = None
+        self._lease.release()
