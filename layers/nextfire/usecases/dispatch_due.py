@@ -251,7 +251,8 @@ class DispatchDue:
                 # Kept where it is, told and alarmed; the others go on.
                 self._ignored[stored.slot] = now + _BROKEN_FOR
                 report.quarantined += 1
-XX
+                what = f"{type(error).__name__}: {error}"
+                report.notes.append(f"cannot decide {stored.slot.sort_key}: {what}")
                 continue
             if decision.action is DueAction.LEAVE:
                 self._ignored[stored.slot] = now + _LEFT_FOR
