@@ -1,0 +1,53 @@
+# Each target is one line that a reader can type. Needed: git, make, Python 3.11+ with venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CDK := $(BIN)/python -m nextfire_cli.local.cdk
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo up down test check synth deploy bootstrap destroy bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(BIN)/.installed ## Make the virtual environment (every target does it when needed)
+
+.nextfire/uv/bin/uv:
+	$(PYTHON) -m venv .nextfire/uv && .nextfire/uv/bin/pip install --quiet uv==0.13.8
+
+$(BIN)/.installed: pyproject.toml uv.lock | .nextfire/uv/bin/uv
+	.nextfire/uv/bin/uv sync --frozen --python $(PYTHON) && touch $@
+
+demo: install ## Start a local stack and watch a job run on it
+	$(BIN)/nextfire demo
+
+up: install ## Start the local stack; Ctrl-C stops it and keeps its data
+	$(BIN)/nextfire up
+
+down: install ## Stop the local stack, also one that was left behind
+	$(BIN)/nextfire down
+
+test: install ## Run all tests
+	$(BIN)/pytest -n 2 tests/unit tests/integration tests/infra
+	$(BIN)/pytest tests/e2e
+
+check: install ## Lint, format, types, import contracts
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
+
+synth: install ## Write the CloudFormation template to cdk.out; needs no credentials
+	$(CDK) synth --quiet
+
+bootstrap: install ## Prepare the AWS account and region of your credentials for the CDK, once
+	$(CDK) bootstrap
+
+deploy: install ## Deploy to the AWS account and region of your credentials
+	$(CDK) deploy
+
+destroy: install ## Remove the stack and keep its data; DATA=yes deletes the data too
+	$(if $(filter yes,$(DATA)),$(CDK) deploy -c removeData=true &&) $(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
+
+bench: install ## Measure what the README prints
+	$(BIN)/python -m benchmarks
+
+clean: ## Delete what was built; local data stay
+	rm -rf .venv cdk.out .nextfire/uv .nextfire/build .nextfire/aws-cdk-*
