@@ -25,7 +25,6 @@ from nextfire.adapters.aws import SystemClock, dynamodb
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.adapters.telemetry import Telemetry
 from nextfire.domain.errors import InvalidInputError, NextfireError, NotFoundError
 from nextfire.domain.ids import JOB_ID, JobKey, parse_execution_id
 from nextfire.domain.instants import floor_minute, isoformat
@@ -33,6 +32,7 @@ from nextfire.domain.job import JobDefinition
 from nextfire.domain.ports import JobStore, RunStore
 from nextfire.settings import ApiSettings
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.wiring.telemetry import Telemetry
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32

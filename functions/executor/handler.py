@@ -7,16 +7,16 @@ from functools import cache
 from typing import Any
 
 from aws_lambda_powertools.utilities.batch import SqsFifoPartialProcessor
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from nextfire.adapters.aws import sqs
-from nextfire.adapters.execution import build_execute_run
 from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.telemetry import Telemetry
+from nextfire.domain.errors import UnavailableError
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.execute_run import Disposition, ExecuteRun
+from nextfire.wiring.execution import build_execute_run
+from nextfire.wiring.telemetry import Telemetry
 
 _HAND_BACK_BEFORE_MS = 15_000
 """What is left of an invocation when its run is handed back: grace, record, acknowledgement."""
@@ -47,21 +47,24 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             record.attributes.message_group_id or "",
         )
         delivery.hide(settings.lease)
-        handled = execute_run.handle(
-            delivery,
-            stopping=lambda: context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS,
-        )
+        try:
+            handled = execute_run.handle(
+                delivery,
+                stopping=lambda: context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS,
+            )
+        except UnavailableError as error:
+            telemetry.logger.warning("stays in the queue", error=str(error))
+            raise
+        except Exception:
+            telemetry.logger.exception("stays in the queue")
+            raise
         telemetry.handled(handled)
         if handled.disposition is Disposition.LEAVE:
             raise _LeftError(handled.reason)
 
     processor = SqsFifoPartialProcessor(skip_group_on_error=True)
-    try:
-        with processor(event["Records"], carry_out):
-            processor.process()
-    except BatchProcessingError:
-        # Powertools raises where each of the batch failed; each is reported all the same.
-        telemetry.logger.info("the whole batch stays in the queue")
-    finally:
-        telemetry.flush()
+    processor.raise_on_entire_batch_failure = False
+    with processor(event["Records"], carry_out):
+        processor.process()
+    telemetry.flush()
     return dict(processor.response())

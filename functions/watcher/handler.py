@@ -16,7 +16,6 @@ from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
-from nextfire.adapters.telemetry import Telemetry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.metrics import Metric
 from nextfire.domain.ports import Lease
@@ -24,6 +23,7 @@ from nextfire.settings import WatcherSettings
 from nextfire.usecases.dispatch_due import DispatchDue
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
+from nextfire.wiring.telemetry import Telemetry
 
 _AFTER_TROUBLE = timedelta(milliseconds=250)
 _TELL_EVERY = timedelta(seconds=5)

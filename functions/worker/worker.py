@@ -13,12 +13,12 @@ from datetime import timedelta
 from types import FrameType
 
 from nextfire.adapters.aws import sqs
-from nextfire.adapters.execution import build_execute_run
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
-from nextfire.adapters.telemetry import Telemetry
 from nextfire.domain.errors import UnavailableError
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.execute_run import Disposition, ExecuteRun
+from nextfire.wiring.execution import build_execute_run
+from nextfire.wiring.telemetry import Telemetry
 
 _LONG_POLL = timedelta(seconds=20)
 _RECEIVE_AT_MOST = 10

@@ -99,8 +99,8 @@ class DynamoDbDueStore:
     def _put(self, entry: DueEntry, now: datetime) -> Any:
         return {"PutRequest": {"Item": entry_item(entry, now, self._shards)}}
 
-    def _write(self, requests: Mapping[Slot, Any], single: Any) -> Iterator[Slot]:
-        """Write *requests* in batches, side by side. Yields the slots that were written."""
+    def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
+        """Write *requests* in batches, side by side. Returns the slots that were written."""
 
         def batch(slots: list[Slot]) -> list[Slot]:
             try:
@@ -116,8 +116,8 @@ class DynamoDbDueStore:
             }
             return [slot for slot in slots if slot not in left]
 
-        for written in self._executor.map(batch, chunks([*requests], _WRITE_LIMIT)):
-            yield from written
+        written = self._executor.map(batch, chunks([*requests], _WRITE_LIMIT))
+        return [slot for slots in written for slot in slots]
 
 
 def _slot_of(request: Any) -> Slot:

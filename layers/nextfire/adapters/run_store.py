@@ -28,7 +28,7 @@ _RUN_ID = re.compile(r"\d{8}T\d{9}Z-[a-z0-9]{8,32}")
 _CLAIM = (
     "SET #state = :running, dispatch = :dispatch, attempt = if_not_exists(attempt, :zero) + :one, "
     "fence = if_not_exists(fence, :zero) + :one, claim_token = :token, worker = :worker, "
-    "lease_until = :lease_until, pool = :pool, job_revision = :job_revision, "
+    "lease_until = :lease_until, #pool = :pool, job_revision = :job_revision, "
     "dispatched_at = :dispatched_at, started_at = :now, expires_at = :expires_at, "
     "attempts = list_append(if_not_exists(attempts, :none), :attempts) "
     "REMOVE not_before"
@@ -106,7 +106,6 @@ class DynamoDbRunStore:
             update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
             condition="#fence = :was_fence AND #state = :was_running",
             values=values | {":was_fence": was.fence, ":was_running": RunState.RUNNING.value},
-            names={f"#{name}": name for name in _MUTABLE},
             ours=lambda run: (
                 (run.fence, run.claim_token, run.state) == (to.fence, to.claim_token, to.state)
                 and run.attempts == to.attempts
@@ -184,7 +183,6 @@ class DynamoDbRunStore:
         condition: str,
         values: Mapping[str, object],
         ours: Any,
-        names: Mapping[str, str] | None = None,
         absent_ok: bool = False,
     ) -> Claim:
         """One conditional write. *ours* tells whether the record that refused it is its own
@@ -197,7 +195,10 @@ class DynamoDbRunStore:
                     Key=_key(key),
                     UpdateExpression=update,
                     ConditionExpression=condition,
-                    ExpressionAttributeNames=names or {"#state": "state"},
+                    # Some names are reserved words; every one may be written with a hash.
+                    ExpressionAttributeNames={
+                        name: name[1:] for name in re.findall(r"#\w+", update + condition)
+                    },
                     ExpressionAttributeValues=to_item(values),
                     ReturnValues="ALL_NEW",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
