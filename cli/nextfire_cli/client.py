@@ -1,0 +1,134 @@
+"""The API over HTTP. Documents go in and come out as the API defines them."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+
+from nextfire_cli.errors import ApiError, CliError
+
+Document = dict[str, Any]
+PAGE = 100
+"""The longest page that is asked for."""
+TIMEOUT = 30.0
+"""Seconds; API Gateway itself gives up on the API after 30."""
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+# API Gateway answers these itself, as {"message": …}, when a request does not reach the API.
+_GATEWAY: Mapping[int, tuple[str, str]] = {
+    401: ("The endpoint did not accept the signature", "Check your AWS credentials."),
+    403: (
+        "The endpoint refused these credentials",
+        "They need execute-api:Invoke on this API, in its region; see --profile and --region.",
+    ),
+    404: ("The endpoint has no such route", "Check --endpoint: it is the URL without /v1."),
+    413: ("The request is too large", "Keep the payload under 64 KiB; put more into S3."),
+    429: ("Too many requests", "Wait a moment and try again."),
+    503: ("The API is not available", "Try again in a moment."),
+    504: (
+        "The API did not answer in time",
+        "The request may have been carried out: look before you repeat it.",
+    ),
+}
+_GATEWAY_DEFAULT = (
+    "The API failed",
+    "Try again; if it stays so, look into the log of its function.",
+)
+
+
+def is_local(endpoint: str) -> bool:
+    """Whether *endpoint* is on this machine."""
+    return httpx.URL(endpoint).host in LOOPBACK
+
+
+class Client:
+    """Calls one endpoint. Each method raises `ApiError` where the API refuses, else `CliError`."""
+
+    def __init__(
+        self, endpoint: str, auth: httpx.Auth, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._http = httpx.Client(auth=auth, transport=transport, timeout=TIMEOUT)
+
+    def health(self) -> Document:
+        return self._call("GET", "/v1/health")
+
+    def create_job(self, definition: Document) -> Document:
+        return self._call("POST", "/v1/jobs", body=definition)
+
+    def job(self, job_id: str) -> Document:
+        return self._call("GET", f"/v1/jobs/{quote(job_id, safe='')}")
+
+    def jobs(self, *, limit: int) -> tuple[list[Document], bool]:
+        """The tenant's jobs, at most *limit*, and whether there may be more."""
+        return self._items("/v1/jobs", limit)
+
+    def update_job(self, job_id: str, changes: Document) -> Document:
+        return self._call("PATCH", f"/v1/jobs/{quote(job_id, safe='')}", body=changes)
+
+    def cancel_job(self, job_id: str) -> Document:
+        return self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}")
+
+    def executions(self, job_id: str, *, limit: int) -> tuple[list[Document], bool]:
+        """A job's newest executions, newest first, at most *limit*; whether there may be more."""
+        return self._items(f"/v1/jobs/{quote(job_id, safe='')}/executions", limit)
+
+    def execution(self, execution_id: str) -> Document:
+        return self._call("GET", f"/v1/executions/{quote(execution_id, safe='')}")
+
+    def _items(self, path: str, limit: int) -> tuple[list[Document], bool]:
+        items: list[Document] = []
+        cursor = None
+        while len(items) < limit:
+            params = {"limit": str(min(PAGE, limit - len(items)))}
+            if cursor:
+                params["cursor"] = cursor
+            # As a signature has it: a space is %20, never a plus.
+            page = self._call("GET", f"{path}?{urlencode(params, quote_via=quote, safe='')}")
+            items += page["items"]
+            cursor = page.get("cursor")
+            if not cursor:
+                break
+        return items, cursor is not None
+
+    def _call(self, method: str, path: str, *, body: Document | None = None) -> Document:
+        try:
+            response = self._http.request(method, self._endpoint + path, json=body)
+        except httpx.TimeoutException as error:
+            raise CliError(
+                f"{self._endpoint} did not answer within {TIMEOUT:.0f} s.",
+                "The request may have been carried out: look before you repeat it.",
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise CliError(f"Cannot reach {self._endpoint}: {error}.", self._remedy()) from error
+        return _document(response)
+
+    def _remedy(self) -> str:
+        if is_local(self._endpoint):
+            return (
+                "Start the local stack with `nextfire up`, or see what ails it: `nextfire status`."
+            )
+        return "Check --endpoint (or NEXTFIRE_ENDPOINT) and the network."
+
+
+def _document(response: httpx.Response) -> Document:
+    try:
+        body: object = response.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = None
+    if response.is_success and body is not None:
+        return body
+    if response.is_success:
+        raise CliError(
+            f"{response.url.copy_with(query=None)} answered {response.status_code} without JSON.",
+            "Is this the endpoint of a nextfire API?",
+        )
+    if body is not None and "title" in body:
+        raise ApiError(response.status_code, body)
+    title, remedy = _GATEWAY.get(response.status_code, _GATEWAY_DEFAULT)
+    said = (body or {}).get("message") or HTTPStatus(response.status_code).phrase
+    raise ApiError(response.status_code, {"title": title, "detail": f"It said: {said}. {remedy}"})

@@ -1,0 +1,146 @@
+"""Job documents from flags and files."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import typer
+import yaml
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.schedule import parse_duration
+from nextfire_cli.client import Document
+
+_SPAN = re.compile(
+    r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
+)
+
+
+def definition(
+    *,
+    file: str | None = None,
+    name: str | None = None,
+    cron: str | None = None,
+    at: str | None = None,
+    in_: str | None = None,
+    timezone: str | None = None,
+    handler: str | None = None,
+    pool: str | None = None,
+    payload: str | None = None,
+    timeout: str | None = None,
+    max_attempts: int | None = None,
+    labels: Sequence[str] = (),
+) -> Document:
+    """What *file* says, with what the flags say put over it. Fields that neither names are absent.
+
+    Raises:
+        typer.BadParameter: A value cannot be read, or flags contradict each other.
+    """
+    document = _read_document(file) if file else {}
+    document |= _given(name=name, timezone=timezone) | _schedule(cron, at, in_)
+    if payload is not None:
+        document["payload"] = _payload(payload)
+    if timeout is not None:
+        document["timeoutSec"] = _seconds(timeout)
+    for field, part in (
+        ("target", _given(handler=handler, pool=pool)),
+        ("retryPolicy", _given(maxAttempts=max_attempts)),
+        ("labels", _labels(labels)),
+    ):
+        if part:
+            document[field] = {**document.get(field, {}), **part}
+    return document
+
+
+def iso_duration(text: str, flag: str) -> str:
+    """``5s``, ``1h30m`` or ``2d`` in ISO 8601; what is ISO 8601 already stays as it is.
+
+    Raises:
+        typer.BadParameter: It is neither.
+    """
+    match = _SPAN.fullmatch(text.strip().lower())
+    if match:
+        date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
+        text = f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
+    try:
+        parse_duration(text.upper(), flag)
+    except InvalidInputError as error:
+        raise typer.BadParameter(
+            f"{error.value} is {error.problem}. Write 5s, 90m, 1h30m, 2d or PT5S.", param_hint=flag
+        ) from error
+    return text.upper()
+
+
+def _schedule(cron: str | None, at: str | None, in_: str | None) -> Document:
+    given: list[Document] = []
+    if cron is not None:
+        given.append({"type": "CRON", "schedule": cron})
+    if at is not None:
+        given.append({"type": "ONCE", "schedule": at})
+    if in_ is not None:
+        given.append({"type": "DELAY", "schedule": iso_duration(in_, "--in")})
+    if len(given) > 1:
+        raise typer.BadParameter("give one of them", param_hint="--cron, --at, --in")
+    return given[0] if given else {}
+
+
+def _seconds(text: str) -> int:
+    length = (
+        timedelta(seconds=int(text))
+        if text.isdecimal()
+        else parse_duration(iso_duration(text, "--timeout"), "--timeout")
+    )
+    if length % timedelta(seconds=1):
+        raise typer.BadParameter("give whole seconds", param_hint="--timeout")
+    return length // timedelta(seconds=1)
+
+
+def _payload(text: str) -> object:
+    if text.startswith("@"):
+        text = _read(text[1:], "--payload")
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"not JSON: {error}. Write '{{\"key\": 1}}', or @file.", param_hint="--payload"
+        ) from error
+
+
+def _labels(pairs: Sequence[str]) -> dict[str, str]:
+    labels = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="--label")
+        labels[key] = value
+    return labels
+
+
+def _read_document(file: str) -> Document:
+    text = _read(file, "--file")
+    try:
+        # YAML alone would not do: it takes no tabs, which JSON may be indented with.
+        document = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
+        # YAML reads an unquoted instant as a date; the API wants the text.
+        document = json.loads(json.dumps(document, default=datetime.isoformat))
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise typer.BadParameter(
+            f"{file} is neither JSON nor YAML: {error}", param_hint="--file"
+        ) from error
+    if not isinstance(document, dict):
+        raise typer.BadParameter(f"{file} holds no JSON object", param_hint="--file")
+    return document
+
+
+def _read(file: str, flag: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=flag) from error
+
+
+def _given(**fields: object) -> Document:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,171 @@
+"""`nextfire demo`: three jobs on the local stack, followed until each has run."""
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rich.console import Console, Group, RenderableType
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from nextfire.domain.instants import isoformat
+from nextfire_cli import render
+from nextfire_cli.client import Client, Document
+from nextfire_cli.errors import CliError
+
+HANDLER = "hello"
+PATIENCE = timedelta(seconds=150)
+_POLL = 0.25
+_RECURRING = "demo-cron"
+_FAILED = frozenset({"DEAD", "CANCELLED", "SKIPPED"})
+
+
+def definitions(now: datetime) -> list[Document]:
+    """The three jobs, one of each type, as of *now*."""
+    once = isoformat(now.replace(microsecond=0) + timedelta(seconds=5))
+    return [
+        {
+            "name": name,
+            "type": type_,
+            "schedule": schedule,
+            "target": {"pool": "default", "handler": HANDLER},
+            "payload": {"name": name},
+        }
+        for name, type_, schedule in (
+            ("demo-once", "ONCE", once),
+            ("demo-delay", "DELAY", "PT8S"),
+            (_RECURRING, "CRON", "* * * * *"),
+        )
+    ]
+
+
+class Display:
+    """What goes on: spinners on a terminal, else a line for each piece of news."""
+
+    def __init__(self, console: Console, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._monotonic = monotonic
+        self._begin = monotonic()
+        self._told: dict[str, str] = {}
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            SpinnerColumn(finished_text="[green]✓[/]"),
+            TextColumn("{task.fields[title]:<12}", style="bold", markup=False),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    @contextlib.contextmanager
+    def shown(self) -> Generator[None]:
+        with self._progress:
+            yield
+
+    def tell(self, title: str, text: str, *, done: bool = False) -> None:
+        """Set what stands beside *title*."""
+        if title not in self._tasks:
+            self._tasks[title] = self._progress.add_task(text, total=1, title=title)
+        self._progress.update(self._tasks[title], description=text, completed=int(done))
+        if self._told.get(title) != text and not self._console.is_terminal:
+            seconds = self._monotonic() - self._begin
+            self._console.print(Text(f"{seconds:6.1f} s  {title:<12} {text}"))
+        self._told[title] = text
+
+
+@dataclass
+class Demo:
+    """Creates the jobs, follows them, and cancels what would otherwise go on."""
+
+    client: Client
+    display: Display
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _active: dict[str, str] = field(default_factory=dict)
+    """The ids of the jobs that have runs to come, by name."""
+
+    def play(self) -> list[Document]:
+        """The three runs, each SUCCEEDED, each with the name of its job under ``job``.
+
+        Raises:
+            CliError: A run ended otherwise, or did not end in time.
+        """
+        try:
+            # By the service's clock, so that it does not matter if ours is wrong.
+            now = datetime.fromisoformat(self.client.health()["time"])
+            for definition in definitions(now):
+                job = self.client.create_job(definition)
+                self._active[definition["name"]] = job["jobId"]
+                due = job.get("nextFireAt", "now")
+                self.display.tell(definition["name"], f"{definition['type']}, due {due}")
+            return list(self._followed())
+        finally:
+            for job_id in self._active.values():
+                # A stack that is gone has nothing to cancel.
+                with contextlib.suppress(CliError):
+                    self.client.cancel_job(job_id)
+
+    def _followed(self) -> Iterator[Document]:
+        deadline = self.monotonic() + PATIENCE.total_seconds()
+        waiting = dict(self._active)
+        while waiting:
+            for name, job_id in list(waiting.items()):
+                run = self._last_run(name, job_id)
+                if run is not None:
+                    del waiting[name]
+                    if name != _RECURRING:
+                        del self._active[name]
+                    yield {"job": name, **run}
+            if waiting and self.monotonic() > deadline:
+                raise CliError(
+                    f"{', '.join(waiting)}: no run succeeded within {PATIENCE.seconds} s."
+                )
+            if waiting:
+                self.sleep(_POLL)
+
+    def _last_run(self, name: str, job_id: str) -> Document | None:
+        """The newest run of a job, if it has succeeded."""
+        runs, _ = self.client.executions(job_id, limit=1)
+        for run in runs:
+            text = f"{run['state']}, scheduled {run['scheduledAt']}"
+            if run["state"] in _FAILED:
+                self.display.tell(name, text)
+                said = [run.get("reason", ""), run.get("stderr", "")]
+                raise CliError(
+                    f"{name}: its run {run['executionId']} is {run['state']}.",
+                    "\n".join(text.strip() for text in said if text),
+                )
+            if run["state"] == "SUCCEEDED":
+                self.display.tell(
+                    name, f"{text}, dispatched {render.late(run, 'dispatchedAt')}", done=True
+                )
+                return self.client.execution(run["executionId"])
+            self.display.tell(name, text)
+        return None
+
+
+def report(runs: list[Document]) -> RenderableType:
+    """What happened, and what the scripts printed."""
+    parts: list[RenderableType] = [
+        render.table(
+            ("JOB", "SCHEDULED", "DISPATCHED", "STARTED", "FINISHED", "LATE", "STATE"),
+            (
+                (
+                    run["job"],
+                    render.clock(run, "scheduledAt"),
+                    render.clock(run, "dispatchedAt"),
+                    render.clock(run, "startedAt"),
+                    render.clock(run, "finishedAt"),
+                    render.late(run, "dispatchedAt"),
+                    render.state(run["state"]),
+                )
+                for run in runs
+            ),
+        ),
+        Text("Times are UTC. LATE: from when a run was due to when it was dispatched.", "dim"),
+    ]
+    for run in runs:
+        parts += ["", Text(f"{run['job']} printed", "bold"), Text(run.get("stdout", "").rstrip())]
+    return Group(*parts)

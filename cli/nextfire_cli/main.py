@@ -1,0 +1,182 @@
+"""The `nextfire` command."""
+
+# What a call does not need it does not import: boto3 and the stack's parts take a second.
+# ruff: noqa: PLC0415
+
+import contextlib
+import time
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from typer.core import TyperGroup
+
+from nextfire_cli import jobs, render, runs, scripts, session
+from nextfire_cli.errors import CliError
+from nextfire_cli.session import Session
+
+_GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1}
+"""The global options, and how many values each takes."""
+_STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
+"""What people are told of a running local stack."""
+
+
+class _Group(TyperGroup):
+    """Takes the global options anywhere, and tells errors in words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own
+        return super().parse_args(ctx, _globals_first(args))
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's own
+        try:
+            return super().invoke(ctx)
+        except CliError as error:
+            session.of(ctx).fail(error)
+            raise typer.Exit(1) from error
+
+
+def _globals_first(args: list[str]) -> list[str]:
+    head: list[str] = []
+    tail: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg == "--":
+            tail += [arg, *rest]
+        elif (name := arg.partition("=")[0]) in _GLOBAL:
+            values = 0 if name != arg else _GLOBAL[name]
+            head += [arg, *(value for _, value in zip(range(values), rest, strict=False))]
+        else:
+            tail.append(arg)
+    return head + tail
+
+
+app = typer.Typer(
+    cls=_Group,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Global options may stand anywhere. Exit codes: 0 done, 1 failed, 2 wrong usage.",
+)
+app.add_typer(jobs.app, name="jobs", help="Create, look at, change and cancel jobs.")
+app.add_typer(runs.app, name="runs", help="See what ran, when, and how it ended.")
+app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            envvar="NEXTFIRE_ENDPOINT",
+            metavar="URL",
+            help="The API. [dim]Default: the local stack of this folder[/]",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout, all else on stderr.")
+    ] = False,
+    profile: Annotated[
+        str | None, typer.Option(help="The AWS profile to sign with, unless the stack is local.")
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(help="The API's AWS region. [dim]Default: read from its URL[/]")
+    ] = None,
+) -> None:
+    """Schedules jobs, to the second, on AWS or on this machine.
+
+    [bold]Begin with[/]
+      nextfire demo                                 see it work on this machine
+      nextfire up                                   start the local stack
+      nextfire scripts push examples/hello.py       upload a script
+      nextfire jobs create --in 5s --handler hello  run it in five seconds
+      nextfire runs list JOB_ID --follow            watch it run
+    """
+    # What is there already stands in for the network (tests).
+    context.obj = Session(endpoint, as_json, profile, region, transport=context.obj)
+
+
+@app.command()
+def up(
+    context: typer.Context,
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes of each pool.")] = 1,
+) -> None:
+    """Start the local stack and stay; Ctrl-C stops it and keeps its jobs, runs and scripts."""
+    from nextfire_cli.local.processes import InterruptedBySignal
+    from nextfire_cli.local.stack import LocalStack, LocalStackError
+
+    caller = session.of(context)
+    root = session.project()
+    stack = LocalStack(root)
+    try:
+        with stack.running(caller.say, workers=workers) as info:
+            caller.show({"endpoint": info.endpoint}, Text(f"nextfire is up: {info.endpoint}"))
+            caller.say("Ctrl-C stops it. In another terminal: nextfire jobs create --help")
+            with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
+                while stack.status() is not None:
+                    time.sleep(1)
+                raise CliError("A process of the stack has ended.", f"See {root}/.nextfire/logs.")
+    except LocalStackError as error:
+        raise CliError(str(error)) from error
+    caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
+
+
+@app.command()
+def down(context: typer.Context) -> None:
+    """Stop the local stack and remove its jobs, runs, scripts and logs."""
+    from nextfire_cli.local.stack import LocalStack
+
+    root = session.project()
+    LocalStack(root).remove()
+    session.of(context).say(f"The local stack of {root} is stopped and removed.")
+
+
+@app.command()
+def status(context: typer.Context) -> None:
+    """Ask the endpoint, by default the local stack, for its health. Exit code 1: it is not well."""
+    caller = session.of(context)
+    health = caller.client().health()
+    info = caller.stack()
+    stack = info.model_dump(mode="json", include=_STATUS) if info else {"endpoint": caller.endpoint}
+    caller.show(health | stack, render.health(health | stack))
+
+
+@app.command()
+def demo(context: typer.Context) -> None:
+    """Run one job of each type on the local stack, and show when each was due and when it ran.
+
+    Starts the stack if it is not up, and then stops it at the end. Takes up to two minutes.
+    """
+    from nextfire_cli import demo as play
+    from nextfire_cli.local.processes import interrupts_raised
+    from nextfire_cli.local.stack import LocalStack, LocalStackError
+
+    caller = replace(session.of(context), endpoint=None)
+    root = session.project()
+    display = play.Display(caller.err)
+
+    def report(text: str) -> None:
+        display.tell("local stack", text)
+
+    try:
+        with interrupts_raised(), display.shown(), contextlib.ExitStack() as ending:
+            info = caller.stack()
+            if info is None:
+                ending.callback(report, "stopped")
+                info = ending.enter_context(LocalStack(root).running(report))
+                ending.callback(report, "stopping")
+            display.tell("local stack", f"up at {info.endpoint}", done=True)
+            key = f"{info.account_id}/default/{play.HANDLER}.py"
+            script = root / "examples" / f"{play.HANDLER}.py"
+            url = caller.account().push_script(info.scripts_bucket, key, script)
+            display.tell("script", f"uploaded to {url}", done=True)
+            done = play.Demo(caller.client(), display).play()
+    except (LocalStackError, CliError) as error:
+        problem, remedy = (
+            (error.problem, error.remedy) if isinstance(error, CliError) else (str(error), "")
+        )
+        logs = f"The logs of the local stack are in {root}/.nextfire/logs."
+        raise CliError(problem, f"{remedy}\n{logs}".strip()) from error
+    caller.show({"runs": done}, play.report(done))

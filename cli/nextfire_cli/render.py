@@ -1,0 +1,284 @@
+"""Documents of the API as people read them: UTC instants, and spans beside them.
+
+Values are put into `Text`, never into markup: a job may be called ``[bold]``.
+"""
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextfire_cli.client import Document
+
+_STYLES = {
+    "ACTIVE": "green",
+    "SUCCEEDED": "green",
+    "RUNNING": "cyan",
+    "PENDING": "yellow",
+    "DEAD": "bold red",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "WORKER_LOST": "red",
+}
+_OFTEN = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def span(length: timedelta) -> str:
+    """``31 ms``, ``1.25 s``, ``2 m 05 s``, ``3 h 10 m``, ``2 d 04 h``; with a sign if negative."""
+    if length < timedelta():
+        return f"-{span(-length)}"
+    second, minute, hour, day = _OFTEN
+    if length < second:
+        return f"{length // timedelta(milliseconds=1)} ms"
+    if length < minute:
+        return f"{length / second:.2f} s"
+    if length < hour:
+        return f"{length // minute} m {length % minute // second:02} s"
+    if length < day:
+        return f"{length // hour} h {length % hour // minute:02} m"
+    return f"{length // day} d {length % day // hour:02} h"
+
+
+def between(document: Document, start: str, end: str) -> str:
+    """How long after its *start* its *end* was; empty where one is not there yet."""
+    if start not in document or end not in document:
+        return ""
+    return span(_instant(document[end]) - _instant(document[start]))
+
+
+def late(document: Document, field: str) -> str:
+    """How long after its scheduled instant *field* was, e.g. ``+31 ms``."""
+    text = between(document, "scheduledAt", field)
+    return text if text.startswith("-") else text and f"+{text}"
+
+
+def clock(document: Document, field: str) -> str:
+    """The time of day of *field*, to the millisecond; empty where it is not there yet."""
+    if field not in document:
+        return ""
+    return _instant(document[field]).time().isoformat(timespec="milliseconds")
+
+
+def jobs(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No jobs. Make one: nextfire jobs create --in 5s --handler hello"
+    return table(
+        ("JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)"),
+        (
+            (
+                job["jobId"],
+                job.get("name", ""),
+                state(job.get("state")),
+                _schedule(job),
+                _target(job),
+                _minute(job.get("nextFireAt")),
+            )
+            for job in items
+        ),
+        folding=(1, 3, 4),
+    )
+
+
+def job(document: Document) -> RenderableType:
+    policy = document.get("retryPolicy", {})
+    payload = document.get("payload")
+    return _fields(
+        ("Job", document["jobId"]),
+        ("Name", document.get("name")),
+        ("State", state(document.get("state"))),
+        ("Next run", document.get("nextFireAt")),
+        ("Schedule", _schedule(document)),
+        ("Target", _target(document)),
+        ("Payload", json.dumps(payload, ensure_ascii=False) if payload else None),
+        ("Labels", ", ".join(f"{k}={v}" for k, v in document.get("labels", {}).items())),
+        ("Timeout", _suffixed(document.get("timeoutSec"), " s")),
+        ("Attempts", _suffixed(policy.get("maxAttempts"), " at most")),
+        ("Priority", document.get("priority")),
+        ("Revision", document.get("revision")),
+        ("Created", document.get("createdAt")),
+        ("Updated", document.get("updatedAt")),
+    )
+
+
+def executions(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No runs yet. `nextfire jobs get` shows when the next one is due; --follow waits."
+    return table(
+        ("EXECUTION", "STATE", "LATE", "TOOK", "TRY"),
+        (
+            (
+                _with_reason(run),
+                state(run["state"]),
+                late(run, "dispatchedAt"),
+                between(run, "startedAt", "finishedAt"),
+                run.get("attempt", ""),
+            )
+            for run in items
+        ),
+        folding=(0,),
+    )
+
+
+def execution_line(run: Document) -> Text:
+    """One line about a run as it stands now."""
+    line = Text.assemble(run["executionId"], "  ", state(run["state"]))
+    if "startedAt" in run:
+        line.append(f"  started {late(run, 'startedAt')}")
+    if "finishedAt" in run and "startedAt" in run:
+        line.append(f"  took {between(run, 'startedAt', 'finishedAt')}")
+    if run["state"] != "SUCCEEDED" and run.get("reason"):
+        line.append(f"  {run['reason']}")
+    return line
+
+
+def execution(document: Document) -> RenderableType:
+    parts: list[RenderableType] = [
+        _fields(
+            ("Execution", document["executionId"]),
+            ("Job", document["jobId"]),
+            ("State", state(document["state"])),
+            ("Reason", document.get("reason")),
+            ("Scheduled", document.get("scheduledAt")),
+            ("Dispatched", _beside(document, "dispatchedAt", late(document, "dispatchedAt"))),
+            ("Started", _beside(document, "startedAt", late(document, "startedAt"))),
+            (
+                "Finished",
+                _beside(
+                    document, "finishedAt", f"took {between(document, 'startedAt', 'finishedAt')}"
+                ),
+            ),
+            ("Retry at", document.get("retryAt")),
+            ("Attempt", document.get("attempt")),
+            ("Worker", document.get("worker")),
+            ("Exit code", document.get("exitCode")),
+        )
+    ]
+    attempts = document.get("attempts", [])
+    if len(attempts) > 1:
+        parts += ["", _attempts(attempts)]
+    for stream in ("stdout", "stderr"):
+        if document.get(stream):
+            parts += ["", Text(stream, "bold"), Text(document[stream].rstrip("\n"))]
+    return Group(*parts)
+
+
+def scripts(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No scripts. Push one: nextfire scripts push examples/hello.py"
+    return table(
+        ("POOL", "HANDLER", "BYTES", "MODIFIED (UTC)", "URL"),
+        (
+            (item["pool"], item["handler"], item["size"], _minute(item["modifiedAt"]), item["url"])
+            for item in items
+        ),
+        folding=(4,),
+    )
+
+
+def health(document: Document) -> RenderableType:
+    """The API's health, with what is known of the local stack."""
+    return _fields(
+        ("Status", document["status"]),
+        ("Endpoint", document["endpoint"]),
+        ("Its time", document["time"]),
+        ("Scripts", _prefixed("s3://", document.get("scripts_bucket"))),
+        ("AWS", document.get("aws_endpoint")),
+        *(
+            (f"Pool {name}", f"served by {pool['executor']}")
+            for name, pool in document.get("pools", {}).items()
+        ),
+        *((each["name"], f"pid {each['pid']}") for each in document.get("processes", [])),
+    )
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], folding: Sequence[int] = ()
+) -> Table:
+    """Plain columns, to be read and to be cut up by a shell; only the *folding* ones may wrap."""
+    plain = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, header in enumerate(headers):
+        plain.add_column(header, no_wrap=number not in folding, overflow="fold")
+    for row in rows:
+        plain.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+    return plain
+
+
+def _attempts(attempts: Sequence[Document]) -> Table:
+    return table(
+        ("TRY", "OUTCOME", "STARTED", "TOOK", "EXIT", "WORKER", "REASON"),
+        (
+            (
+                each["number"],
+                state(each.get("outcome", "RUNNING")),
+                each.get("startedAt", ""),
+                between(each, "startedAt", "finishedAt"),
+                each.get("exitCode", ""),
+                each.get("worker", ""),
+                each.get("reason", ""),
+            )
+            for each in attempts
+        ),
+        folding=(5, 6),
+    )
+
+
+def _with_reason(run: Document) -> Text:
+    """The id, and under it, no wider, why it did not succeed."""
+    text = Text(run["executionId"])
+    if run["state"] != "SUCCEEDED" and run.get("reason"):
+        lines = textwrap.wrap(run["reason"], width=max(len(text), 40) - 2)
+        text.append("".join(f"\n  {line}" for line in lines), "dim")
+    return text
+
+
+def _fields(*pairs: tuple[str, Any]) -> Table:
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, value in pairs:
+        if value is not None and value != "":
+            grid.add_row(label, value if isinstance(value, Text) else Text(str(value)))
+    return grid
+
+
+def state(name: str | None) -> Text:
+    """A state or outcome in its colour."""
+    return Text(name or "", _STYLES.get(name or "", "dim"))
+
+
+def _schedule(document: Document) -> str:
+    text = f"{document.get('type', '')} {document.get('schedule', '')}".strip()
+    zone = document.get("timezone", "UTC")
+    return text if zone == "UTC" else f"{text} {zone}"
+
+
+def _target(document: Document) -> str:
+    target = document.get("target", {})
+    what = target.get("handler") or target.get("script") or ""
+    pool = target.get("pool", "default")
+    return what if pool == "default" else f"{what} on {pool}"
+
+
+def _beside(document: Document, field: str, text: str) -> str | None:
+    return f"{document[field]}  ({text})" if field in document else None
+
+
+def _suffixed(value: object | None, suffix: str) -> str | None:
+    return None if value is None else f"{value}{suffix}"
+
+
+def _prefixed(prefix: str, value: str | None) -> str | None:
+    return value and f"{prefix}{value}"
+
+
+def _minute(at: str | None) -> str:
+    return f"{_instant(at):%Y-%m-%d %H:%M:%S}" if at else ""
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)

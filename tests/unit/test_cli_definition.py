@@ -1,0 +1,123 @@
+"""Job documents from flags and files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from nextfire_cli.definition import definition, iso_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5s", "PT5S"),
+        ("1.5s", "PT1.5S"),
+        ("90m", "PT90M"),
+        ("1h30m", "PT1H30M"),
+        ("2d", "P2D"),
+        ("1w2d3h", "P1W2DT3H"),
+        ("PT5S", "PT5S"),
+        ("pt5s", "PT5S"),
+    ],
+)
+def test_durations_are_sent_in_iso_8601(text: str, expected: str) -> None:
+    assert iso_duration(text, "--in") == expected
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "5 s", "-5s", "0s", "5s1m", "P1M", "tomorrow"])
+def test_what_is_no_duration_is_refused_with_its_flag(text: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        iso_duration(text, "--in")
+    assert refused.value.param_hint == "--in"
+
+
+def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
+    assert definition(
+        cron="*/5 * * * *",
+        timezone="Europe/Berlin",
+        handler="hello",
+        pool="batch",
+        payload='{"n": 1}',
+        name="five",
+        timeout="10m",
+        max_attempts=2,
+        labels=["team=a", "query=a=b"],
+    ) == {
+        "name": "five",
+        "type": "CRON",
+        "schedule": "*/5 * * * *",
+        "timezone": "Europe/Berlin",
+        "target": {"handler": "hello", "pool": "batch"},
+        "payload": {"n": 1},
+        "timeoutSec": 600,
+        "retryPolicy": {"maxAttempts": 2},
+        "labels": {"team": "a", "query": "a=b"},
+    }
+    assert definition(in_="5s") == {"type": "DELAY", "schedule": "PT5S"}
+    assert definition(at="2026-05-24T10:00") == {"type": "ONCE", "schedule": "2026-05-24T10:00"}
+    assert definition(timeout="30") == {"timeoutSec": 30}
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        ({"cron": "* * * * *", "in_": "5s"}, "--cron, --at, --in"),
+        ({"payload": "{not json"}, "--payload"),
+        ({"payload": "@/no/such/file"}, "--payload"),
+        ({"labels": ["team"]}, "--label"),
+        ({"labels": ["=a"]}, "--label"),
+        ({"timeout": "soon"}, "--timeout"),
+        ({"timeout": "1.5s"}, "--timeout"),
+        ({"file": "/no/such/file"}, "--file"),
+    ],
+)
+def test_a_flag_that_cannot_be_read_is_named(flags: dict[str, Any], hint: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        definition(**flags)
+    assert refused.value.param_hint == hint
+
+
+def test_flags_are_put_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text(
+        json.dumps(
+            {
+                "name": "old",
+                "type": "CRON",
+                "schedule": "0 3 * * *",
+                "target": {"pool": "batch", "handler": "report"},
+                "priority": "HIGH",
+            },
+            indent="\t",  # which YAML refuses and JSON takes
+        )
+    )
+
+    assert definition(file=str(file), name="new", in_="5s", handler="hello") == {
+        "name": "new",
+        "type": "DELAY",
+        "schedule": "PT5S",
+        "target": {"pool": "batch", "handler": "hello"},
+        "priority": "HIGH",
+    }
+
+
+def test_an_unquoted_instant_in_yaml_stays_an_instant(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("type: ONCE\nschedule: 2026-05-24T10:00:00+02:00\n")
+
+    assert definition(file=str(file)) == {
+        "type": "ONCE",
+        "schedule": "2026-05-24T10:00:00+02:00",
+    }
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b", '{"a": ', "a: [", "just words"])
+def test_a_file_that_is_no_object_is_refused(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "job"
+    file.write_text(text)
+
+    with pytest.raises(typer.BadParameter):
+        definition(file=str(file))

@@ -1,0 +1,267 @@
+"""The command, as it is called."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from nextfire_cli import runs
+from nextfire_cli.main import app
+
+ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
+JOB = {
+    "jobId": "job_1",
+    "state": "ACTIVE",
+    "revision": 1,
+    "nextFireAt": "2026-05-24T10:00:00Z",
+    "type": "DELAY",
+    "schedule": "PT5S",
+    "timezone": "UTC",
+    "target": {"pool": "default", "handler": "hello"},
+}
+RUN = {
+    "executionId": "job_1.20260524T100000000Z-abcdefgh",
+    "jobId": "job_1",
+    "state": "SUCCEEDED",
+    "scheduledAt": "2026-05-24T10:00:00Z",
+    "dispatchedAt": "2026-05-24T10:00:00.031Z",
+    "attempt": 1,
+}
+
+
+class Api:
+    """Answers by method and path; keeps what it was asked."""
+
+    def __init__(self, routes: dict[str, Any]) -> None:
+        self.routes = routes
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.routes[f"{request.method} {request.url.path}"]
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.requests[-1].content)
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api(
+        {
+            "POST /v1/jobs": httpx.Response(201, json=JOB),
+            "GET /v1/jobs": {"items": [JOB]},
+            "GET /v1/jobs/job_1": JOB,
+            "PATCH /v1/jobs/job_1": JOB | {"revision": 2},
+            "DELETE /v1/jobs/job_1": JOB | {"state": "CANCELLED"},
+            "GET /v1/jobs/job_1/executions": {"items": [RUN]},
+            f"GET /v1/executions/{RUN['executionId']}": RUN,
+            "GET /v1/health": {"status": "ok", "time": "2026-05-24T10:00:00Z"},
+        }
+    )
+
+
+@pytest.fixture
+def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)  # where no local stack is
+    environment = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_PROFILE": None,
+        "AWS_DEFAULT_REGION": None,
+        "NEXTFIRE_ENDPOINT": ENDPOINT,
+    }
+
+    def run(*args: str, **changes: str | None) -> Result:
+        answer = changes.pop("input", None)
+        return CliRunner().invoke(
+            app,
+            list(args),
+            input=answer,
+            env=environment | changes,
+            obj=httpx.MockTransport(api),
+        )
+
+    return run
+
+
+Call = Callable[..., Result]
+
+
+def test_create_sends_what_the_flags_say(call: Call, api: Api) -> None:
+    result = call("jobs", "create", "--in", "5s", "--handler", "hello", "--payload", '{"a": 1}')
+
+    assert result.exit_code == 0, result.output
+    assert api.body == {
+        "type": "DELAY",
+        "schedule": "PT5S",
+        "target": {"handler": "hello"},
+        "payload": {"a": 1},
+    }
+    assert "job_1" in result.stdout
+    assert "2026-05-24T10:00:00Z" in result.stdout
+
+
+def test_create_reads_a_document_from_stdin(call: Call, api: Api) -> None:
+    result = call("jobs", "create", "-f", "-", "--name", "n", input="type: DELAY\nschedule: PT1S\n")
+
+    assert result.exit_code == 0, result.output
+    assert api.body == {"type": "DELAY", "schedule": "PT1S", "name": "n"}
+
+
+@pytest.mark.parametrize(
+    ("args", "named"),
+    [
+        (["jobs", "create", "--handler", "hello"], "--cron"),
+        (["jobs", "create", "--in", "5s"], "--handler"),
+        (["jobs", "create", "--in", "5s", "--cron", "* * * * *"], "--at"),
+        (["jobs", "update", "job_1"], "--cron"),
+        (["jobs", "delete", "job_1", "--json"], "--yes"),
+        (["jobs", "list", "--limit", "0"], "--limit"),
+        (["runs", "get"], "EXECUTION_ID"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_asks_nobody(
+    call: Call, api: Api, args: list[str], named: str
+) -> None:
+    result = call(*args)
+
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert not result.stdout
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    ("args", "document"),
+    [
+        (["jobs", "create", "--in", "5s", "--handler", "hello"], JOB),
+        (["jobs", "list"], {"items": [JOB]}),
+        (["jobs", "get", "job_1"], JOB),
+        (["jobs", "update", "job_1", "--cron", "* * * * *"], JOB | {"revision": 2}),
+        (["jobs", "delete", "job_1", "--yes"], JOB | {"state": "CANCELLED"}),
+        (["runs", "list", "job_1"], {"items": [RUN]}),
+        (["runs", "get", RUN["executionId"]], RUN),
+        (["status"], {"status": "ok", "time": "2026-05-24T10:00:00Z", "endpoint": ENDPOINT}),
+    ],
+)
+def test_json_is_one_document_and_may_be_asked_for_anywhere(
+    call: Call, args: list[str], document: object
+) -> None:
+    for result in (call("--json", *args), call(*args, "--json")):
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout) == document
+
+
+def test_a_list_that_goes_on_says_so_on_stderr_only(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs"] = {"items": [JOB], "cursor": "c"}
+
+    result = call("jobs", "list", "--limit", "1", "--json")
+
+    assert json.loads(result.stdout) == {"items": [JOB]}
+    assert "--limit" in result.stderr
+
+
+def test_the_endpoint_option_wins_and_its_region_is_signed_for(call: Call, api: Api) -> None:
+    other = "https://xyz.execute-api.us-east-2.amazonaws.com"
+
+    call("jobs", "list", f"--endpoint={other}")
+    call("jobs", "list", "--endpoint", "https://jobs.test", "--region", "ap-south-1")
+
+    first, second = api.requests
+    assert first.url.host == "xyz.execute-api.us-east-2.amazonaws.com"
+    assert "/us-east-2/execute-api/" in first.headers["Authorization"]
+    assert second.url.host == "jobs.test"
+    assert "/ap-south-1/execute-api/" in second.headers["Authorization"]
+
+
+def test_arguments_after_two_dashes_are_no_options(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs/--json"] = JOB
+
+    assert "Job" in call("jobs", "get", "--", "--json").stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "environment", "expected"),
+    [
+        ((), {"NEXTFIRE_ENDPOINT": None}, "nextfire up"),
+        ((), {"NEXTFIRE_ENDPOINT": "abc.example"}, "https://"),
+        ((), {"NEXTFIRE_ENDPOINT": "https://jobs.test"}, "--region"),
+        ((), {"AWS_ACCESS_KEY_ID": None}, "--profile"),
+        (("--profile", "nobody"), {}, "--profile"),
+    ],
+)
+def test_what_a_call_lacks_is_named(
+    call: Call, api: Api, args: tuple[str, ...], environment: dict[str, str | None], expected: str
+) -> None:
+    result = call("jobs", "list", *args, **environment)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert expected in result.stderr
+    assert not result.stdout
+    assert not api.requests
+
+
+def test_a_refusal_exits_with_1_and_tells_why(call: Call, api: Api) -> None:
+    problem = {"title": "Not Found", "status": 404, "detail": "There is no job 'job_2'."}
+    api.routes["GET /v1/jobs/job_2"] = httpx.Response(404, json=problem)
+
+    told, for_programs = call("jobs", "get", "job_2"), call("jobs", "get", "job_2", "--json")
+
+    assert (told.exit_code, for_programs.exit_code) == (1, 1)
+    assert told.stderr == "Error: Not Found (404).\n  There is no job 'job_2'.\n"
+    assert not for_programs.stdout
+    assert json.loads(for_programs.stderr) == problem
+
+
+def test_delete_asks_first(call: Call, api: Api) -> None:
+    refused = call("jobs", "delete", "job_1", input="n\n")
+    assert refused.exit_code == 1
+    assert not api.requests
+
+    agreed = call("jobs", "delete", "job_1", input="y\n")
+    assert agreed.exit_code == 0
+    assert "CANCELLED" in agreed.stdout
+
+
+@pytest.fixture
+def states(api: Api) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The job's state and its runs, as they are found one look after the other."""
+    looks = [
+        ("ACTIVE", []),
+        ("ACTIVE", [RUN | {"state": "PENDING"}]),
+        ("ACTIVE", [RUN | {"state": "PENDING"}]),
+        ("COMPLETED", [RUN | {"state": "RUNNING"}]),
+        ("COMPLETED", [RUN]),
+    ]
+
+    class Routes(dict[str, Any]):
+        def __getitem__(self, route: str) -> Any:
+            if route.endswith("/executions"):
+                return {"items": looks.pop(0)[1]}
+            return JOB | {"state": looks[0][0]}
+
+    api.routes = Routes()
+    return looks
+
+
+@pytest.mark.usefixtures("states")
+def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "POLL", 0)
+
+    result = call("runs", "list", "job_1", "--follow", "--json")
+
+    assert result.exit_code == 0, result.output
+    told = [json.loads(line)["state"] for line in result.stdout.splitlines()]
+    assert told == ["PENDING", "RUNNING", "SUCCEEDED"]
