@@ -28,8 +28,8 @@ down: install ## Stop the local stack, also one that was left behind
 	$(BIN)/nextfire down
 
 test: install ## Run all tests
-	$(BIN)/pytest -n 2 tests/unit tests/integration tests/infra
-	$(BIN)/pytest tests/e2e
+	$(BIN)/pytest -n 2 tests/unit tests/integration
+	$(BIN)/pytest tests/infra tests/e2e
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports

@@ -1,0 +1,59 @@
+"""The app synthesised once for each target, as the tests' templates."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# jsii, beneath the CDK, runs the `node` that it finds: let it be the virtual environment's.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.prefix) / "bin"), os.environ["PATH"]])
+
+import json
+
+from aws_cdk import App
+
+from infra.app import ROOT, build_app
+from infra.stack import NextfireStack
+
+Template = dict[str, Any]
+
+
+def context_of_project() -> dict[str, Any]:
+    """What cdk.json gives to every synthesis."""
+    context: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return context
+
+
+def synthesize(
+    outdir: Path, context: Mapping[str, Any]
+) -> tuple[App, NextfireStack, Template, Path]:
+    """Build the project's app with *context* over its own; returns the template and its file."""
+    app = App(outdir=str(outdir / "cdk.out"), context={**context_of_project(), **context})
+    stack = build_app(app, staging=outdir / "staging")
+    file = Path(app.synth().get_stack_by_name(stack.stack_name).template_full_path)
+    template: Template = json.loads(file.read_text())
+    return app, stack, template, file
+
+
+@pytest.fixture(scope="session")
+def template_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The template for AWS, with a pool of each kind."""
+    pools = {
+        "default": {"executor": "lambda", "batchSize": 10},
+        "long-jobs": {"executor": "worker"},
+    }
+    return synthesize(tmp_path_factory.mktemp("aws"), {"pools": pools, "groups": 2})[3]
+
+
+@pytest.fixture(scope="session")
+def template(template_file: Path) -> Template:
+    loaded: Template = json.loads(template_file.read_text())
+    return loaded
+
+
+@pytest.fixture(scope="session")
+def local_template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return synthesize(tmp_path_factory.mktemp("local"), {"target": "local"})[2]

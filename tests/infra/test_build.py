@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+
+from infra.app import ROOT
+from infra.build import Build, Runtime, WrongWheelError, check_wheels
+
+
+def _distribution(layer: Path, name: str, *tags: str) -> None:
+    dist_info = layer / f"{name}-1.0.dist-info"
+    dist_info.mkdir(parents=True)
+    lines = ["Wheel-Version: 1.0", *(f"Tag: {tag}" for tag in tags)]
+    (dist_info / "WHEEL").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "py3-none-any",
+        "py2.py3-none-any",
+        "cp313-cp313-manylinux_2_17_aarch64.manylinux2014_aarch64",
+        "cp313-cp313-manylinux_2_28_aarch64",
+        "cp39-abi3-manylinux2014_aarch64",
+    ],
+)
+def test_wheel_that_lambda_can_run_is_accepted(tmp_path: Path, tag: str) -> None:
+    _distribution(tmp_path, "fine", tag)
+
+    check_wheels(tmp_path, Runtime.lambda_arm64())
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "cp313-cp313-manylinux_2_17_x86_64",
+        "cp312-cp312-manylinux_2_17_aarch64",
+        "cp313-cp313-manylinux_2_39_aarch64",
+        "cp313-cp313-musllinux_1_2_aarch64",
+        "cp313-cp313-macosx_11_0_arm64",
+    ],
+)
+def test_wheel_that_lambda_cannot_run_is_refused_by_name(tmp_path: Path, tag: str) -> None:
+    _distribution(tmp_path, "fine", "py3-none-any")
+    _distribution(tmp_path, "broken", tag)
+
+    with pytest.raises(WrongWheelError, match=r"broken-1\.0"):
+        check_wheels(tmp_path, Runtime.lambda_arm64())
+
+
+def test_distribution_without_tags_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "odd-1.0.dist-info").mkdir()
+
+    with pytest.raises(WrongWheelError, match="unknown platform"):
+        check_wheels(tmp_path, Runtime.lambda_arm64())
+
+
+@pytest.mark.parametrize("runtime", [Runtime.host(), Runtime.lambda_arm64()], ids=lambda r: r.name)
+def test_third_party_layer_has_what_the_functions_import_and_not_boto3(
+    tmp_path: Path, runtime: Runtime
+) -> None:
+    build = Build(ROOT, staging=tmp_path, cache=ROOT / ".nextfire" / "build")
+
+    packages = build.third_party_layer(runtime) / "python"
+
+    imported = ("aws_lambda_powertools", "croniter", "pydantic", "pydantic_core", "tzdata")
+    assert all((packages / name).is_dir() for name in imported)
+    assert not any((packages / name).exists() for name in ("boto3", "botocore", "s3transfer"))
+    assert not [*packages.rglob("__pycache__")]
+
+
+def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
+    layer = Build(ROOT, staging=tmp_path, cache=tmp_path).first_party_layer()
+
+    assert (layer / "python" / "nextfire" / "py.typed").is_file()
+
+
+def test_function_asset_keeps_the_import_path(tmp_path: Path) -> None:
+    asset = Build(ROOT, staging=tmp_path, cache=tmp_path).function("api")
+
+    assert [path.name for path in (asset / "functions").iterdir()] == ["api"]

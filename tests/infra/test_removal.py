@@ -1,0 +1,30 @@
+"""What happens to data when a stack is removed, and how a new one takes them up again."""
+
+from pathlib import Path
+
+from tests.infra.conftest import synthesize
+
+
+def test_data_are_removed_only_when_told(tmp_path: Path) -> None:
+    _, _, template, _ = synthesize(tmp_path, {"removeData": "true"})
+
+    for resource in template["Resources"].values():
+        if resource["Type"] in {"AWS::DynamoDB::Table", "AWS::S3::Bucket"}:
+            assert resource["DeletionPolicy"] == "Delete"
+            assert not resource["Properties"].get("DeletionProtectionEnabled")
+
+
+def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
+    names = {
+        "jobs": "old-jobs",
+        "due": "old-due",
+        "runs": "old-runs",
+        "control": "old-control",
+        "scripts": "old-scripts",
+    }
+    _, _, template, _ = synthesize(tmp_path, {"adopt": names})
+
+    kinds = {resource["Type"] for resource in template["Resources"].values()}
+    assert not kinds & {"AWS::DynamoDB::Table", "AWS::S3::Bucket"}
+    assert template["Outputs"]["RunsTable"]["Value"] == "old-runs"
+    assert "table/old-runs/index/attention" in str(template["Resources"])

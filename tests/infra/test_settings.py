@@ -1,0 +1,74 @@
+from datetime import timedelta
+
+import pytest
+from pydantic import ValidationError
+
+from infra.settings import PoolSettings, Settings, Target, iso8601
+
+
+def test_defaults_need_no_context() -> None:
+    settings = Settings.from_context({})
+
+    assert settings.target is Target.AWS
+    assert settings.lease == timedelta(seconds=60)
+    assert settings.pools["default"].executor == "lambda"
+
+
+def test_keys_of_the_cdk_are_passed_over() -> None:
+    assert Settings.from_context({"aws:cdk:x": 1, "@aws-cdk/core:y": True}) == Settings()
+
+
+@pytest.mark.parametrize("key", ["leese", "write_shards", "Target"])
+def test_unknown_key_is_refused_by_name(key: str) -> None:
+    with pytest.raises(ValidationError, match=key):
+        Settings.from_context({key: "4"})
+
+
+def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
+    with pytest.raises(ValidationError, match="batch_sise"):
+        Settings.from_context({"pools": {"default": {"executor": "lambda", "batch_sise": 2}}})
+
+
+@pytest.mark.parametrize(
+    ("context", "reason"),
+    [
+        ({"writeShards": 8}, "readShards must be at least writeShards"),
+        ({"groups": 5}, "groups must not exceed readShards"),
+        ({"life": "PT15M"}, "a watcher is a Lambda function"),
+        ({"lease": "PT0S"}, "one or more whole seconds"),
+        ({"lease": "PT0.5S"}, "one or more whole seconds"),
+        ({"logRetention": "P8D"}, "choose one of P1D"),
+        ({"pools": {}}, "at least 1 item"),
+        ({"pools": {"Default": {"executor": "lambda"}}}, "should match pattern"),
+        ({"pools": {"p": {"executor": "lambda", "timeout": "PT16M"}}}, "at most PT15M"),
+        ({"pools": {"p": {"executor": "worker", "timeout": "PT13H"}}}, "at most PT12H"),
+        ({"pools": {"p": {"executor": "lambda", "timeout": "PT1M"}}}, "more than PT1M"),
+        ({"pools": {"p": {"executor": "lambda", "batchSize": 11}}}, "less than or equal to 10"),
+    ],
+)
+def test_impossible_settings_are_refused_with_a_reason(
+    context: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ValidationError, match=reason):
+        Settings.from_context(context)
+
+
+def test_command_line_gives_structured_values_as_json() -> None:
+    settings = Settings.from_context({"pools": '{"etl": {"executor": "worker"}}', "lease": "PT6S"})
+
+    assert settings.pools == {"etl": PoolSettings(executor="worker")}
+    assert settings.lease == timedelta(seconds=6)
+
+
+def test_local_part_counts_on_the_local_target_only() -> None:
+    local = {"pools": {"etl": {"executor": "worker"}}}
+
+    assert list(Settings.from_context({"local": local, "target": "local"}).pools) == ["etl"]
+    assert list(Settings.from_context({"local": local}).pools) == ["default"]
+
+
+@pytest.mark.parametrize(("executor", "longest_run"), [("lambda", "PT14M"), ("worker", "PT11H")])
+def test_longest_run_leaves_time_to_record_its_end(executor: str, longest_run: str) -> None:
+    pool = PoolSettings.model_validate({"executor": executor})
+
+    assert iso8601(pool.longest_run) == longest_run

@@ -1,0 +1,310 @@
+"""Promises of the template: what must be true of whatever is deployed."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.settings import Settings
+from tests.infra.conftest import Template
+
+Resource = dict[str, Any]
+
+
+def of_type(template: Template, kind: str) -> dict[str, Resource]:
+    found = {
+        name: resource
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == f"AWS::{kind}"
+    }
+    assert found, f"the template has no {kind}"
+    return found
+
+
+def properties(template: Template, kind: str) -> list[dict[str, Any]]:
+    return [resource["Properties"] for resource in of_type(template, kind).values()]
+
+
+def function_of(template: Template, folder: str) -> tuple[str, dict[str, Any]]:
+    handler = f"functions.{folder}.handler.handler"
+    [(name, resource)] = [
+        (name, resource)
+        for name, resource in of_type(template, "Lambda::Function").items()
+        if resource["Properties"]["Handler"] == handler
+    ]
+    return name, resource["Properties"]
+
+
+def statements(template: Template) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, policy in of_type(template, "IAM::Policy").items():
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]:
+            yield name, statement
+
+
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_tables_outlive_the_stack_and_can_be_restored(template: Template) -> None:
+    for table in of_type(template, "DynamoDB::Table").values():
+        assert table["DeletionPolicy"] == table["UpdateReplacePolicy"] == "Retain"
+        assert table["Properties"]["DeletionProtectionEnabled"] is True
+        assert table["Properties"]["BillingMode"] == "PAY_PER_REQUEST"
+        assert table["Properties"]["SSESpecification"]["SSEEnabled"] is True
+        recovery = table["Properties"]["PointInTimeRecoverySpecification"]
+        assert recovery["PointInTimeRecoveryEnabled"] is True
+
+
+def test_runs_expire_and_index_what_needs_attention(template: Template) -> None:
+    [runs] = [
+        table
+        for table in properties(template, "DynamoDB::Table")
+        if table["KeySchema"][-1]["AttributeName"] == "run_id"
+    ]
+
+    assert runs["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+    [index] = runs["GlobalSecondaryIndexes"]
+    assert index["IndexName"] == "attention"
+    assert index["Projection"] == {"ProjectionType": "ALL"}
+
+
+def test_scripts_are_private_versioned_encrypted_and_retained(template: Template) -> None:
+    [bucket] = of_type(template, "S3::Bucket").values()
+
+    assert bucket["DeletionPolicy"] == bucket["UpdateReplacePolicy"] == "Retain"
+    assert set(bucket["Properties"]["PublicAccessBlockConfiguration"].values()) == {True}
+    assert bucket["Properties"]["VersioningConfiguration"]["Status"] == "Enabled"
+    assert "BucketEncryption" in bucket["Properties"]
+
+
+def test_bucket_and_queues_refuse_requests_without_tls(template: Template) -> None:
+    guarded = []
+    for kind, key in (("S3::BucketPolicy", "Bucket"), ("SQS::QueuePolicy", "Queues")):
+        for policy in properties(template, kind):
+            denials = [
+                statement
+                for statement in policy["PolicyDocument"]["Statement"]
+                if statement["Effect"] == "Deny"
+                and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+            ]
+            if denials:
+                guarded += [reference["Ref"] for reference in as_list(policy[key])]
+
+    stores = {*of_type(template, "S3::Bucket"), *of_type(template, "SQS::Queue")}
+    assert set(guarded) == stores
+
+
+def test_every_queue_has_dead_letters_or_holds_them(template: Template) -> None:
+    queues = of_type(template, "SQS::Queue")
+    policies = [queue["Properties"].get("RedrivePolicy") for queue in queues.values()]
+    holding = {policy["deadLetterTargetArn"]["Fn::GetAtt"][0] for policy in policies if policy}
+
+    for name, queue in queues.items():
+        if name in holding:
+            assert queue["Properties"]["MessageRetentionPeriod"] == 14 * 86_400
+        else:
+            assert queue["Properties"]["RedrivePolicy"]["maxReceiveCount"] == 1000
+
+
+def test_queues_are_encrypted_fifo_of_high_throughput(template: Template) -> None:
+    for queue in properties(template, "SQS::Queue"):
+        assert queue["FifoQueue"] is True
+        assert queue["DeduplicationScope"] == "messageGroup"
+        assert queue["FifoThroughputLimit"] == "perMessageGroupId"
+        assert queue["SqsManagedSseEnabled"] is True
+
+
+def test_message_stays_hidden_for_as_long_as_its_executor_may_work(template: Template) -> None:
+    functions = of_type(template, "Lambda::Function")
+    queues = of_type(template, "SQS::Queue")
+    for source in properties(template, "Lambda::EventSourceMapping"):
+        queue = queues[source["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
+        executor = functions[source["FunctionName"]["Ref"]]["Properties"]
+
+        assert queue["VisibilityTimeout"] >= executor["Timeout"]
+        assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+def test_longest_run_of_a_pool_ends_before_its_executor_is_killed(template: Template) -> None:
+    _, executor = function_of(template, "executor")
+
+    longest = Settings().pools["default"].longest_run
+    assert longest.total_seconds() < executor["Timeout"]
+
+
+def test_watcher_outlives_two_wakings_and_is_not_retried(template: Template) -> None:
+    name, watcher = function_of(template, "watcher")
+    [configuration] = [
+        config
+        for config in properties(template, "Lambda::EventInvokeConfig")
+        if config["FunctionName"]["Ref"] == name
+    ]
+
+    assert watcher["Environment"]["Variables"]["NEXTFIRE_LIFE"] == "PT2M10S"
+    assert watcher["Timeout"] == 150
+    assert configuration["MaximumRetryAttempts"] == 0
+    assert configuration["MaximumEventAgeInSeconds"] == 60
+
+
+def test_each_watcher_group_is_woken_every_minute_without_retries(template: Template) -> None:
+    woken = []
+    for rule in properties(template, "Events::Rule"):
+        [target] = rule["Targets"]
+        assert rule["ScheduleExpression"] == "rate(1 minute)"
+        assert target["RetryPolicy"] == {
+            "MaximumRetryAttempts": 0,
+            "MaximumEventAgeInSeconds": 60,
+        }
+        woken.append(json.loads(target["Input"]))
+
+    assert woken == [{"group": 0}, {"group": 1}]
+
+
+def test_only_health_is_open(template: Template) -> None:
+    routes = {
+        route["RouteKey"]: route["AuthorizationType"]
+        for route in properties(template, "ApiGatewayV2::Route")
+    }
+
+    assert routes == {"$default": "AWS_IAM", "GET /v1/health": "NONE"}
+
+
+def test_api_is_throttled_and_logged(template: Template) -> None:
+    [stage] = properties(template, "ApiGatewayV2::Stage")
+
+    assert stage["DefaultRouteSettings"]["ThrottlingRateLimit"] > 0
+    assert "DestinationArn" in stage["AccessLogSettings"]
+
+
+def test_every_function_logs_to_its_own_group_and_every_group_forgets(template: Template) -> None:
+    groups = of_type(template, "Logs::LogGroup")
+    used = [
+        function["LoggingConfig"]["LogGroup"]["Ref"]
+        for function in properties(template, "Lambda::Function")
+    ]
+
+    assert len(used) == len(set(used))
+    assert set(used) <= set(groups)
+    assert all(group["Properties"]["RetentionInDays"] == 30 for group in groups.values())
+
+
+def test_no_policy_has_a_wildcard_but_for_objects_of_the_bucket(template: Template) -> None:
+    [bucket] = of_type(template, "S3::Bucket")
+    objects = {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, "/*"]]}
+    for name, statement in statements(template):
+        for action in as_list(statement["Action"]):
+            assert "*" not in action, name
+        for resource in as_list(statement["Resource"]):
+            assert resource == objects or "*" not in json.dumps(resource), name
+
+
+def test_roles_have_no_managed_policies(template: Template) -> None:
+    assert not [role for role in properties(template, "IAM::Role") if "ManagedPolicyArns" in role]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "DynamoDB::Table",
+        "S3::Bucket",
+        "SQS::Queue",
+        "Lambda::Function",
+        "Lambda::LayerVersion",
+        "Logs::LogGroup",
+        "IAM::Role",
+        "Events::Rule",
+        "CloudWatch::Alarm",
+        "CloudWatch::Dashboard",
+    ],
+)
+def test_nothing_has_a_physical_name(template: Template, kind: str) -> None:
+    short = kind.rpartition("::")[2]
+    names = {f"{short}Name", "Name", "LayerName"}
+    for resource in properties(template, kind):
+        assert not names & set(resource)
+
+
+def test_functions_run_the_python_and_the_platform_of_their_layers(template: Template) -> None:
+    for function in properties(template, "Lambda::Function"):
+        assert function["Runtime"] == "python3.13"
+        assert function["Architectures"] == ["arm64"]
+        assert len(function["Layers"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("folder", "variables"),
+    [
+        (
+            "api",
+            {
+                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
+                "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS",
+                "NEXTFIRE_POOLS", "NEXTFIRE_SCRIPTS_BUCKET",
+            },
+        ),
+        (
+            "watcher",
+            {
+                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_CONTROL_TABLE",
+                "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS", "NEXTFIRE_POOLS",
+                "NEXTFIRE_GROUPS", "NEXTFIRE_LIFE",
+            },
+        ),
+        (
+            "executor",
+            {
+                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
+                "NEXTFIRE_POOL", "NEXTFIRE_QUEUE_URL", "NEXTFIRE_DLQ_URL",
+                "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_LEASE",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_function_is_told_what_it_needs_and_names_its_folder(
+    template: Template, folder: str, variables: set[str]
+) -> None:
+    told = function_of(template, folder)[1]["Environment"]["Variables"]
+
+    assert {name for name in told if name.startswith("NEXTFIRE_")} == variables
+    assert told["POWERTOOLS_SERVICE_NAME"] == folder
+
+
+def test_worker_role_is_for_fargate_and_for_the_account(template: Template) -> None:
+    role = template["Resources"][
+        template["Outputs"]["WorkerRoleArnLongJobs"]["Value"]["Fn::GetAtt"][0]
+    ]
+    [statement] = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+
+    assert statement["Principal"]["Service"] == "ecs-tasks.amazonaws.com"
+    assert json.dumps(statement["Principal"]["AWS"]).endswith(':root"]]}')
+
+
+def test_alarms_watch_the_promises(template: Template) -> None:
+    alarms = json.dumps(
+        [alarm["AlarmDescription"] for alarm in properties(template, "CloudWatch::Alarm")]
+    )
+
+    for promise in ("late", "ticked", "default are dead", "long-jobs are dead", "set aside"):
+        assert promise in alarms
+    for function in ("api", "watcher", "executor-default"):
+        assert f"function {function} failed" in alarms
+
+
+def test_silence_of_the_watcher_is_an_alarm(template: Template) -> None:
+    [silent] = [
+        alarm
+        for alarm in properties(template, "CloudWatch::Alarm")
+        if alarm.get("MetricName") == "Ticks"
+    ]
+
+    assert silent["TreatMissingData"] == "breaching"
+    assert silent["Period"] * silent["EvaluationPeriods"] == 120
+
+
+def test_local_stack_is_the_same_app_with_a_pool_of_each_kind(local_template: Template) -> None:
+    pools = json.loads(local_template["Outputs"]["Pools"]["Value"])
+    routes = properties(local_template, "ApiGatewayV2::Route")
+
+    assert pools == {"default": "worker", "lambda": "lambda"}
+    assert {route["AuthorizationType"] for route in routes} == {"AWS_IAM", "NONE"}
