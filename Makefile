@@ -24,7 +24,7 @@ demo: install ## Start a local stack and watch a job run on it
 up: install ## Start the local stack; Ctrl-C stops it and keeps its data
 	$(BIN)/nextfire up
 
-down: install ## Stop the local stack, also one that was left behind
+down: install ## Stop the local stack and remove its data; also ends one that was left behind
 	$(BIN)/nextfire down
 
 test: install ## Run all tests

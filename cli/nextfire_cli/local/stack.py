@@ -103,6 +103,7 @@ class LocalStack:
         self._info_file = self._state / "stack.json"
         self._processes = Processes(self._state / "processes.json", territory=self._territory)
         self._lock: IO[bytes] | None = None
+        self._clients: dict[str, Any] = {}
 
     @contextlib.contextmanager
     def running(
@@ -113,7 +114,8 @@ class LocalStack:
             try:
                 yield self.start(report, workers=workers, lease=lease)
             finally:
-                self.stop()
+                if self._lock:  # otherwise the stack is not ours: another process holds it
+                    self.stop()
 
     def start(
         self, report: Report, *, workers: int = 1, lease: timedelta | None = None
@@ -146,6 +148,8 @@ class LocalStack:
             self._processes.end_strays()
             shutil.rmtree(self._territory, ignore_errors=True)
             self._info_file.unlink(missing_ok=True)
+            while self._clients:
+                self._clients.popitem()[1].close()
             if self._lock:
                 self._lock.close()
                 self._lock = None
@@ -166,15 +170,17 @@ class LocalStack:
         return info if all(record.alive for record in info.processes) else None
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
-        """A boto3 client of *service*, as the emulated account's root user."""
-        return boto3.client(  # type: ignore[call-overload]
-            service,
-            endpoint_url=self._aws_endpoint,
-            region_name=REGION,
-            aws_access_key_id=ROOT_KEY,
-            aws_secret_access_key=ROOT_KEY,
-            config=Config(retries={"total_max_attempts": 2}, connect_timeout=5),
-        )
+        """A boto3 client of *service*, as the emulated account's root user; good until `stop`."""
+        if service not in self._clients:
+            self._clients[service] = boto3.client(  # type: ignore[call-overload]
+                service,
+                endpoint_url=self._aws_endpoint,
+                region_name=REGION,
+                aws_access_key_id=ROOT_KEY,
+                aws_secret_access_key=ROOT_KEY,
+                config=Config(retries={"total_max_attempts": 2}, connect_timeout=5),
+            )
+        return self._clients[service]
 
     @property
     def _port_file(self) -> Path:
