@@ -17,6 +17,7 @@ from nextfire_cli.local import LocalStack, StackInfo
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
+WORKERS = 2
 
 
 class SigV4(httpx.Auth):
@@ -78,6 +79,11 @@ class Stack:
             aws_session_token=session["SessionToken"],
         )
 
+    def restart(self) -> None:
+        """Stop everything and start it again with its data kept."""
+        self.local.stop()
+        self.info = self.local.start(lambda _line: None, workers=WORKERS, lease=LEASE)
+
     def put_script(self, pool: str, handler: str, source: str) -> None:
         """Make *source* the script *handler* of *pool* for the tenant that `api` signs as."""
         self.client("s3").put_object(
@@ -101,5 +107,5 @@ def stack(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         print if pytestconfig.getoption("capture") == "no" else lambda _line: None
     )
     local = LocalStack(ROOT, state=tmp_path_factory.mktemp("stack"))
-    with local.running(report, lease=LEASE) as info:
+    with local.running(report, workers=WORKERS, lease=LEASE) as info:
         yield Stack(local, info)

@@ -1,8 +1,4 @@
-"""The CDK command line: npm's `aws-cdk`, pinned, run by the Node of the virtual environment.
-
-`python -m nextfire_cli.local.cdk <arguments>` runs it with the caller's own environment, as
-`make synth` and `make deploy` do.
-"""
+"""The CDK command line: npm's `aws-cdk`, pinned, run by the Node of the virtual environment."""
 
 import json
 import os
@@ -61,15 +57,3 @@ def installed_cdk(cache: Path) -> Path:
                 raise
             shutil.rmtree(fresh)
     return program
-
-
-def main() -> None:
-    root = Path.cwd()
-    program = installed_cdk(root / ".nextfire")
-    path = inherited_environment()["PATH"]
-    environment = {**os.environ, "PATH": path}
-    sys.exit(subprocess.run([str(program), *sys.argv[1:]], env=environment, check=False).returncode)
-
-
-if __name__ == "__main__":
-    main()

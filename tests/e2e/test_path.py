@@ -1,0 +1,352 @@
+"""The whole path on the deployed stack: HTTPS call, due entry, watcher, queue, executor, record.
+
+IAM is enforced, so these tests also show that each role suffices.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import Stack
+
+Document = dict[str, Any]
+LONG = 60.0
+"""Seconds after which an awaited state is not coming any more."""
+
+COUNTING = """
+import json, os, sys, time
+payload = json.load(sys.stdin)
+with open(payload["marks"], "a") as marks:
+    marks.write(os.environ["NEXTFIRE_EXECUTION_ID"] + "\\n")
+time.sleep(payload.get("sleep", 0))
+print("ran with", payload.get("word"))
+"""
+
+
+def until(check: Callable[[], Any], what: str, *, within: float = LONG) -> Any:
+    """What *check* answers as soon as it is true."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        if found := check():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"{what} did not happen within {within:.0f} s")
+
+
+class User:
+    """A user of the deployed stack, with a folder in which scripts leave marks."""
+
+    def __init__(self, stack: Stack, http: httpx.Client, folder: Path) -> None:
+        self.stack = stack
+        self.http = http
+        self.marks = folder / "marks"
+
+    def call(self, method: str, path: str, body: object = None, expect: int = 200) -> Document:
+        answer = self.http.request(method, path, json=body)
+        assert answer.status_code == expect, answer.text
+        document: Document = answer.json()
+        return document
+
+    def create(self, **definition: object) -> Document:
+        return self.call("POST", "/v1/jobs", definition, 201)
+
+    def once(self, at: datetime, *, handler: str, pool: str = "default", **more: Any) -> Document:
+        payload = {"marks": str(self.marks), **more.pop("payload", {})}
+        target = {"pool": pool, "handler": handler}
+        schedule = at.isoformat()
+        return self.create(type="ONCE", schedule=schedule, target=target, payload=payload, **more)
+
+    def runs(self, job: Document) -> list[Document]:
+        items: list[Document] = self.call("GET", f"/v1/jobs/{job['jobId']}/executions")["items"]
+        return items
+
+    def ended(self, job: Document, count: int = 1) -> list[Document]:
+        """The job's runs, once *count* of them have ended."""
+
+        def check() -> list[Document] | None:
+            runs = self.runs(job)
+            over = [run for run in runs if run["state"] in {"SUCCEEDED", "DEAD", "CANCELLED"}]
+            return runs if len(over) >= count else None
+
+        found: list[Document] = until(check, f"{count} ended runs of {job['jobId']}")
+        return found
+
+    def marked(self) -> list[str]:
+        """The execution ids that scripts have left, one for each time a script was run."""
+        return self.marks.read_text().split() if self.marks.exists() else []
+
+    def send(self, run: Document, *, pool: str = "default", dispatch: int = 1) -> None:
+        """Send a run's message once more, under a deduplication id of its own."""
+        run_id = run["executionId"].partition(".")[2]
+        body = {
+            "v": 1,
+            "tenant": self.stack.info.account_id,
+            "jobId": run["jobId"],
+            "runId": run_id,
+            "dispatch": dispatch,
+            "dispatchedAt": run.get("dispatchedAt", run["scheduledAt"]),
+        }
+        self.send_text(json.dumps(body), pool=pool)
+
+    def send_text(self, text: str, *, pool: str = "default") -> None:
+        unique = hashlib.sha256(f"{text}{time.time_ns()}".encode()).hexdigest()
+        self.stack.client("sqs").send_message(
+            QueueUrl=self.stack.info.pools[pool].queue_url,
+            MessageBody=text,
+            MessageGroupId=unique,
+            MessageDeduplicationId=unique,
+        )
+
+    def queue_is_empty(self, pool: str = "default") -> bool:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        attributes = self.stack.client("sqs").get_queue_attributes(
+            QueueUrl=self.stack.info.pools[pool].queue_url, AttributeNames=names
+        )["Attributes"]
+        return all(int(attributes[name]) == 0 for name in names)
+
+    def dead_letter(self, pool: str, holds: str) -> Document:
+        """The message of the pool's dead-letter queue whose body holds *holds*; it is taken out."""
+        sqs, url = self.stack.client("sqs"), self.stack.info.pools[pool].dlq_url
+
+        def check() -> Document | None:
+            answer = sqs.receive_message(
+                QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+            )
+            for message in answer.get("Messages", []):
+                if holds in message["Body"]:
+                    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+                    found: Document = message
+                    return found
+            return None
+
+        letter: Document = until(check, f"a dead letter with {holds}")
+        return letter
+
+
+@pytest.fixture
+def user(stack: Stack, tmp_path: Path) -> Iterator[User]:
+    for pool in stack.info.pools:
+        stack.put_script(pool, "counting", COUNTING)
+    with stack.api() as http:
+        yield User(stack, http, tmp_path)
+
+
+def soon(seconds: float = 2) -> datetime:
+    """An instant at a whole millisecond, *seconds* from now."""
+    at = datetime.now(UTC) + timedelta(seconds=seconds)
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+def instant(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_a_job_runs_at_its_instant_and_leaves_its_record(user: User) -> None:
+    at = soon()
+    job = user.once(at, handler="counting", payload={"word": "joy"})
+    assert instant(job["nextFireAt"]) == at
+
+    [run] = user.ended(job)
+
+    assert (run["state"], run["exitCode"], run["stdout"]) == ("SUCCEEDED", 0, "ran with joy\n")
+    assert instant(run["scheduledAt"]) == at
+    assert at <= instant(run["dispatchedAt"]) <= instant(run["startedAt"])
+    assert user.marked() == [run["executionId"]]
+    assert user.call("GET", f"/v1/executions/{run['executionId']}") == run
+    until(
+        lambda: user.call("GET", f"/v1/jobs/{job['jobId']}")["state"] == "COMPLETED",
+        "completion of a one-off job",
+    )
+
+
+def test_the_lambda_executor_runs_a_script_from_its_event_source(user: User) -> None:
+    job = user.once(soon(), handler="counting", pool="lambda", payload={"word": "lambda"})
+
+    [run] = user.ended(job)
+
+    assert (run["state"], run["stdout"]) == ("SUCCEEDED", "ran with lambda\n")
+    assert run["worker"].startswith("lambda-")
+
+
+def test_a_run_whose_worker_is_killed_is_run_again_after_its_lease(user: User) -> None:
+    user.stack.put_script(
+        "default",
+        "killer",
+        "import os, signal, time\n"
+        "if os.environ['NEXTFIRE_ATTEMPT'] == '1':\n"
+        "    os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    time.sleep(60)\n"
+        "print('survived')\n",
+    )
+    job = user.once(soon(), handler="killer")
+
+    [run] = user.ended(job)
+
+    assert (run["state"], run["stdout"]) == ("SUCCEEDED", "survived\n")
+    first, second = run["attempts"]
+    assert (first["number"], first["outcome"]) == (1, "WORKER_LOST")
+    assert (second["number"], second["outcome"]) == (2, "SUCCEEDED")
+    assert first["worker"] != second["worker"]
+    # Not before the lease of the first had ended: two of them never work at once.
+    assert instant(second["startedAt"]) - instant(first["startedAt"]) >= timedelta(seconds=6)
+
+
+def test_a_message_sent_twice_runs_the_script_once(user: User) -> None:
+    job = user.once(soon(), handler="counting", payload={"sleep": 2})
+    run = until(lambda: user.runs(job), "the claim")[0]
+
+    user.send(run)  # while it runs
+    [run] = user.ended(job)
+    until(user.queue_is_empty, "acknowledgement of the second message")
+
+    assert user.marked() == [run["executionId"]]
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["SUCCEEDED"]
+
+
+def test_a_message_redelivered_after_success_runs_nothing(user: User) -> None:
+    job = user.once(soon(), handler="counting")
+    [run] = user.ended(job)
+
+    user.send(run)
+    until(user.queue_is_empty, "acknowledgement of the redelivered message")
+
+    assert user.marked() == [run["executionId"]]
+    assert user.runs(job) == [run]
+
+
+def test_a_failing_script_leaves_its_stderr_and_exit_code(user: User) -> None:
+    user.stack.put_script(
+        "default", "failing", "import sys\nprint('half done')\nsys.exit('out of cheese')\n"
+    )
+    job = user.once(soon(), handler="failing", retryPolicy={"maxAttempts": 2, "initialDelayMs": 0})
+
+    [run] = user.ended(job)
+
+    assert (run["state"], run["exitCode"], run["attempt"]) == ("DEAD", 1, 2)
+    assert (run["stdout"], run["stderr"]) == ("half done\n", "out of cheese\n")
+    assert [attempt["outcome"] for attempt in run["attempts"]] == ["FAILED", "FAILED"]
+    letter = user.dead_letter("default", job["jobId"])
+    assert letter["MessageAttributes"]["failure"]["StringValue"] == "exit code 1"
+
+
+def test_a_script_over_its_timeout_is_ended(user: User) -> None:
+    policy = {"maxAttempts": 1}
+    job = user.once(
+        soon(), handler="counting", payload={"sleep": 60}, timeoutSec=1, retryPolicy=policy
+    )
+
+    [run] = user.ended(job)
+
+    assert (run["state"], run["reason"]) == ("DEAD", "did not end within 1 s")
+    assert run["attempts"][0]["outcome"] == "TIMED_OUT"
+    user.dead_letter("default", job["jobId"])
+
+
+def test_a_missing_script_ends_the_run_with_that_reason(user: User) -> None:
+    job = user.once(soon(), handler="nowhere")
+
+    [run] = user.ended(job)
+
+    assert run["state"] == "DEAD"
+    assert "There is no script" in run["reason"]
+    assert f"{user.stack.info.account_id}/default/nowhere.py" in run["reason"]
+    assert len(run["attempts"]) == 1  # another attempt could not end otherwise
+    user.dead_letter("default", job["jobId"])
+
+
+@pytest.mark.parametrize("pool", ["default", "lambda"])
+def test_a_message_that_is_none_goes_to_the_dead_letters_and_blocks_nothing(
+    user: User, pool: str
+) -> None:
+    garbage = f"{{not a message {time.time_ns()}"
+    user.send_text(garbage, pool=pool)
+    job = user.once(soon(), handler="counting", pool=pool)
+
+    assert user.ended(job)[0]["state"] == "SUCCEEDED"
+    letter = user.dead_letter(pool, garbage)
+    assert "not a run message" in letter["MessageAttributes"]["failure"]["StringValue"]
+    until(lambda: user.queue_is_empty(pool), "acknowledgement of the garbage")
+
+
+def test_a_schedule_changed_in_the_very_second_it_is_due(user: User) -> None:
+    at, later = soon(4), soon(9)
+    jobs = [user.once(at, handler="counting") for _ in range(8)]
+    changed = []
+    for number, job in enumerate(jobs):
+        time.sleep(max(0, at.timestamp() - 0.4 + 0.1 * number - time.time()))
+        patch = {"schedule": later.isoformat()}
+        changed.append(user.call("PATCH", f"/v1/jobs/{job['jobId']}", patch))
+
+    sides = set()
+    for job in changed:
+        # The old schedule owns what is due up to the change, the new one what comes after.
+        before_change = at <= instant(job["updatedAt"])
+        sides.add(before_change)
+        expected = {at, later} if before_change else {later}
+        runs = user.ended(job, len(expected))
+        assert {instant(run["scheduledAt"]) for run in runs} == expected
+        assert len(runs) == len(expected)
+    assert sides == {True, False}, "the changes fell on one side only; nothing was shown"
+    assert len(user.marked()) == len(set(user.marked()))
+
+
+def test_a_job_changed_while_its_run_is_queued_runs_once_as_changed(user: User) -> None:
+    # Locally a FIFO event source serves one message at a time: the second waits behind the first.
+    at = soon()
+    first = user.once(at, handler="counting", pool="lambda", payload={"sleep": 4})
+    until(lambda: user.runs(first), "the claim of the first")
+    second = user.once(soon(1), handler="counting", pool="lambda", payload={"word": "old"})
+    time.sleep(2)
+    assert user.runs(second) == []  # queued, not claimed
+    patch = {"payload": {"marks": str(user.marks), "word": "new"}}
+    user.call("PATCH", f"/v1/jobs/{second['jobId']}", patch)
+
+    [run] = user.ended(second)
+
+    assert (run["stdout"], run["jobRevision"]) == ("ran with new\n", 2)
+    assert user.marked().count(run["executionId"]) == 1
+
+
+def test_a_deleted_job_does_not_run_and_its_id_can_be_used_again(user: User) -> None:
+    doomed = user.once(soon(3), handler="counting", jobId="phoenix")
+    user.call("POST", "/v1/jobs", {**_definition(doomed), "jobId": "phoenix"}, 409)
+    user.call("DELETE", "/v1/jobs/phoenix")
+    again = user.once(soon(3), handler="counting", jobId="phoenix", payload={"word": "again"})
+
+    [run] = user.ended(again)
+
+    assert run["stdout"] == "ran with again\n"
+    assert user.marked() == [run["executionId"]]
+    assert again["revision"] == 1
+    time.sleep(1)
+    assert len(user.runs(again)) == 1
+
+
+def test_the_api_answers_no_one_it_does_not_know(user: User) -> None:
+    with user.stack.unsigned_api() as stranger:
+        assert stranger.get("/v1/health").json()["status"] == "ok"
+        for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/anything")):
+            assert stranger.request(method, path).status_code == 403
+
+
+def test_bad_input_is_answered_with_field_value_and_remedy(user: User) -> None:
+    definition = {"type": "CRON", "schedule": "0 0 30 2 *", "target": {"handler": "counting"}}
+
+    answer = user.http.post("/v1/jobs", json=definition)
+
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    [fault] = answer.json()["errors"]
+    assert (fault["field"], fault["value"]) == ("schedule", "'0 0 30 2 *'")
+    assert fault["remedy"]
+
+
+def _definition(job: Document) -> Document:
+    return {name: job[name] for name in ("type", "schedule", "target", "payload")}
