@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-CDK := $(BIN)/python -m nextfire_cli.local.cdk
+CDK := $(BIN)/python -m infra
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up down test check synth deploy bootstrap destroy bench clean
