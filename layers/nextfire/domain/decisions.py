@@ -21,6 +21,11 @@ orphan.
 """
 
 
+MIN_RETRY_DELAY = timedelta(seconds=1)
+"""A retry's entry is stored before its run is PENDING again. Were it dispatched in between, its
+message would find the run RUNNING and wait for the lease's end."""
+
+
 class DueAction(StrEnum):
     """FIRE: send it and store the successor. DROP: delete it. LEAVE: look again later."""
 
@@ -141,4 +146,4 @@ def decide_ending(run: Run, result: Result, policy: RetryPolicy, now: datetime) 
         return Ending(RunState.CANCELLED)
     if result.permanent or run.attempt >= policy.max_attempts:
         return Ending(RunState.DEAD)
-    return Ending(RunState.PENDING, now + policy.delay(run.attempt))
+    return Ending(RunState.PENDING, now + max(policy.delay(run.attempt), MIN_RETRY_DELAY))

@@ -94,6 +94,11 @@ class DispatchDue:
         self._stragglers_at: datetime | None = None
 
     @property
+    def backlog(self) -> int:
+        """How many entries are held."""
+        return len(self._heap)
+
+    @property
     def next_at(self) -> datetime | None:
         """When the earliest entry that is held is due."""
         return self._heap[0][0] if self._heap else None
@@ -208,6 +213,7 @@ class DispatchDue:
         finished: list[Slot] = []
         for index, (entry, decision) in enumerate(going):
             if index not in sent:
+                self._ignored[entry.slot] = now + _LEFT_FOR
                 report.notes.append(f"not sent, stays: {entry.slot.sort_key} to {decision.pool}")
                 continue
             assert decision.run is not None  # noqa: S101 — for the type checker

@@ -9,6 +9,9 @@ from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch_due import POLL_EVERY, DispatchDue, TickReport
 from nextfire.usecases.hold_lease import HoldLease
 
+ENOUGH = 1_000
+"""With so many entries held there is no need to poll: what the table holds more is due later."""
+
 
 class Watch:
     """One watcher of a group, stepped by whoever has the clock."""
@@ -43,12 +46,14 @@ class Watch:
             self._dispatcher, self._epoch = self._new_dispatcher(lease), lease.epoch
             self._poll_at = None
         report = TickReport()
-        if self._poll_at is None or now >= self._poll_at:
+        hungry = self._dispatcher.backlog < ENOUGH
+        if hungry and (self._poll_at is None or now >= self._poll_at):
             # Set first: a poll that fails is tried again at its time, releases go on meanwhile.
             self._poll_at = now + POLL_EVERY
             report += self._dispatcher.poll(now)
         report += self._dispatcher.release(now)
-        return report, min(again_at, self._poll_at, self._dispatcher.next_at or again_at)
+        poll_at = self._poll_at if hungry and self._poll_at else again_at
+        return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)
 
     def end(self) -> None:
         """Let the lease go, so that the standby takes over at once."""
