@@ -51,9 +51,12 @@ class Stack:
         self.local = local
         self.info = info
 
-    def api(self, *, access_key: str | None = None) -> httpx.Client:
-        """A client that signs its requests; another 12-digit *access_key* is another account."""
-        credentials = Credentials(access_key or self.info.access_key, self.info.secret_key)
+    def api(self) -> httpx.Client:
+        """A client that signs its requests as the account's root user.
+
+        MiniStack finds an API in its own account only: another account gets 404, not a tenant.
+        """
+        credentials = Credentials(self.info.access_key, self.info.secret_key)
         return httpx.Client(
             base_url=self.info.endpoint,
             auth=SigV4(credentials, self.info.region),
