@@ -1,0 +1,95 @@
+"""Values for tests, with defaults that read well. Noon is 2026-05-24T12:00:00Z, a Sunday."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from nextfire.domain.due import DueEntry, DueKind, fire
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.instants import to_ms
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import Run, RunState
+
+UID = "uid00001"
+LEASE = timedelta(seconds=60)
+
+
+def at(time: str) -> datetime:
+    """The instant at *time* (``12:00``, ``12:00:00.5``) UTC on the tests' day."""
+    return datetime.fromisoformat(f"2026-05-24T{time}").replace(tzinfo=UTC)
+
+
+NOON = at("12:00")
+
+
+def job_key(job_id: str = "report", tenant: str = "acme") -> JobKey:
+    return JobKey(tenant, job_id)
+
+
+def a_definition(schedule: str = "0 * * * *", type: str = "CRON", **fields: Any) -> JobDefinition:
+    """Hourly, unless told otherwise. *fields* are spelt as the API spells them."""
+    document = {"target": {"handler": "report"}, "type": type, "schedule": schedule} | fields
+    return JobDefinition.model_validate(document)
+
+
+def a_job(
+    job_id: str = "report",
+    *,
+    tenant: str = "acme",
+    uid: str = UID,
+    revision: int = 1,
+    since: datetime = NOON,
+    version: int | None = None,
+    state: JobState = JobState.ACTIVE,
+    definition: JobDefinition | None = None,
+    **fields: Any,
+) -> Job:
+    """A job that was stored at *since*, hourly unless *fields* of the definition say otherwise."""
+    return Job(
+        key=JobKey(tenant, job_id),
+        uid=uid,
+        revision=revision,
+        schedule_version=to_ms(since) if version is None else version,
+        effective_from=since,
+        state=state,
+        definition=definition or a_definition(**fields),
+        created_at=since,
+        updated_at=since,
+    )
+
+
+def a_fire(job: Job, due_at: datetime, *, version: int | None = None) -> DueEntry:
+    """The FIRE entry of *job* for the occurrence at *due_at*."""
+    return fire(job.key, job.uid, job.schedule_version if version is None else version, due_at)
+
+
+def a_retry(run: RunKey, due_at: datetime, *, dispatch: int = 2, pool: str = "default") -> DueEntry:
+    """The RETRY entry for a dispatch of *run*."""
+    return DueEntry(
+        DueKind.RETRY, run.job, run.uid, due_at, run_id=run.run_id, dispatch=dispatch, pool=pool
+    )
+
+
+def run_key(
+    scheduled_at: datetime = NOON, *, job_id: str = "report", tenant: str = "acme", uid: str = UID
+) -> RunKey:
+    return RunKey(JobKey(tenant, job_id), run_id(uid, scheduled_at))
+
+
+def a_message(
+    run: RunKey | None = None, *, dispatch: int = 1, dispatched_at: datetime = NOON
+) -> RunMessage:
+    key = run or run_key()
+    return RunMessage(
+        tenant=key.job.tenant,
+        job_id=key.job.job_id,
+        run_id=key.run_id,
+        dispatch=dispatch,
+        dispatched_at=dispatched_at,
+    )
+
+
+def a_run(state: RunState = RunState.RUNNING, **fields: Any) -> Run:
+    return Run(run_key(), state, **fields)

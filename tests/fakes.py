@@ -1,0 +1,707 @@
+"""Every port in memory. Each passes the contract suite of its adapter (tests/integration).
+
+What a test may turn on beyond the contract stands in the attributes and methods that no port has:
+`freeze` (stale reads), `refuses` (partial failures), `spoil` (undecodable items). Failures of whole
+calls, and the death of the process between two calls, come from `Faults`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, cast
+
+from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+    UndecodableError,
+)
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id
+from nextfire.domain.instants import cut, from_ms, to_ms
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Claim, Lease, Page, ScriptCall, ScriptExit, Verdict
+from nextfire.domain.run import Attempt, Run, RunState
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+DEDUP_WINDOW = timedelta(minutes=5)
+_NO_WAIT = timedelta()
+_STAMP = 13
+_CURSOR = "after:"
+_MAX_FAILURE = 1000
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+
+    def now(self) -> datetime:
+        return self._at
+
+    def advance(self, by: timedelta = _NO_WAIT, /, **units: float) -> datetime:
+        """Move on by *by* and *units* (``seconds=2``)."""
+        return self.move_to(self._at + by + timedelta(**units))
+
+    def move_to(self, at: datetime) -> datetime:
+        self._at = at
+        return at
+
+
+class Killed(BaseException):
+    """The process died here, as by SIGKILL. No `except Exception` sees it."""
+
+
+class InlineExecutor(Executor):
+    """Does each thing at once."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 — as an executor does
+            future.set_exception(error)
+        return future
+
+
+class _LateFuture(Future[T]):
+    def __init__(self, do: Callable[[], T]) -> None:
+        super().__init__()
+        self._do = do
+
+    def result(self, timeout: float | None = None) -> T:
+        if not self.done():
+            try:
+                self.set_result(self._do())
+            except Exception as error:  # noqa: BLE001 — as an executor does
+                self.set_exception(error)
+        return super().result(timeout)
+
+
+class LateExecutor(Executor):
+    """Does each thing only when its result is asked for: the other order of what goes side by
+    side.
+    """
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return _LateFuture(lambda: fn(*args, **kwargs))
+
+
+class Faults:
+    """Stands between a use case and its ports: logs the calls, and fails those it is told to.
+
+    A call is named by its port and method: ``due.put``.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._kill_after: int | None = None
+        self._refused: dict[str, int] = {}
+        self._unanswered: dict[str, int] = {}
+        self._hooks: dict[str, Callable[[], object]] = {}
+
+    def kill_after(self, calls: int) -> None:
+        """Die as soon as *calls* more calls have been done; with 0, instead of the next one."""
+        self._kill_after = len(self.calls) + calls
+
+    def refuse(self, call: str, times: int = 1) -> None:
+        """Let *call* raise `UnavailableError` without being done, *times* times."""
+        self._refused[call] = times
+
+    def lose_answer(self, call: str, times: int = 1) -> None:
+        """Let *call* be done and raise `UnavailableError`, *times* times."""
+        self._unanswered[call] = times
+
+    def once_before(self, call: str, do: Callable[[], object]) -> None:
+        """Let *do* happen before the next *call* is."""
+        self._hooks[call] = do
+
+    def clear(self) -> None:
+        self._kill_after = None
+        self._refused.clear()
+        self._unanswered.clear()
+        self._hooks.clear()
+
+    def through(self, port: P, name: str) -> P:
+        """*port*, its calls seen by this."""
+        return cast("P", _Port(port, name, self))
+
+    def call(self, name: str, do: Callable[[], T]) -> T:
+        if self._kill_after is not None and len(self.calls) >= self._kill_after:
+            raise Killed
+        if name in self._hooks:
+            self._hooks.pop(name)()
+        self.calls.append(name)
+        if self._refused.get(name, 0) > 0:
+            self._refused[name] -= 1
+            raise UnavailableError(f"{name}: refused. Try again.")
+        done = do()
+        if self._kill_after is not None and len(self.calls) >= self._kill_after:
+            raise Killed
+        if self._unanswered.get(name, 0) > 0:
+            self._unanswered[name] -= 1
+            raise UnavailableError(f"{name}: no answer. Try again.")
+        return done
+
+
+class _Port:
+    def __init__(self, port: Any, name: str, faults: Faults) -> None:
+        self._port, self._name, self._faults = port, name, faults
+
+    def __getattr__(self, method: str) -> Any:
+        do = getattr(self._port, method)
+        name = f"{self._name}.{method}"
+        return lambda *args, **kwargs: self._faults.call(name, lambda: do(*args, **kwargs))
+
+
+Junk = Mapping[str, str]
+"""An item that reads as nothing."""
+
+
+class MemoryDueStore:
+    """`DueStore`."""
+
+    def __init__(self, *, shards: int = 1) -> None:
+        self.shards = shards
+        self.items: dict[Slot, DueEntry | Junk] = {}
+        self.quarantined: list[BrokenEntry] = []
+        self.refuses: Callable[[DueEntry], bool] = lambda _: False
+        self.deletes = True
+        self._frozen: dict[Slot, DueEntry | Junk] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def entries(self) -> list[DueEntry]:
+        """What is stored and reads as an entry, by due instant."""
+        found = (item for item in self.items.values() if isinstance(item, DueEntry))
+        return sorted(found, key=lambda entry: entry.sort_key)
+
+    def freeze(self) -> None:
+        """From now on, reads that are not consistent see what is here now."""
+        self._frozen = dict(self.items)
+
+    def thaw(self) -> None:
+        self._frozen = None
+
+    def spoil(self, slot: Slot, **values: str) -> None:
+        """Put an item into *slot* that does not read as an entry."""
+        self.items[slot] = values
+
+    def read(
+        self, minute: datetime, shard: int, *, before: datetime | None, consistent: bool
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        seen = self.items if consistent or self._frozen is None else self._frozen
+        bucket = bucket_name(minute, shard)
+        with self._lock:
+            slots = sorted((s for s in seen if s.bucket == bucket), key=lambda s: s.sort_key)
+            there = [(slot, seen[slot]) for slot in slots]
+        limit = None if before is None else f"{to_ms(before):013d}"
+        for slot, item in there:
+            if limit is None or slot.sort_key < limit:
+                yield (
+                    StoredEntry(slot, item) if isinstance(item, DueEntry) else _broken(slot, item)
+                )
+
+    def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
+        stored = {entry for entry in entries if not self.refuses(entry)}
+        with self._lock:
+            for entry in stored:
+                self.items[Slot(entry.bucket(now, self.shards), entry.sort_key)] = entry
+        return stored
+
+    def delete(self, slots: Collection[Slot]) -> None:
+        with self._lock:
+            for slot in slots:
+                if self.deletes:
+                    self.items.pop(slot, None)
+
+    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:  # noqa: ARG002
+        with self._lock:
+            self.quarantined.append(entry)
+            self.items.pop(entry.slot, None)
+
+
+def _broken(slot: Slot, item: Junk) -> BrokenEntry:
+    stamp, hash_sign, _ = slot.sort_key.partition("#")
+    whole = bool(hash_sign) and len(stamp) == _STAMP and stamp.isdigit()
+    tenant, job_id = item.get("tenant", ""), item.get("job_id", "")
+    owned = tenant and JOB_ID.fullmatch(job_id)
+    return BrokenEntry(
+        slot,
+        item,
+        "reads as nothing",
+        from_ms(int(stamp)) if whole else None,
+        JobKey(tenant, job_id) if owned else None,
+    )
+
+
+class MemoryJobStore:
+    """`JobStore`, whose first entries go into *due*."""
+
+    def __init__(self, due: MemoryDueStore) -> None:
+        self._due = due
+        self._jobs: dict[JobKey, Job] = {}
+        self._frozen: dict[JobKey, Job] | None = None
+        self._broken: set[JobKey] = set()
+        self._lock = threading.Lock()
+
+    def freeze(self) -> None:
+        """From now on, `get_many` sees what is here now."""
+        self._frozen = dict(self._jobs)
+
+    def thaw(self) -> None:
+        self._frozen = None
+
+    def spoil(self, key: JobKey) -> None:
+        """Make the item of *key* one that reads as no job; `mend` makes it good again."""
+        self._broken.add(key)
+
+    def mend(self, key: JobKey) -> None:
+        self._broken.discard(key)
+
+    def put(self, job: Job) -> None:
+        """Store *job*, whatever is there."""
+        self._jobs[job.key] = _cut_job(job)
+
+    def forget(self, key: JobKey) -> None:
+        del self._jobs[key]
+
+    def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
+        with self._lock:
+            there = self.get(job.key)
+            if there is not None and there.state is not JobState.CANCELLED:
+                return None if there.uid == job.uid else there
+            self._write(job, first, now)
+            return None
+
+    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
+        with self._lock:
+            there = self._jobs.get(job.key)
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return there == _cut_job(job)
+            self._write(job, entry, now)
+            return True
+
+    def get(self, key: JobKey) -> Job | None:
+        if key in self._broken:
+            raise UndecodableError("job does not decode")
+        return self._jobs.get(key)
+
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        seen = self._jobs if self._frozen is None else self._frozen
+        found: dict[JobKey, Job | Exception] = {key: seen[key] for key in keys if key in seen}
+        return found | {
+            key: UndecodableError("job does not decode") for key in keys if key in self._broken
+        }
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
+        with self._lock:
+            jobs = {key.job_id: job for key, job in self._jobs.items() if key.tenant == tenant}
+        ids = sorted(jobs)
+        if cursor is not None:
+            after = _after(cursor)
+            ids = [job_id for job_id in ids if job_id > after]
+        page = ids[:limit]
+        return Page([jobs[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
+
+    def complete(self, job: Job, now: datetime) -> bool:
+        with self._lock:
+            there = self._jobs.get(job.key)
+            same = there is not None and (there.uid, there.schedule_version, there.state) == (
+                job.uid,
+                job.schedule_version,
+                JobState.ACTIVE,
+            )
+            if there is None or not same:
+                return False
+            self._jobs[job.key] = replace(
+                there, state=JobState.COMPLETED, revision=there.revision + 1, updated_at=cut(now)
+            )
+            return True
+
+    def _write(self, job: Job, entry: DueEntry | None, now: datetime) -> None:
+        if entry is not None and not self._due.put([entry], now):
+            raise UnavailableError("transaction cancelled. Try again.")
+        self._jobs[job.key] = _cut_job(job)
+
+
+def _cut_job(job: Job) -> Job:
+    return replace(
+        job,
+        effective_from=cut(job.effective_from),
+        created_at=cut(job.created_at),
+        updated_at=cut(job.updated_at),
+    )
+
+
+def _after(cursor: str) -> str:
+    if not cursor.startswith(_CURSOR):
+        raise InvalidInputError("cursor", cursor, "not a cursor of this listing", "Use one of it.")
+    return cursor.removeprefix(_CURSOR)
+
+
+class MemoryControlStore:
+    """`ControlStore`."""
+
+    def __init__(self) -> None:
+        self.leases: dict[int, Lease] = {}
+        self.moved: dict[int, tuple[datetime, int]] = {}
+        self._lock = threading.Lock()
+
+    def lease(self, group: int) -> Lease | None:
+        return self.leases.get(group)
+
+    def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
+        with self._lock:
+            there = self.leases.get(group)
+            same = (there and (there.epoch, there.beat)) == (was and (was.epoch, was.beat))
+            if not same:
+                return there == to
+            self.leases[group] = to
+            return True
+
+    def seed_cursors(self, shards: int, minute: datetime) -> None:
+        with self._lock:
+            for shard in range(shards):
+                self.moved.setdefault(shard, (minute, 0))
+
+    def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
+        return {shard: self.moved[shard][0] for shard in shards if shard in self.moved}
+
+    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
+        with self._lock:
+            _, by = self.moved.get(shard, (minute, 0))
+            if by > epoch:
+                return False
+            self.moved[shard] = (minute, epoch)
+            return True
+
+
+@dataclass(slots=True)
+class _Message:
+    body: str
+    group: str
+    visible_at: datetime
+    receipt: int = 0
+
+
+class MemoryFifo:
+    """A FIFO queue: deduplication, groups in order, visibility."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._messages: list[_Message] = []
+        self._sent: dict[str, datetime] = {}
+        self._receipts = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def bodies(self) -> list[str]:
+        """What is in the queue, visible or not, the oldest first."""
+        return [message.body for message in self._messages]
+
+    def send(self, body: str, *, group: str, dedup: str) -> None:
+        with self._lock:
+            now = self._clock.now()
+            if now - self._sent.get(dedup, now - DEDUP_WINDOW) >= DEDUP_WINDOW:
+                self._sent[dedup] = now
+                self._messages.append(_Message(body, group, now))
+
+    def receive(self, most: int, *, hidden_for: timedelta) -> list[MemoryDelivery]:
+        """Up to *most* messages; none of a group that has one in flight."""
+        with self._lock:
+            now = self._clock.now()
+            busy = {m.group for m in self._messages if m.visible_at > now}
+            taken = [m for m in self._messages if m.group not in busy][:most]
+            return [self._deliver(message, now + hidden_for) for message in taken]
+
+    def hide(self, message: _Message, receipt: int, duration: timedelta) -> None:
+        with self._lock:
+            now = self._clock.now()
+            if message.receipt == receipt and message.visible_at > now:
+                message.visible_at = now + max(duration, timedelta())
+
+    def delete(self, message: _Message, receipt: int) -> None:
+        with self._lock:
+            if message.receipt == receipt and message in self._messages:
+                self._messages.remove(message)
+                message.receipt = -1
+
+    def _deliver(self, message: _Message, visible_at: datetime) -> MemoryDelivery:
+        self._receipts += 1
+        message.receipt, message.visible_at = self._receipts, visible_at
+        return MemoryDelivery(message.body, self, message, self._receipts)
+
+
+@dataclass(slots=True)
+class MemoryDelivery:
+    """`Delivery`."""
+
+    body: str
+    queue: MemoryFifo
+    message: _Message
+    receipt: int
+
+    def hide(self, duration: timedelta) -> None:
+        self.queue.hide(self.message, self.receipt, duration)
+
+    def acknowledge(self) -> None:
+        self.queue.delete(self.message, self.receipt)
+
+
+class MemoryRunQueue:
+    """`RunQueue` on one queue for each of *pools*. `log` is what was accepted, in order."""
+
+    def __init__(self, clock: Clock, pools: Collection[str] = ("default",)) -> None:
+        self.queues = {pool: MemoryFifo(clock) for pool in pools}
+        self.log: list[RunMessage] = []
+        self.refuses: Callable[[RunMessage], bool] = lambda _: False
+
+    def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
+        sent = set()
+        for index, (pool, message) in enumerate(messages):
+            if pool not in self.queues or self.refuses(message):
+                continue
+            self.queues[pool].send(
+                message.encode(),
+                group=group_id(message.key),
+                dedup=dedup_id(message.key, message.dispatch),
+            )
+            self.log.append(message)
+            sent.add(index)
+        return sent
+
+
+class MemoryDeadLetters:
+    """`DeadLetters`. `letters` are pairs of body and failure."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._sent: dict[str, datetime] = {}
+        self.letters: list[tuple[str, str]] = []
+
+    def put(self, body: str, failure: str, *, dedup: str) -> None:
+        now = self._clock.now()
+        if now - self._sent.get(dedup, now - DEDUP_WINDOW) >= DEDUP_WINDOW:
+            self._sent[dedup] = now
+            self.letters.append((body, failure[:_MAX_FAILURE] or "-"))
+
+
+class MemoryRunStore:
+    """`RunStore`."""
+
+    def __init__(self) -> None:
+        self._runs: dict[RunKey, Run] = {}
+        self._broken: set[RunKey] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def all(self) -> dict[RunKey, Run]:
+        return dict(self._runs)
+
+    def spoil(self, key: RunKey) -> None:
+        """Make the item of *key* one that reads as no run."""
+        self._broken.add(key)
+
+    def request_cancel(self, key: RunKey) -> None:
+        self._runs[key] = replace(self._runs[key], cancel_requested=True)
+
+    def claim(
+        self,
+        message: RunMessage,
+        *,
+        token: str,
+        worker: str,
+        pool: str,
+        job_revision: int,
+        now: datetime,
+        lease_until: datetime,
+    ) -> Claim:
+        with self._lock:
+            there = self.get(message.key)
+            if there is not None and not _free(there, message, cut(now)):
+                ours = there.state is RunState.RUNNING and there.claim_token == token
+                return Claim(there, taken=ours)
+            was = there or Run(message.key, RunState.PENDING)
+            run = replace(
+                was,
+                state=RunState.RUNNING,
+                dispatch=message.dispatch,
+                attempt=was.attempt + 1,
+                fence=was.fence + 1,
+                claim_token=token,
+                worker=worker,
+                lease_until=lease_until,
+                not_before=None,
+                pool=pool,
+                job_revision=job_revision,
+                dispatched_at=message.dispatched_at,
+                started_at=now,
+                attempts=(*was.attempts, Attempt(was.attempt + 1, worker, now)),
+            )
+            return Claim(self._store(run), taken=True)
+
+    def advance(self, was: Run, to: Run) -> Claim:
+        with self._lock:
+            there = self.get(was.key)
+            if there is None:
+                raise UnavailableError("advance run: the record is gone. Try again.")
+            if (there.fence, there.state) == (was.fence, RunState.RUNNING):
+                kept = replace(
+                    to,
+                    cancel_requested=there.cancel_requested,
+                    pool=there.pool,
+                    job_revision=there.job_revision,
+                    dispatched_at=there.dispatched_at,
+                )
+                return Claim(self._store(kept), taken=True)
+            written = _cut_run(to)
+            ours = (there.fence, there.claim_token, there.state, there.attempts) == (
+                written.fence,
+                written.claim_token,
+                written.state,
+                written.attempts,
+            )
+            return Claim(there, taken=ours)
+
+    def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
+        with self._lock:
+            there = self.get(message.key)
+            if there is not None and there.state is not RunState.PENDING:
+                return there
+            run = replace(
+                there or Run(message.key, RunState.PENDING),
+                state=RunState.CANCELLED,
+                dispatch=message.dispatch,
+                reason=reason,
+                finished_at=now,
+                not_before=None,
+            )
+            return self._store(run)
+
+    def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None or (there.fence, there.state) != (run.fence, RunState.RUNNING):
+                return None
+            return self._store(replace(there, lease_until=lease_until))
+
+    def get(self, key: RunKey) -> Run | None:
+        if key in self._broken:
+            raise UndecodableError("run does not decode")
+        return self._runs.get(key)
+
+    def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
+        with self._lock:
+            runs = {key.run_id: run for key, run in self._runs.items() if key.job == job}
+        ids = sorted(runs, reverse=True)
+        if cursor is not None:
+            after = _after(cursor)
+            ids = [run_id for run_id in ids if run_id < after]
+        page = ids[:limit]
+        return Page([runs[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
+
+    def _store(self, run: Run) -> Run:
+        self._runs[run.key] = _cut_run(run)
+        return self._runs[run.key]
+
+
+def _free(run: Run, message: RunMessage, now: datetime) -> bool:
+    return (
+        run.state is RunState.PENDING
+        and run.dispatch <= message.dispatch
+        and (run.not_before is None or run.not_before <= now)
+        and not run.cancel_requested
+    )
+
+
+def _cut_run(run: Run) -> Run:
+    return replace(
+        run,
+        lease_until=_cut(run.lease_until),
+        not_before=_cut(run.not_before),
+        dispatched_at=_cut(run.dispatched_at),
+        started_at=_cut(run.started_at),
+        finished_at=_cut(run.finished_at),
+        stdout=run.stdout or None,
+        stderr=run.stderr or None,
+        attempts=tuple(
+            replace(a, started_at=cut(a.started_at), finished_at=_cut(a.finished_at))
+            for a in run.attempts
+        ),
+    )
+
+
+def _cut(at: datetime | None) -> datetime | None:
+    return None if at is None else cut(at)
+
+
+class MemoryScriptStore:
+    """`ScriptStore`. Any URL that was not told otherwise holds a script of a line."""
+
+    def __init__(self) -> None:
+        self.missing: set[str] = set()
+        self.forbidden: set[str] = set()
+
+    def fetch(self, url: str) -> bytes:
+        if url in self.missing:
+            raise NotFoundError("script", url)
+        if url in self.forbidden:
+            raise InvalidInputError("script", url, "this pool may not read it", "Upload it.")
+        return f"# {url}\n".encode()
+
+
+@dataclass(slots=True)
+class Script:
+    """How a script behaves: it works for `lasts`, does what `meanwhile` does, then exits.
+
+    `frozen`: its supervisor is stopped with it, as in a paused machine, and asks nothing until the
+    script is done.
+    """
+
+    exit_code: int = 0
+    lasts: timedelta = _NO_WAIT
+    meanwhile: Callable[[], object] = lambda: None
+    frozen: bool = False
+    stdout: str = ""
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class MemoryScriptRunner:
+    """`ScriptRunner`: plays the next of `scripts`, or one that does well. Asks every second."""
+
+    clock: Clock
+    scripts: deque[Script] = field(default_factory=deque)
+    calls: list[ScriptCall] = field(default_factory=list)
+
+    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
+        script = self.scripts.popleft() if self.scripts else Script()
+        self.calls.append(call)
+        if script.error is not None:
+            return ScriptExit(None, "", "", error=script.error)
+        started_at = self.clock.now()
+        if script.frozen:
+            self.clock.advance(script.lasts)
+        while (worked := self.clock.now() - started_at) < script.lasts:
+            if (verdict := ask()) is not Verdict.GO_ON:
+                return ScriptExit(-15, script.stdout, "", stopped=verdict)
+            if worked >= call.timeout:
+                return ScriptExit(-9, script.stdout, "", timed_out=True)
+            self.clock.advance(seconds=1)
+        script.meanwhile()
+        if (verdict := ask()) is not Verdict.GO_ON:
+            return ScriptExit(-15, script.stdout, "", stopped=verdict)
+        return ScriptExit(script.exit_code, script.stdout, "")

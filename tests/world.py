@@ -1,0 +1,221 @@
+"""The whole system on fakes, moved by hand. Scenarios read as timelines.
+
+Times are written ``12:00`` or ``12:00:30``, UTC, on the tests' day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+from nextfire.domain.due import DueEntry
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job, JobDefinition
+from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.run import Run
+from nextfire.usecases.dispatch_due import DispatchDue, TickReport
+from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
+from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from tests.builders import LEASE, a_definition, at, job_key
+from tests.fakes import (
+    Clock,
+    Faults,
+    InlineExecutor,
+    MemoryControlStore,
+    MemoryDeadLetters,
+    MemoryDelivery,
+    MemoryDueStore,
+    MemoryJobStore,
+    MemoryRunQueue,
+    MemoryRunStore,
+    MemoryScriptRunner,
+    MemoryScriptStore,
+    Script,
+)
+
+BUCKET = "scripts"
+POOLS = {"default": timedelta(minutes=10), "batch": timedelta(hours=11)}
+
+
+class World:
+    """Stores, queues, a clock, one watcher, and as many workers as a test names."""
+
+    def __init__(
+        self, now: str = "11:59", *, executor: Executor | None = None, shards: int = 1
+    ) -> None:
+        self.clock = Clock(at(now))
+        self.faults = Faults()
+        self.due = MemoryDueStore(shards=shards)
+        self.jobs = MemoryJobStore(self.due)
+        self.control = MemoryControlStore()
+        self.queue = MemoryRunQueue(self.clock, POOLS)
+        self.dead_letters = MemoryDeadLetters(self.clock)
+        self.runs = MemoryRunStore()
+        self.script_store = MemoryScriptStore()
+        self.runner = MemoryScriptRunner(self.clock)
+        self.shards = shards
+        self._executor = executor or InlineExecutor()
+        self._uids = count(1)
+        self._epochs = count(1)
+        self.manage = ManageJobs(
+            self.faults.through(self.jobs, "jobs"), Limits(POOLS, scripts_bucket=BUCKET)
+        )
+        self.watcher = self.new_watcher()
+
+    # Time
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def advance(self, **units: float) -> None:
+        self.clock.advance(**units)
+
+    def at(self, time: str) -> None:
+        """Move the clock to *time*."""
+        self.clock.move_to(at(time))
+
+    # Jobs
+
+    def register(
+        self, job_id: str = "report", *, tenant: str = "acme", uid: str = "", **fields: Any
+    ) -> Job:
+        """Register a job, hourly unless *fields* say otherwise."""
+        uid = uid or f"uid{next(self._uids):05d}"
+        return self.manage.register(
+            job_key(job_id, tenant), a_definition(**fields), uid=uid, now=self.now
+        )
+
+    def change(self, job: Job, **fields: Any) -> Job:
+        """Change *fields*, spelt as the API spells them, of a job's definition."""
+
+        def edit(definition: JobDefinition) -> JobDefinition:
+            return JobDefinition.model_validate(definition.document() | fields)
+
+        return self.manage.change(job.key, edit, now=self.now)
+
+    def delete(self, job: Job) -> Job:
+        return self.manage.delete(job.key, now=self.now)
+
+    def job(self, key: JobKey) -> Job:
+        return self.manage.get(key)
+
+    # The watcher
+
+    def new_watcher(self) -> DispatchDue:
+        """A watcher that knows nothing yet, as after a restart, and with a later epoch."""
+        self.watcher = DispatchDue(
+            jobs=self.faults.through(self.jobs, "jobs"),
+            due=self.faults.through(self.due, "due"),
+            queue=self.faults.through(self.queue, "queue"),
+            control=self.faults.through(self.control, "control"),
+            clock=self.clock,
+            executor=self._executor,
+            shards=range(self.shards),
+            epoch=next(self._epochs),
+        )
+        return self.watcher
+
+    def tick(self) -> TickReport:
+        """Poll, then release until nothing is due."""
+        report = self.watcher.poll(self.now)
+        while self.watcher.next_at is not None and self.watcher.next_at <= self.now:
+            report += self.watcher.release(self.now)
+        return report
+
+    def tick_at(self, time: str) -> TickReport:
+        self.at(time)
+        return self.tick()
+
+    @property
+    def sent(self) -> list[str]:
+        """The messages that were accepted, repetitions included, as `told`."""
+        return [told(message) for message in self.queue.log]
+
+    @property
+    def queued(self) -> list[str]:
+        """The messages in the queue of the pool `default`, as `told`."""
+        return [told(decode_message(body)) for body in self.queue.queues["default"].bodies]
+
+    @property
+    def entries(self) -> list[DueEntry]:
+        return self.due.entries
+
+    # Workers
+
+    def worker(self, name: str = "a", *, pool: str = "default") -> Worker:
+        return Worker(self, name, pool)
+
+    def script(self, **behaviour: Any) -> None:
+        """How the next script behaves that is run; see `Script`."""
+        self.runner.scripts.append(Script(**behaviour))
+
+    def run(self, job: Job, time: str) -> Run:
+        """The record of the job's run that was scheduled for *time*."""
+        scheduled_at = at(time)
+        found = [
+            run
+            for key, run in self.runs.all.items()
+            if (key.job, key.uid, key.scheduled_at) == (job.key, job.uid, scheduled_at)
+        ]
+        (run,) = found
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An executor called *name* on the queue of *pool*."""
+
+    world: World
+    name: str
+    pool: str
+
+    def handle(
+        self, delivery: MemoryDelivery, stopping: Callable[[], bool] = lambda: False
+    ) -> Handled:
+        """Do what *delivery* asks for, and acknowledge it if that is the answer."""
+        world = self.world
+        tokens = count(1)
+        execute_run = ExecuteRun(
+            jobs=world.faults.through(world.jobs, "jobs"),
+            runs=world.faults.through(world.runs, "runs"),
+            due=world.faults.through(world.due, "due"),
+            scripts=world.faults.through(world.script_store, "scripts"),
+            runner=world.runner,
+            dead_letters=world.faults.through(world.dead_letters, "dead_letters"),
+            clock=world.clock,
+            terms=Terms(self.name, self.pool, BUCKET, LEASE),
+            new_token=lambda: f"{self.name}-{delivery.receipt}-{next(tokens)}",
+        )
+        handled = execute_run.handle(delivery, stopping=stopping)
+        if handled.disposition is Disposition.ACKNOWLEDGE:
+            delivery.acknowledge()
+        return handled
+
+    def receive(self) -> MemoryDelivery | None:
+        """The next visible message, hidden for a lease."""
+        return next(iter(self.world.queue.queues[self.pool].receive(1, hidden_for=LEASE)), None)
+
+    def work_one(self, stopping: Callable[[], bool] = lambda: False) -> Handled:
+        """Handle the next visible message; there must be one."""
+        delivery = self.receive()
+        assert delivery is not None, f"no message is visible at {self.world.now}"
+        return self.handle(delivery, stopping)
+
+    def work(self) -> list[Handled]:
+        """Handle what is visible until nothing is."""
+        done = []
+        while (delivery := self.receive()) is not None:
+            done.append(self.handle(delivery))
+        return done
+
+
+def told(message: RunMessage) -> str:
+    """``report 12:00``; ``report 12:00:30 #2`` for a second dispatch."""
+    scheduled_at = message.key.scheduled_at
+    time = f"{scheduled_at:%H:%M:%S}".removesuffix(":00")
+    return f"{message.job_id} {time}" + (f" #{message.dispatch}" if message.dispatch > 1 else "")
