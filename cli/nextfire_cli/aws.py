@@ -119,12 +119,14 @@ class Account:
         """Upload *file* and return its s3:// URL.
 
         Raises:
-            CliError: S3 refused or did not answer.
+            CliError: The file cannot be read; S3 refused or did not answer.
         """
         try:
-            self._s3().put_object(
-                Bucket=bucket, Key=key, Body=file.read_bytes(), ContentType="text/x-python"
-            )
+            text = file.read_bytes()
+        except OSError as error:
+            raise CliError(f"{file} cannot be read: {error.strerror}.") from error
+        try:
+            self._s3().put_object(Bucket=bucket, Key=key, Body=text, ContentType="text/x-python")
         except (BotoCoreError, ClientError) as error:
             raise _bucket_error(bucket, error) from error
         return f"s3://{bucket}/{key}"

@@ -107,9 +107,7 @@ class Client:
 
     def _remedy(self) -> str:
         if is_local(self._endpoint):
-            return (
-                "Start the local stack with `nextfire up`, or see what ails it: `nextfire status`."
-            )
+            return "Start the local stack with `nextfire up`."
         return "Check --endpoint (or NEXTFIRE_ENDPOINT) and the network."
 
 

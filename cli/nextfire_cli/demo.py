@@ -1,6 +1,7 @@
 """`nextfire demo`: three jobs on the local stack, followed until each has run."""
 
 import contextlib
+import secrets
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from datetime import datetime, timedelta
 
 from rich.console import Console, Group, RenderableType
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from nextfire.domain.instants import isoformat
@@ -52,7 +54,12 @@ class Display:
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓[/]"),
-            TextColumn("{task.fields[title]:<12}", style="bold", markup=False),
+            TextColumn(
+                "{task.fields[title]}",
+                style="bold",
+                markup=False,
+                table_column=Column(min_width=11, no_wrap=True),
+            ),
             TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
             console=console,
@@ -71,7 +78,7 @@ class Display:
         self._progress.update(self._tasks[title], description=text, completed=int(done))
         if self._told.get(title) != text and not self._console.is_terminal:
             seconds = self._monotonic() - self._begin
-            self._console.print(Text(f"{seconds:6.1f} s  {title:<12} {text}"))
+            self._console.print(Text(f"{seconds:6.1f} s  {title:<11}  {text}"))
         self._told[title] = text
 
 
@@ -96,14 +103,16 @@ class Demo:
             # By the service's clock, so that it does not matter if ours is wrong.
             now = datetime.fromisoformat(self.client.health()["time"])
             for definition in definitions(now):
-                job = self.client.create_job(definition)
-                self._active[definition["name"]] = job["jobId"]
+                name = definition["name"]
+                # An id of our choice, noted first: an interrupt loses no job.
+                self._active[name] = f"{name}-{secrets.token_hex(4)}"
+                job = self.client.create_job({"jobId": self._active[name], **definition})
                 due = job.get("nextFireAt", "now")
-                self.display.tell(definition["name"], f"{definition['type']}, due {due}")
+                self.display.tell(name, f"{definition['type']}, due {due}")
             return list(self._followed())
         finally:
             for job_id in self._active.values():
-                # A stack that is gone has nothing to cancel.
+                # A job that was not created, or a stack that is gone, has nothing to cancel.
                 with contextlib.suppress(CliError):
                     self.client.cancel_job(job_id)
 
@@ -129,20 +138,18 @@ class Demo:
         """The newest run of a job, if it has succeeded."""
         runs, _ = self.client.executions(job_id, limit=1)
         for run in runs:
-            text = f"{run['state']}, scheduled {run['scheduledAt']}"
             if run["state"] in _FAILED:
-                self.display.tell(name, text)
+                self.display.tell(name, run["state"])
                 said = [run.get("reason", ""), run.get("stderr", "")]
                 raise CliError(
                     f"{name}: its run {run['executionId']} is {run['state']}.",
                     "\n".join(text.strip() for text in said if text),
                 )
             if run["state"] == "SUCCEEDED":
-                self.display.tell(
-                    name, f"{text}, dispatched {render.late(run, 'dispatchedAt')}", done=True
-                )
+                late = render.late(run, "dispatchedAt")
+                self.display.tell(name, f"SUCCEEDED, dispatched {late} after due", done=True)
                 return self.client.execution(run["executionId"])
-            self.display.tell(name, text)
+            self.display.tell(name, run["state"])
         return None
 
 

@@ -117,7 +117,10 @@ def up(
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
                 while stack.status() is not None:
                     time.sleep(1)
-                raise CliError("A process of the stack has ended.", f"See {root}/.nextfire/logs.")
+                raise CliError(
+                    "The stack has ended: `nextfire down` came, or one of its processes failed.",
+                    f"In that case its logs tell why: {root}/.nextfire/logs",
+                )
     except LocalStackError as error:
         raise CliError(str(error)) from error
     caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
@@ -167,11 +170,11 @@ def demo(context: typer.Context) -> None:
                 ending.callback(report, "stopped")
                 info = ending.enter_context(LocalStack(root).running(report))
                 ending.callback(report, "stopping")
-            display.tell("local stack", f"up at {info.endpoint}", done=True)
+            display.tell("local stack", f"up at {info.aws_endpoint}", done=True)
             key = f"{info.account_id}/default/{play.HANDLER}.py"
             script = root / "examples" / f"{play.HANDLER}.py"
-            url = caller.account().push_script(info.scripts_bucket, key, script)
-            display.tell("script", f"uploaded to {url}", done=True)
+            caller.account().push_script(info.scripts_bucket, key, script)
+            display.tell("script", f"uploaded {script.relative_to(root)}", done=True)
             done = play.Demo(caller.client(), display).play()
     except (LocalStackError, CliError) as error:
         problem, remedy = (

@@ -51,9 +51,11 @@ def between(document: Document, start: str, end: str) -> str:
     return span(_instant(document[end]) - _instant(document[start]))
 
 
-def late(document: Document, field: str) -> str:
-    """How long after its scheduled instant *field* was, e.g. ``+31 ms``."""
-    text = between(document, "scheduledAt", field)
+def late(run: Document, field: str) -> str:
+    """How long after its scheduled instant *field* was, e.g. ``+31 ms``; empty for a retry."""
+    if run.get("dispatch", 1) > 1:
+        return ""
+    text = between(run, "scheduledAt", field)
     return text if text.startswith("-") else text and f"+{text}"
 
 
@@ -127,12 +129,15 @@ def executions(items: Sequence[Document]) -> RenderableType:
 def execution_line(run: Document) -> Text:
     """One line about a run as it stands now."""
     line = Text.assemble(run["executionId"], "  ", state(run["state"]))
-    if "startedAt" in run:
-        line.append(f"  started {late(run, 'startedAt')}")
-    if "finishedAt" in run and "startedAt" in run:
-        line.append(f"  took {between(run, 'startedAt', 'finishedAt')}")
-    if run["state"] != "SUCCEEDED" and run.get("reason"):
-        line.append(f"  {run['reason']}")
+    for text in (
+        f"attempt {run['attempt']}" if run.get("attempt", 0) > 1 else "",
+        _prefixed("late ", late(run, "dispatchedAt")),
+        _prefixed("took ", between(run, "startedAt", "finishedAt")),
+        run.get("reason") if run["state"] != "SUCCEEDED" else "",
+        _prefixed("again at ", run.get("retryAt") if run["state"] == "PENDING" else None),
+    ):
+        if text:
+            line.append(f"  {text}")
     return line
 
 
@@ -149,10 +154,12 @@ def execution(document: Document) -> RenderableType:
             (
                 "Finished",
                 _beside(
-                    document, "finishedAt", f"took {between(document, 'startedAt', 'finishedAt')}"
+                    document,
+                    "finishedAt",
+                    _prefixed("took ", between(document, "startedAt", "finishedAt")),
                 ),
             ),
-            ("Retry at", document.get("retryAt")),
+            ("Again at", document.get("retryAt") if document["state"] == "PENDING" else None),
             ("Attempt", document.get("attempt")),
             ("Worker", document.get("worker")),
             ("Exit code", document.get("exitCode")),
@@ -171,12 +178,11 @@ def scripts(items: Sequence[Document]) -> RenderableType:
     if not items:
         return "No scripts. Push one: nextfire scripts push examples/hello.py"
     return table(
-        ("POOL", "HANDLER", "BYTES", "MODIFIED (UTC)", "URL"),
+        ("POOL", "HANDLER", "BYTES", "MODIFIED (UTC)"),
         (
-            (item["pool"], item["handler"], item["size"], _minute(item["modifiedAt"]), item["url"])
+            (item["pool"], item["handler"], item["size"], _minute(item["modifiedAt"]))
             for item in items
         ),
-        folding=(4,),
     )
 
 
@@ -265,15 +271,17 @@ def _target(document: Document) -> str:
 
 
 def _beside(document: Document, field: str, text: str) -> str | None:
-    return f"{document[field]}  ({text})" if field in document else None
+    if field not in document:
+        return None
+    return f"{document[field]}  ({text})" if text else str(document[field])
 
 
 def _suffixed(value: object | None, suffix: str) -> str | None:
     return None if value is None else f"{value}{suffix}"
 
 
-def _prefixed(prefix: str, value: str | None) -> str | None:
-    return value and f"{prefix}{value}"
+def _prefixed(prefix: str, value: str | None) -> str:
+    return f"{prefix}{value}" if value else ""
 
 
 def _minute(at: str | None) -> str:

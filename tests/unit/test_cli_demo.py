@@ -26,6 +26,7 @@ class Service:
         self.jobs: dict[str, tuple[dict[str, Any], datetime]] = {}
         self.cancelled: list[str] = []
         self.states: dict[str, str] = {}
+        self.interrupt = ""
 
     @property
     def now(self) -> datetime:
@@ -48,24 +49,27 @@ class Service:
                     "DELAY": lambda: self.now + timedelta(seconds=8),
                     "CRON": lambda: BEGIN.replace(second=0, microsecond=0) + timedelta(minutes=1),
                 }[job["type"]]()
-                self.jobs[job["name"]] = job, due
-                return httpx.Response(201, json={"jobId": job["name"], "nextFireAt": str(due)})
-            case "GET", ["jobs", name, "executions"]:
-                due = self.jobs[name][1]
-                return httpx.Response(200, json={"items": [self.run(name)] * (self.now >= due)})
-            case "GET", ["executions", name]:
-                return httpx.Response(200, json=self.run(name) | {"stdout": f"hello {name}\n"})
-            case "DELETE", ["jobs", name]:
-                self.cancelled.append(name)
+                self.jobs[job["jobId"]] = job, due
+                if self.interrupt == job["name"]:
+                    raise KeyboardInterrupt  # it is stored, and nobody hears of it
+                return httpx.Response(201, json={"nextFireAt": isoformat(due)})
+            case "GET", ["jobs", job_id, "executions"]:
+                due = self.jobs[job_id][1]
+                return httpx.Response(200, json={"items": [self.run(job_id)] * (self.now >= due)})
+            case "GET", ["executions", job_id]:
+                name = self.jobs[job_id][0]["name"]
+                return httpx.Response(200, json=self.run(job_id) | {"stdout": f"hello {name}\n"})
+            case "DELETE", ["jobs", job_id]:
+                self.cancelled.append(self.jobs[job_id][0]["name"])
                 return httpx.Response(200, json={})
         raise AssertionError(f"{request.method} {request.url}")
 
-    def run(self, name: str) -> dict[str, Any]:
-        due = self.jobs[name][1]
+    def run(self, job_id: str) -> dict[str, Any]:
+        job, due = self.jobs[job_id]
         over = self.now >= due + timedelta(seconds=0.5)
-        state = self.states.get(name, "SUCCEEDED") if over else "RUNNING"
+        state = self.states.get(job["name"], "SUCCEEDED") if over else "RUNNING"
         return {
-            "executionId": name,
+            "executionId": job_id,
             "state": state,
             "scheduledAt": isoformat(due),
             "dispatchedAt": isoformat(due + timedelta(milliseconds=31)),
@@ -125,7 +129,7 @@ def test_a_run_that_ends_badly_fails_the_demo_and_leaves_no_job(
 ) -> None:
     service.states["demo-delay"] = state
 
-    with pytest.raises(CliError, match=f"demo-delay is {state}") as failed:
+    with pytest.raises(CliError, match=f"demo-delay: its run .* is {state}") as failed:
         demo.play()
 
     assert failed.value.remedy == "exit code 1\nno such file"
@@ -154,3 +158,12 @@ def test_an_interrupt_leaves_no_job(demo: Demo, service: Service) -> None:
         demo.play()
 
     assert service.cancelled == ["demo-cron"]
+
+
+def test_an_interrupt_in_mid_creation_leaves_no_job(demo: Demo, service: Service) -> None:
+    service.interrupt = "demo-cron"
+
+    with pytest.raises(KeyboardInterrupt):
+        demo.play()
+
+    assert service.cancelled == ["demo-once", "demo-delay", "demo-cron"]
