@@ -74,7 +74,8 @@ class ProcessScriptRunner:
 
         Args:
             interpreter: The Python (3.11 or later) that runs the scripts.
-            output_cap: Bytes (≥ 2) kept of each stream: the first half and the last half.
+            output_cap: Bytes (≥ 2) kept of each stream: the first half and the last half. In
+                UTF-8 the text is no longer, save for the notice.
             grace: How long a script has between SIGTERM and SIGKILL.
             environment: What every script finds in its environment beside LANG, TZ, HOME and
                 TMPDIR; nothing is inherited. For example a PATH, and LD_LIBRARY_PATH where the
@@ -103,9 +104,10 @@ class ProcessScriptRunner:
     def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
         """See `ScriptRunner.run`.
 
-        *ask* is called in this thread and must not block: the timeout waits for its answer. What it
-        raises is raised here, when the script is dead. The first cause to end the script is the one
-        that is told; while the script has its grace only LEASE_LOST (SIGKILL, at once) counts.
+        *ask* is called in this thread: while it waits, for a heartbeat say, no output is read and
+        no timeout noticed. What it raises is raised here, when the script is dead. The first cause
+        to end the script is the one that is told; while the script has its grace only LEASE_LOST
+        (SIGKILL, at once) counts.
         """
         try:
             folder = Path(tempfile.mkdtemp(prefix="nextfire-", dir=self._temp_root))
@@ -334,9 +336,15 @@ class _Capture:
 
     def text(self) -> str:
         if not self._cut:
-            return (self._head + self._tail).decode(errors="replace")
-        head, tail = (part.decode(errors="replace") for part in (self._head, self._tail))
+            return _decode(self._head + self._tail)
+        head, tail = _decode(self._head), _decode(self._tail)
         return f"{head}\n… [{self._cut} bytes cut] …\n{tail}"
+
+
+def _decode(data: bytearray) -> str:
+    # Not U+FFFD: its three bytes would make a text of binary output thrice as long as the cap, too
+    # long perhaps for the run's record.
+    return data.decode(errors="replace").replace("\ufffd", "?")
 
 
 def _file_name(name: str) -> str:

@@ -1,0 +1,12 @@
+"""Fails until its attempt number is the payload's `succeedOn`: shows retries, and a DEAD run."""
+# ruff: noqa: TID251 - the context is in the environment
+
+import json
+import os
+import sys
+
+succeed_on = int(json.load(sys.stdin).get("succeedOn", 3))
+attempt = int(os.environ.get("NEXTFIRE_ATTEMPT", "1"))
+if attempt < succeed_on:
+    sys.exit(f"attempt {attempt} fails; number {succeed_on} will not")
+print(f"attempt {attempt} succeeds")

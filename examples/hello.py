@@ -1,0 +1,15 @@
+"""Says hello, and shows what a script is given: its payload on stdin, its context as variables."""
+# ruff: noqa: TID251 - the context is in the environment
+
+import json
+import os
+import sys
+
+payload = json.load(sys.stdin)
+name = payload.get("name", "world") if isinstance(payload, dict) else "world"
+
+print(f"Hello, {name}!")
+print(f"payload: {json.dumps(payload, ensure_ascii=False)}")
+for variable in sorted(os.environ):
+    if variable.startswith("NEXTFIRE_"):
+        print(f"{variable}={os.environ[variable]}")

@@ -1,0 +1,91 @@
+"""The examples run as they are."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.job import JobDefinition
+from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from nextfire.domain.schedule import Schedule, check
+from nextfire_cli.definition import definition
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+JOBS = sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".json", ".yaml"})
+NOW = datetime(2026, 5, 5, 10, tzinfo=UTC)
+
+
+def job(name: str) -> JobDefinition:
+    return JobDefinition.model_validate(definition(file=str(EXAMPLES / name)))
+
+
+def run(handler: str, payload: object, attempt: int = 1) -> ScriptExit:
+    context = {"NEXTFIRE_ATTEMPT": str(attempt), "NEXTFIRE_SCHEDULED_AT": "2026-05-05T10:00:00Z"}
+    source = (EXAMPLES / f"{handler}.py").read_bytes()
+    call = ScriptCall(handler, source, json.dumps(payload), timedelta(seconds=20), context)
+    return ProcessScriptRunner().run(call, lambda: Verdict.GO_ON)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
+    document = job(name)
+    schedule = Schedule(document.type, document.schedule, document.timezone, NOW)
+
+    assert check(schedule) > NOW
+    assert (EXAMPLES / f"{document.target.handler}.py").exists()
+
+
+def test_there_is_a_job_file_of_each_type() -> None:
+    assert {job(name).type.value for name in JOBS} == {"ONCE", "DELAY", "CRON"}
+
+
+def test_hello() -> None:
+    end = run("hello", {"name": "demo-once"})
+
+    assert (end.exit_code, end.stderr) == (0, "")
+    assert end.stdout.splitlines() == [
+        "Hello, demo-once!",
+        'payload: {"name": "demo-once"}',
+        "NEXTFIRE_ATTEMPT=1",
+        "NEXTFIRE_SCHEDULED_AT=2026-05-05T10:00:00Z",
+    ]
+
+
+@pytest.mark.parametrize("date_range", ["2026-05-04", "yesterday"])
+def test_invoice_report(date_range: str) -> None:
+    payload = job("invoice-cron.yaml").payload
+    assert isinstance(payload, dict)
+    end = run("invoice_report", {**payload, "dateRange": date_range})
+
+    assert (end.exit_code, end.stderr) == (0, "")
+    assert end.stdout.splitlines() == [
+        "Invoices of 2026-05-04 (acme): 2",
+        "  Northwind                1,249.50 EUR",
+        "  Baker & Sons               308.97 EUR",
+        '{"day": "2026-05-04", "invoices": 2, "net": "1558.47", "tax": "296.11"}',
+    ]
+
+
+def test_invoice_report_names_what_is_missing() -> None:
+    end = run("invoice_report", {"dateRange": "yesterday"})
+
+    assert (end.exit_code, end.stderr) == (
+        1,
+        "The payload, or the environment, has no 'currency'.\n",
+    )
+
+
+def test_slow() -> None:
+    end = run("slow", {"steps": 2, "secondsPerStep": 0.01})
+
+    assert end == ScriptExit(0, "step 1 of 2 (50 %)\nstep 2 of 2 (100 %)\ndone\n", "")
+
+
+def test_flaky_succeeds_on_its_third_attempt() -> None:
+    payload = job("flaky-retry.yaml").payload
+
+    assert [run("flaky", payload, attempt).exit_code for attempt in (1, 2, 3)] == [1, 1, 0]
