@@ -97,6 +97,8 @@ class DynamoDbRunStore:
 
     def advance(self, was: Run, to: Run) -> Claim:
         fields = _encode(to)
+        # As it is stored: what is read back is rounded to milliseconds.
+        attempts = fields["attempts"]
         values = {f":{name}": value for name, value in fields.items() if value is not None}
         sets = ", ".join(f"#{n} = :{n}" for n in _MUTABLE if fields.get(n) is not None)
         removes = ", ".join(f"#{n}" for n in _MUTABLE if fields.get(n) is None)
@@ -108,7 +110,7 @@ class DynamoDbRunStore:
             values=values | {":was_fence": was.fence, ":was_running": RunState.RUNNING.value},
             ours=lambda run: (
                 (run.fence, run.claim_token, run.state) == (to.fence, to.claim_token, to.state)
-                and run.attempts == to.attempts
+                and _encode(run)["attempts"] == attempts
             ),
         )
 
