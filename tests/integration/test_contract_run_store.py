@@ -1,0 +1,365 @@
+"""What `RunStore` promises, on the fake and on DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Claim, RunStore
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from tests.builders import LEASE, NOON, a_message, at, job_key, run_key
+from tests.fakes import MemoryRunStore
+
+FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
+RAGGED = NOON + timedelta(microseconds=123_456)
+"""An instant as a machine's clock tells it, finer than what is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A store, and what no port offers: a request to cancel, an item that reads as no run."""
+
+    store: RunStore
+    request_cancel: Callable[[RunKey], object]
+    spoil: Callable[[RunKey], object]
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def held(request: pytest.FixtureRequest) -> Held:
+    if request.param == "memory":
+        memory = MemoryRunStore()
+        return Held(memory, memory.request_cancel, memory.spoil)
+    table = request.getfixturevalue("tables").runs
+    client = dynamodb()
+
+    def key(run: RunKey) -> dict[str, dict[str, str]]:
+        return {
+            "job": {"S": f"{run.job.tenant}/{run.job.job_id}"},
+            "run_id": {"S": run.run_id},
+        }
+
+    def request_cancel(run: RunKey) -> None:
+        client.update_item(
+            TableName=table,
+            Key=key(run),
+            UpdateExpression="SET cancel_requested = :yes",
+            ExpressionAttributeValues={":yes": {"BOOL": True}},
+        )
+
+    def spoil(run: RunKey) -> None:
+        client.put_item(TableName=table, Item=key(run) | {"state": {"S": "ASLEEP"}})
+
+    return Held(DynamoDbRunStore(client, table=table), request_cancel, spoil)
+
+
+@pytest.fixture
+def store(held: Held) -> RunStore:
+    return held.store
+
+
+def claim(
+    store: RunStore,
+    message: RunMessage | None = None,
+    *,
+    mark: str = "t1",
+    worker: str = "a",
+    now: datetime = NOON,
+) -> Claim:
+    return store.claim(
+        message or a_message(),
+        token=mark,
+        worker=worker,
+        pool="default",
+        job_revision=3,
+        now=now,
+        lease_until=now + LEASE,
+    )
+
+
+def test_a_claim_of_an_absent_run_makes_its_record(store: RunStore) -> None:
+    taken = claim(store)
+
+    assert taken.taken
+    run = taken.run
+    assert (run.key, run.state, run.worker) == (run_key(), RunState.RUNNING, "a")
+    assert (run.dispatch, run.attempt, run.fence, run.claim_token) == (1, 1, 1, "t1")
+    assert (run.pool, run.job_revision, run.lease_until) == ("default", 3, NOON + LEASE)
+    assert [(a.number, a.worker, a.started_at, a.outcome) for a in run.attempts] == [
+        (1, "a", NOON, None)
+    ]
+    assert store.get(run.key) == run
+
+
+def test_of_twenty_concurrent_claims_one_takes_the_run(store: RunStore) -> None:
+    with ThreadPoolExecutor(20) as threads:
+        claims = list(threads.map(lambda n: claim(store, mark=f"t{n}", worker=f"w{n}"), range(20)))
+
+    (winner,) = [c.run for c in claims if c.taken]
+    assert {c.run.worker for c in claims} == {winner.worker}
+    assert store.get(run_key()) == winner
+    assert winner.attempt == 1
+
+
+def test_a_repeated_claim_finds_what_it_took(store: RunStore) -> None:
+    first = claim(store, mark="t1")
+    again = claim(store, mark="t1")
+
+    assert again == first
+    assert not claim(store, mark="t2").taken
+
+
+def test_a_run_under_an_expired_lease_is_not_free(store: RunStore) -> None:
+    claim(store)
+
+    late = claim(store, mark="t2", worker="b", now=NOON + 10 * LEASE)
+
+    assert not late.taken
+    assert late.run.worker == "a"
+
+
+def retrying(store: RunStore, *, not_before: datetime) -> Run:
+    """The run, waiting for its second dispatch."""
+    run = claim(store).run
+    return store.advance(run, run.retrying(FAILED, NOON, not_before=not_before)).run
+
+
+def test_a_waiting_run_is_free_from_its_not_before_on(store: RunStore) -> None:
+    retrying(store, not_before=at("12:00:10"))
+    second = a_message(dispatch=2)
+
+    early = claim(store, second, mark="t2", now=at("12:00:09.999"))
+    due = claim(store, second, mark="t2", now=at("12:00:10"))
+
+    assert (early.taken, early.run.not_before) == (False, at("12:00:10"))
+    assert due.taken
+    assert (due.run.attempt, due.run.fence, due.run.dispatch) == (2, 2, 2)
+    assert due.run.not_before is None
+    assert [a.number for a in due.run.attempts] == [1, 2]
+
+
+def test_a_message_of_an_older_dispatch_takes_nothing(store: RunStore) -> None:
+    retrying(store, not_before=NOON)
+
+    assert not claim(store, a_message(dispatch=1), mark="t2", now=at("12:01")).taken
+
+
+def test_a_message_of_a_newer_dispatch_takes_a_waiting_run(store: RunStore) -> None:
+    retrying(store, not_before=NOON)
+
+    taken = claim(store, a_message(dispatch=3), mark="t2", now=at("12:01"))
+
+    assert (taken.taken, taken.run.dispatch) == (True, 3)
+
+
+def test_a_waiting_run_that_was_to_be_cancelled_is_not_free(held: Held) -> None:
+    retrying(held.store, not_before=NOON)
+    held.request_cancel(run_key())
+
+    refused = claim(held.store, a_message(dispatch=2), mark="t2")
+
+    assert (refused.taken, refused.run.cancel_requested) == (False, True)
+
+
+def test_an_ended_run_is_never_taken_again(store: RunStore) -> None:
+    run = claim(store).run
+    done = Result(AttemptOutcome.SUCCEEDED, "exit code 0", 0, "out", "")
+    ended = store.advance(run, run.ended(RunState.SUCCEEDED, done, at("12:00:05")))
+
+    again = claim(store, a_message(dispatch=9), mark="t2", now=at("12:10"))
+
+    assert ended.taken
+    assert not again.taken
+    assert again.run == ended.run
+    assert (again.run.finished_at, again.run.exit_code) == (at("12:00:05"), 0)
+    assert (again.run.stdout, again.run.stderr) == ("out", None)
+
+
+def test_whoever_lost_the_run_changes_nothing(store: RunStore) -> None:
+    first = claim(store).run
+    now = at("12:02")
+    second = store.advance(
+        first, first.taken_over(token="t2", worker="b", now=now, lease_until=now + LEASE)
+    )
+
+    late = store.advance(first, first.ended(RunState.SUCCEEDED, FAILED, now))
+
+    assert second.taken
+    assert (second.run.attempt, second.run.fence, second.run.worker) == (2, 2, "b")
+    assert not late.taken
+    assert late.run == second.run == store.get(first.key)
+
+
+def test_of_twenty_concurrent_take_overs_one_has_the_run(store: RunStore) -> None:
+    lost = claim(store).run
+    now = at("12:02")
+
+    def take_over(n: int) -> Claim:
+        to = lost.taken_over(token=f"n{n}", worker=f"w{n}", now=now, lease_until=now + LEASE)
+        return store.advance(lost, to)
+
+    with ThreadPoolExecutor(20) as threads:
+        claims = list(threads.map(take_over, range(20)))
+
+    (winner,) = [c.run for c in claims if c.taken]
+    assert store.get(lost.key) == winner
+    assert (winner.attempt, [a.number for a in winner.attempts]) == (2, [1, 2])
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        lambda run: run.ended(RunState.DEAD, FAILED, RAGGED),
+        lambda run: run.retrying(FAILED, RAGGED, not_before=RAGGED + LEASE),
+        lambda run: run.handed_back("its worker shut down", RAGGED),
+        lambda run: run.taken_over(token="t2", worker="b", now=RAGGED, lease_until=RAGGED),
+    ],
+    ids=["ended", "retrying", "handed back", "taken over"],
+)
+def test_a_repeated_change_finds_what_it_wrote(store: RunStore, to: Callable[[Run], Run]) -> None:
+    run = claim(store, now=RAGGED).run
+
+    first = store.advance(run, to(run))
+    again = store.advance(run, to(run))
+
+    assert first.taken
+    assert again == first
+
+
+def test_a_handed_back_attempt_gives_its_number_to_the_next(store: RunStore) -> None:
+    run = claim(store).run
+    free = store.advance(run, run.handed_back("its worker shut down", at("12:00:05"))).run
+
+    again = claim(store, mark="t2", worker="b", now=at("12:00:06")).run
+
+    assert (free.state, free.attempt, free.worker, free.lease_until) == (
+        RunState.PENDING,
+        0,
+        None,
+        None,
+    )
+    assert again.attempt == 1
+    assert [(a.number, a.outcome) for a in again.attempts] == [
+        (1, AttemptOutcome.HANDED_BACK),
+        (1, None),
+    ]
+
+
+def test_a_change_does_not_undo_a_request_to_cancel(held: Held) -> None:
+    run = claim(held.store).run
+    held.request_cancel(run.key)
+
+    after = held.store.advance(run, run.retrying(FAILED, NOON, not_before=NOON)).run
+
+    assert after.cancel_requested
+
+
+def test_a_lease_is_extended_while_it_is_held(held: Held) -> None:
+    run = claim(held.store).run
+    held.request_cancel(run.key)
+
+    extended = held.store.extend(run, lease_until=NOON + 2 * LEASE)
+
+    assert extended is not None
+    assert (extended.lease_until, extended.cancel_requested) == (NOON + 2 * LEASE, True)
+    assert held.store.get(run.key) == extended
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda run: run.taken_over(token="t2", worker="b", now=NOON, lease_until=NOON + LEASE),
+        lambda run: run.ended(RunState.DEAD, FAILED, NOON),
+        lambda run: run.handed_back("its worker shut down", NOON),
+    ],
+    ids=["taken over", "ended", "handed back"],
+)
+def test_a_lost_lease_is_not_extended(store: RunStore, lose: Callable[[Run], Run]) -> None:
+    run = claim(store).run
+    there = store.advance(run, lose(run)).run
+
+    assert store.extend(run, lease_until=NOON + 5 * LEASE) is None
+    assert store.get(run.key) == there
+
+
+def test_the_lease_of_a_record_that_is_gone_is_not_extended(store: RunStore) -> None:
+    run = replace(claim(store).run, key=run_key(at("13:00")))
+
+    assert store.extend(run, lease_until=NOON + LEASE) is None
+    assert store.get(run.key) is None
+
+
+def test_an_absent_run_is_cancelled(store: RunStore) -> None:
+    run = store.cancel(a_message(), reason="its job was deleted", now=NOON)
+
+    assert (run.state, run.reason, run.finished_at) == (
+        RunState.CANCELLED,
+        "its job was deleted",
+        NOON,
+    )
+    assert (run.attempt, run.attempts) == (0, ())
+    assert store.get(run.key) == run
+    assert not claim(store).taken
+
+
+def test_a_waiting_run_is_cancelled(store: RunStore) -> None:
+    retrying(store, not_before=at("12:30"))
+
+    run = store.cancel(a_message(dispatch=2), reason="its job was deleted", now=NOON)
+
+    assert (run.state, run.not_before, run.attempt) == (RunState.CANCELLED, None, 1)
+
+
+def test_a_running_or_ended_run_is_not_cancelled(store: RunStore) -> None:
+    run = claim(store).run
+    assert store.cancel(a_message(), reason="no", now=NOON) == run
+
+    ended = store.advance(run, run.ended(RunState.DEAD, FAILED, NOON)).run
+    assert store.cancel(a_message(), reason="no", now=NOON) == ended
+
+
+def test_a_job_s_runs_are_listed_latest_first_page_by_page(store: RunStore) -> None:
+    times = [at(f"{hour}:00") for hour in (13, 14, 11, 10, 12)]
+    for time in times:
+        claim(store, a_message(run_key(time)))
+    claim(store, a_message(run_key(at("10:30"), job_id="report2")))
+    claim(store, a_message(run_key(at("10:30"), tenant="other")))
+
+    seen: list[datetime] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page = store.list(job_key(), cursor=cursor, limit=2)
+        assert len(page.items) <= 2
+        seen += [run.key.scheduled_at for run in page.items]
+        cursor, pages = page.cursor, pages + 1
+
+    assert seen == sorted(times, reverse=True)
+    assert store.list(job_key("nothing"), cursor=None, limit=2).items == []
+
+
+@pytest.mark.parametrize("cursor", ["", "garbage", "====", "é", "YWJj", "cmVwb3J0", "a" * 5000])
+def test_a_cursor_of_nobody_is_refused(store: RunStore, cursor: str) -> None:
+    claim(store)
+
+    with pytest.raises(InvalidInputError) as refused:
+        store.list(job_key(), cursor=cursor, limit=2)
+
+    assert refused.value.field == "cursor"
+
+
+def test_an_item_that_reads_as_no_run_says_so(held: Held) -> None:
+    held.spoil(run_key())
+
+    with pytest.raises(UndecodableError):
+        held.store.get(run_key())
+    with pytest.raises(UndecodableError):
+        claim(held.store)
+    assert claim(held.store, a_message(run_key(at("13:00")))).taken
