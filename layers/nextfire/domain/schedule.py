@@ -27,6 +27,8 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut, isoformat
 
 MAX_DELAY = timedelta(days=366 * 5)
+_YEARS = range(1970, 2286)
+"""Of a named instant: the calendar has room on both sides, a sort key has 13 digits."""
 _FIELDS = 5
 _FIELD_NAMES = ("minute", "hour", "day of month", "month", "day of week")
 _MACROS = {
@@ -47,6 +49,7 @@ _NAMES = {
     for number, name in enumerate(names[0], names[1])
 }
 _TOKEN = re.compile(r"[a-z0-9*/,#\-]+")
+_RANDOM = re.compile(r"(?<![a-z])[rh](?![a-z])")  # croniter would draw lots, each time anew
 _DURATION = re.compile(
     r"P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,3})?)S)?)?"
@@ -159,6 +162,13 @@ def _next_once(schedule: Schedule, after: datetime) -> datetime | None:
             "not an ISO 8601 instant",
             "Write for example 2026-05-24T10:00:00Z, or leave the offset out and give a timezone.",
         ) from error
+    if at.year not in _YEARS:
+        raise InvalidInputError(
+            "schedule",
+            schedule.expression,
+            f"not of the years {_YEARS[0]} to {_YEARS[-1]}",
+            "Name an instant in the future.",
+        )
     instant = _to_instant(at, local) if at.tzinfo is None else at.astimezone(UTC)
     instant = cut(instant)
     return instant if instant > after else None
@@ -203,7 +213,7 @@ def _cron(text: str) -> str:
             "Give five: minute, hour, day of month, month, day of week (no seconds, no years).",
         )
     for name, field in zip(_FIELD_NAMES, fields, strict=True):
-        if not _TOKEN.fullmatch(field):
+        if not _TOKEN.fullmatch(field) or _RANDOM.search(field):
             raise _bad_cron(
                 text, f"{field!r} in the {name} field", "Use numbers, names, * / , - L and #."
             )
