@@ -13,7 +13,7 @@ from nextfire.domain.run import Attempt, Run
 
 def job_document(job: Job, now: datetime) -> dict[str, Any]:
     """The job with its definition's fields beside its own."""
-    return _present(
+    own = _present(
         {
             "jobId": job.key.job_id,
             "state": job.state.value,
@@ -21,9 +21,9 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
             "nextFireAt": _at(_next(job, now)),
             "createdAt": _at(job.created_at),
             "updatedAt": _at(job.updated_at),
-            **job.definition.document(),
         }
     )
+    return own | job.definition.document()
 
 
 def execution_document(run: Run) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import secrets
 from collections.abc import Mapping
 from functools import cache
@@ -25,7 +27,7 @@ from nextfire.adapters.aws import SystemClock, dynamodb
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.domain.errors import InvalidInputError, NextfireError, NotFoundError
+from nextfire.domain.errors import InvalidInputError, NextfireError, NotFoundError, shorten
 from nextfire.domain.ids import JOB_ID, JobKey, parse_execution_id
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import JobDefinition
@@ -38,6 +40,7 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
 _MOST_ON_A_PAGE = 100
 _ON_A_PAGE = 50
+_NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 telemetry = Telemetry("api")
 app = APIGatewayHttpResolver(strip_prefixes=["/api"])
@@ -201,7 +204,7 @@ def _body() -> dict[str, Any]:
             "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
         )
     try:
-        body = json.loads(text, parse_constant=_no_constant)
+        body = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
     if not isinstance(body, dict):
@@ -215,6 +218,13 @@ def _body() -> dict[str, Any]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{shorten(text)} is larger than any number that can be kept")
+    return number
 
 
 def _depth(value: object) -> int:
@@ -231,7 +241,8 @@ def _depth(value: object) -> int:
 
 
 def _definition(document: Mapping[str, Any]) -> JobDefinition:
-    return JobDefinition.model_validate_json(json.dumps(document))
+    # By alias only: a snake_case spelling beside the real field would be dropped without a word.
+    return JobDefinition.model_validate_json(json.dumps(document), by_alias=True, by_name=False)
 
 
 def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +261,7 @@ def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
 def _paging() -> dict[str, Any]:
     parameters = app.current_event.query_string_parameters
     limit = parameters.get("limit", str(_ON_A_PAGE))
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST_ON_A_PAGE:
+    if not _NUMBER.fullmatch(limit) or not 1 <= int(limit) <= _MOST_ON_A_PAGE:
         raise InvalidInputError(
             "limit", limit, "not a page size", f"Give a number from 1 to {_MOST_ON_A_PAGE}."
         )

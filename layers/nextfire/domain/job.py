@@ -16,7 +16,11 @@ from nextfire.domain.schedule import Schedule, ScheduleType, next_instant
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 MAX_LABELS = 32
+"""With the limits of keys and values they stay far below what a DynamoDB item can hold."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
+LabelValue = Annotated[str, Field(max_length=256)]
 
 
 class Document(BaseModel):
@@ -91,7 +95,9 @@ class JobDefinition(Document):
     retry_policy: RetryPolicy = RetryPolicy()
     timeout_sec: Annotated[int, Field(ge=1, le=39_600)] = 300
     priority: Priority = Priority.NORMAL
-    labels: Annotated[dict[str, str], Field(max_length=MAX_LABELS)] = Field(default_factory=dict)
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)] = Field(
+        default_factory=dict
+    )
 
     @property
     def timeout(self) -> timedelta:
@@ -99,7 +105,9 @@ class JobDefinition(Document):
 
     def document(self) -> dict[str, Any]:
         """The JSON document, camelCase, without fields that are unset."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        # A payload may be null; any other field that is None is unset.
+        document = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return document | {"payload": self.payload}
 
     def payload_bytes(self) -> int:
         return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
