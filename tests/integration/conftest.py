@@ -6,13 +6,16 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from botocore.loaders import Loader, create_loader  # noqa: TID251 — to read its data once
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 
 from nextfire.adapters import aws as clients
+from tests.integration.deployment import Deployment
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -30,6 +33,12 @@ class Tables:
     due: str = "due"
     runs: str = "runs"
     control: str = "control"
+
+
+@cache
+def _loader(search_path: str | None = None) -> Loader:
+    """The SDK's description of the services: kept, since moto begins a session for each test."""
+    return create_loader(search_path)
 
 
 @pytest.fixture
@@ -51,6 +60,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return answer(self, *args, **kwargs)
 
     monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
+    monkeypatch.setattr("botocore.session.create_loader", _loader)
     with mock_aws():
         yield
 
@@ -100,6 +110,34 @@ def bucket(s3: S3Client) -> str:
     """The scripts bucket."""
     s3.create_bucket(Bucket="scripts", CreateBucketConfiguration={"LocationConstraint": REGION})
     return "scripts"
+
+
+@pytest.fixture
+def system(
+    dynamodb: DynamoDBClient,
+    sqs: SQSClient,
+    s3: S3Client,
+    tables: Tables,
+    queue_url: str,
+    dlq_url: str,
+    bucket: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Deployment:
+    """The functions with their environment, in a process that is new to them."""
+    system = Deployment(
+        dynamodb,
+        sqs,
+        s3,
+        jobs_table=tables.jobs,
+        due_table=tables.due,
+        runs_table=tables.runs,
+        control_table=tables.control,
+        queue_url=queue_url,
+        dlq_url=dlq_url,
+        bucket=bucket,
+    )
+    system.configure(monkeypatch)
+    return system
 
 
 def _create(

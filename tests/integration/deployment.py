@@ -1,0 +1,314 @@
+"""The functions as they are deployed, on moto: their environment, the events that AWS hands them,
+and the stores behind them to look into.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from functions.api import handler as api
+from functions.executor import handler as executor
+from functions.watcher import handler as watcher
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.domain.ids import JobKey, run_id
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import Run
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
+
+TENANT = "123456789012"
+OTHER_TENANT = "210987654321"
+SHARDS = 4
+LIMIT = "PT14M"
+
+
+class Context(LambdaContext):
+    """What Lambda tells an invocation. `remaining_ms` may be set while it runs."""
+
+    def __init__(self, remaining_ms: int = 840_000) -> None:
+        self.remaining_ms = remaining_ms
+
+    # Lambda's is a method of the instance; the library's stub declares a static one.
+    def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]
+        return self.remaining_ms
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the API answered. `document` is its body, read as strict JSON."""
+
+    status: int
+    media_type: str
+    headers: Mapping[str, str]
+    document: dict[str, Any]
+
+    @property
+    def fault(self) -> dict[str, str]:
+        """The one error of a problem document that has one."""
+        [fault] = self.document["errors"]
+        found: dict[str, str] = fault
+        return found
+
+
+def http_event(
+    method: str,
+    path: str,
+    body: str | None = None,
+    *,
+    query: Mapping[str, str] | None = None,
+    authorizer: Mapping[str, Any] | None = None,
+    encoded: bool = False,
+) -> dict[str, Any]:
+    """What API Gateway's HTTP API sends, in payload format 2.0."""
+    context: dict[str, Any] = {
+        "accountId": TENANT,
+        "apiId": "a1b2c3d4e5",
+        "domainName": "a1b2c3d4e5.execute-api.us-east-1.amazonaws.com",
+        "http": {
+            "method": method,
+            "path": path,
+            "protocol": "HTTP/1.1",
+            "sourceIp": "192.0.2.1",
+            "userAgent": "test",
+        },
+        "requestId": "request-1",
+        "routeKey": "$default",
+        "stage": "$default",
+        "time": "24/May/2026:10:00:00 +0000",
+        "timeEpoch": 1779616800000,
+    }
+    if authorizer is not None:
+        context["authorizer"] = authorizer
+    event: dict[str, Any] = {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": path,
+        "rawQueryString": "",
+        "headers": {"content-type": "application/json"},
+        "requestContext": context,
+        "isBase64Encoded": encoded,
+    }
+    if query:
+        event["queryStringParameters"] = dict(query)
+    if body is not None:
+        event["body"] = body
+    return event
+
+
+def identity(account: str) -> dict[str, Any]:
+    """The authorizer part of a request that *account* signed."""
+    user = {"userArn": f"arn:aws:iam::{account}:user/u", "userId": "U", "accessKey": "K"}
+    return {"iam": {"accountId": account, "callerId": "U", **user}}
+
+
+def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A received message as Lambda's event source mapping hands it on."""
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": message["Attributes"],
+        "messageAttributes": {},
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:default.fifo",
+        "awsRegion": "us-east-1",
+    }
+
+
+def _no_constant(name: str) -> None:
+    raise AssertionError(f"the answer holds {name}, which is no JSON")
+
+
+@dataclass
+class Deployment:
+    """One stack: its resources, its functions, and a client's view of both."""
+
+    database: DynamoDBClient
+    queues: SQSClient
+    objects: S3Client
+    _: KW_ONLY
+    jobs_table: str
+    due_table: str
+    runs_table: str
+    control_table: str
+    queue_url: str
+    dlq_url: str
+    bucket: str
+
+    def __post_init__(self) -> None:
+        self.jobs = DynamoDbJobStore(
+            self.database, table=self.jobs_table, due_table=self.due_table, shards=SHARDS
+        )
+        self.due = DynamoDbDueStore(
+            self.database, table=self.due_table, shards=SHARDS, executor=ThreadPoolExecutor(2)
+        )
+        self.runs = DynamoDbRunStore(self.database, table=self.runs_table)
+
+    def configure(self, monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
+        """Give the functions their environment, and make them forget what they built before."""
+        pool = {"queueUrl": self.queue_url, "maxTimeout": LIMIT}
+        settings = {
+            "jobs_table": self.jobs_table,
+            "due_table": self.due_table,
+            "runs_table": self.runs_table,
+            "control_table": self.control_table,
+            "scripts_bucket": self.bucket,
+            "pools": json.dumps({"default": pool}),
+            "write_shards": str(SHARDS),
+            "read_shards": str(SHARDS),
+            "pool": "default",
+            "queue_url": self.queue_url,
+            "dlq_url": self.dlq_url,
+            "lease": "PT30S",
+            "life": "PT2S",
+        }
+        for name, value in (settings | more).items():
+            monkeypatch.setenv(f"NEXTFIRE_{name.upper()}", value)
+        api.services.cache_clear()
+        watcher._watch_for.cache_clear()  # noqa: SLF001 — a new process, as it were
+        executor._execute_run.cache_clear()  # noqa: SLF001
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        text: str | bytes | None = None,
+        query: Mapping[str, str] | None = None,
+        tenant: str = TENANT,
+    ) -> Answer:
+        """Call the API with *body* as JSON, or with *text* as it is (bytes: Base64)."""
+        encoded = isinstance(text, bytes)
+        if isinstance(text, bytes):
+            text = base64.b64encode(text).decode()
+        elif text is None and body is not None:
+            text = json.dumps(body)
+        event = http_event(
+            method, path, text, query=query, authorizer=identity(tenant), encoded=encoded
+        )
+        return self.answer(event)
+
+    def answer(self, event: dict[str, Any]) -> Answer:
+        """Hand *event* to the API's handler, and read its answer as API Gateway would."""
+        answer = json.loads(json.dumps(api.handler(event, Context())))
+        assert not answer["isBase64Encoded"]
+        headers = {name.lower(): value for name, value in answer["headers"].items()}
+        document = json.loads(answer["body"], parse_constant=_no_constant)
+        assert isinstance(document, dict)
+        return Answer(answer["statusCode"], headers["content-type"], headers, document)
+
+    def register(self, **fields: Any) -> Job:
+        """Register a job with the API. Unless told otherwise it is due each minute."""
+        document = {"type": "CRON", "schedule": "* * * * *", "target": {"handler": "hello"}}
+        answer = self.call("POST", "/v1/jobs", document | fields)
+        assert answer.status == 201, answer.document
+        return self.job(answer.document["jobId"])
+
+    def job(self, job_id: str, tenant: str = TENANT) -> Job:
+        job = self.jobs.get(JobKey(tenant, job_id))
+        assert job is not None
+        return job
+
+    def run(self, message: RunMessage) -> Run:
+        run = self.runs.get(message.key)
+        assert run is not None
+        return run
+
+    def upload(self, source: str, handler: str = "hello", tenant: str = TENANT) -> None:
+        key = f"{tenant}/default/{handler}.py"
+        self.objects.put_object(Bucket=self.bucket, Key=key, Body=source.encode())
+
+    def send(self, body: str, *, group: str, dedup: str) -> None:
+        self.queues.send_message(
+            QueueUrl=self.queue_url,
+            MessageBody=body,
+            MessageGroupId=group,
+            MessageDeduplicationId=dedup,
+        )
+
+    def receive(self, *, url: str | None = None, hidden_for: int = 900) -> list[dict[str, Any]]:
+        """All messages that are visible, hidden from now on."""
+        found: list[dict[str, Any]] = []
+        while True:
+            answer: Any = self.queues.receive_message(
+                QueueUrl=url or self.queue_url,
+                MaxNumberOfMessages=10,
+                VisibilityTimeout=hidden_for,
+                MessageSystemAttributeNames=["All"],
+                MessageAttributeNames=["All"],
+            )
+            if not answer.get("Messages"):
+                return found
+            found += answer["Messages"]
+
+    def execute(
+        self, messages: Iterable[Mapping[str, Any]], context: Context | None = None
+    ) -> set[str]:
+        """Hand *messages* to the executor as one batch, and delete what it did not report, as
+        Lambda does. Returns the ids that it reported.
+        """
+        messages = list(messages)
+        event = {"Records": [sqs_record(message) for message in messages]}
+        answer = json.loads(json.dumps(executor.handler(event, context or Context())))
+        reported = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for message in messages:
+            if message["MessageId"] not in reported:
+                self.queues.delete_message(
+                    QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"]
+                )
+        return reported
+
+    def due_items(self) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        for page in self.database.get_paginator("scan").paginate(TableName=self.due_table):
+            items += page["Items"]
+        return items
+
+
+def message_for(job: Job, at: datetime, dispatch: int = 1) -> RunMessage:
+    """The message that dispatches the occurrence of *job* at *at*."""
+    return RunMessage(
+        tenant=job.key.tenant,
+        job_id=job.key.job_id,
+        run_id=run_id(job.uid, at),
+        dispatch=dispatch,
+        dispatched_at=at,
+    )
+
+
+class Proxy:
+    """Stands before an SDK client. An operation named in `instead` goes to that function, with the
+    real one and the request; the others go through. `calls` lists them all.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.instead: dict[str, Callable[[Callable[..., Any], dict[str, Any]], Any]] = {}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._client, name)
+
+        def call(**request: Any) -> Any:
+            self.calls.append((name, request))
+            instead = self.instead.get(name)
+            return real(**request) if instead is None else instead(real, request)
+
+        return call

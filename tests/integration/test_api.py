@@ -1,0 +1,796 @@
+"""The API's handler: every route, every refusal, and the walls between tenants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from functions.api import handler as api
+from nextfire.adapters.aws import SystemClock
+from nextfire.domain.due import fire
+from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
+from nextfire.domain.run import RunState
+from tests.integration.deployment import (
+    OTHER_TENANT,
+    TENANT,
+    Answer,
+    Context,
+    Deployment,
+    Proxy,
+    http_event,
+    identity,
+    message_for,
+)
+
+CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
+ROUTES = [
+    ("POST", "/v1/jobs"),
+    ("GET", "/v1/jobs"),
+    ("GET", "/v1/jobs/theirs"),
+    ("PATCH", "/v1/jobs/theirs"),
+    ("DELETE", "/v1/jobs/theirs"),
+    ("GET", "/v1/jobs/theirs/executions"),
+    ("GET", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab"),
+]
+
+
+def assert_problem(answer: Answer, status: int, *, field: str | None = None) -> None:
+    """*answer* is a problem document of *status*, about *field* if one is named."""
+    document = answer.document
+    assert answer.status == status, document
+    assert answer.media_type == "application/problem+json"
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    assert document.keys() <= {"type", "title", "status", "detail", "errors"}
+    for fault in document.get("errors", []):
+        assert fault.keys() == {"field", "value", "problem", "remedy"}
+        assert all(isinstance(text, str) and text for text in fault.values())
+    if field is not None:
+        assert field in {fault["field"] for fault in document["errors"]}, document
+
+
+def pages(system: Deployment, path: str, limit: int, tenant: str = TENANT) -> Iterator[list[Any]]:
+    query = {"limit": str(limit)}
+    while True:
+        answer = system.call("GET", path, query=query, tenant=tenant)
+        assert answer.status == 200, answer.document
+        yield answer.document["items"]
+        if "cursor" not in answer.document:
+            return
+        query["cursor"] = answer.document["cursor"]
+
+
+class TestRoutes:
+    def test_health_needs_no_identity(self, system: Deployment) -> None:
+        answer = system.answer(http_event("GET", "/v1/health"))
+
+        assert (answer.status, answer.document["status"]) == (200, "ok")
+        assert answer.document["time"] <= isoformat(SystemClock().now())
+
+    def test_job_from_creation_to_deletion(self, system: Deployment) -> None:
+        body = CRON | {
+            "jobId": "invoices",
+            "name": "daily-invoice-gen",
+            "timezone": "America/Los_Angeles",
+            "payload": {"tenantId": "acme", "dateRange": None, "nested": [{"deep": None}]},
+            "labels": {"team": "billing"},
+            "retryPolicy": {"maxAttempts": 2},
+        }
+
+        created = system.call("POST", "/v1/jobs", body)
+
+        assert (created.status, created.media_type) == (201, "application/json")
+        assert created.document["jobId"] == "invoices"
+        assert created.document["state"] == "ACTIVE"
+        assert created.document["revision"] == 1
+        assert created.document["payload"] == body["payload"]
+        assert created.document["retryPolicy"]["maxAttempts"] == 2
+        assert created.document["target"] == {"pool": "default", "handler": "hello"}
+        assert system.call("GET", "/v1/jobs/invoices").document == created.document
+        assert system.call("GET", "/v1/jobs").document == {"items": [created.document]}
+        [entry] = system.due_items()
+        due_at = parse_instant(created.document["nextFireAt"])
+        assert entry["entry"]["S"].startswith(f"{to_ms(due_at)}#")
+
+        deleted = system.call("DELETE", "/v1/jobs/invoices")
+
+        assert (deleted.status, deleted.document["state"]) == (200, "CANCELLED")
+        assert "nextFireAt" not in deleted.document
+        assert system.call("GET", "/v1/jobs/invoices").document == deleted.document
+        assert_problem(system.call("DELETE", "/v1/jobs/invoices"), 404)
+        assert_problem(system.call("PATCH", "/v1/jobs/invoices", {"name": "x"}), 404)
+
+    def test_job_without_an_id_gets_one_of_its_own(self, system: Deployment) -> None:
+        ids = {system.call("POST", "/v1/jobs", CRON).document["jobId"] for _ in range(5)}
+
+        assert len(ids) == 5
+        assert all(job_id.startswith("job_") for job_id in ids)
+
+    @pytest.mark.parametrize("payload", [None, [], 0, "", False, {"a": [None]}, "\u0000é\u2028🕑"])
+    def test_payload_comes_back_as_it_was_sent(self, system: Deployment, payload: object) -> None:
+        created = system.call("POST", "/v1/jobs", CRON | {"jobId": "a", "payload": payload})
+
+        assert created.status == 201, created.document
+        assert created.document["payload"] == payload
+        assert system.call("GET", "/v1/jobs/a").document["payload"] == payload
+
+    def test_body_in_base64_is_read(self, system: Deployment) -> None:
+        assert system.call("POST", "/v1/jobs", text=json.dumps(CRON).encode()).status == 201
+
+    def test_executions_of_a_job_and_one_by_its_id(self, system: Deployment) -> None:
+        system.upload("print('hi')")
+        job = system.register(jobId="a")
+        assert system.call("GET", "/v1/jobs/a/executions").document == {"items": []}
+        now = floor_minute(job.created_at)
+        for minute in range(3):
+            message = message_for(job, now + timedelta(minutes=minute))
+            system.send(message.encode(), group=str(minute), dedup=str(minute))
+        assert system.execute(system.receive()) == set()
+
+        listed = system.call("GET", "/v1/jobs/a/executions").document["items"]
+
+        assert [run["scheduledAt"] for run in listed] == [
+            isoformat(now + timedelta(minutes=minute)) for minute in (2, 1, 0)
+        ]
+        latest = listed[0]
+        assert latest["state"] == "SUCCEEDED"
+        assert (latest["exitCode"], latest["stdout"], latest["attempt"]) == (0, "hi\n", 1)
+        assert [attempt["outcome"] for attempt in latest["attempts"]] == ["SUCCEEDED"]
+        found = system.call("GET", f"/v1/executions/{latest['executionId']}")
+        assert (found.status, found.document) == (200, latest)
+
+    @pytest.mark.parametrize("prefix", ["/v1", "/api/v1"])
+    def test_both_prefixes_lead_to_the_same(self, system: Deployment, prefix: str) -> None:
+        job_id = system.call("POST", f"{prefix}/jobs", CRON).document["jobId"]
+
+        assert system.call("GET", f"{prefix}/jobs/{job_id}").status == 200
+        assert system.call("GET", f"{prefix}/jobs").document["items"][0]["jobId"] == job_id
+        assert system.call("PATCH", f"{prefix}/jobs/{job_id}", {"name": "n"}).status == 200
+        assert system.call("GET", f"{prefix}/jobs/{job_id}/executions").status == 200
+        assert system.call("DELETE", f"{prefix}/jobs/{job_id}").status == 200
+        assert system.call("GET", f"{prefix}/health").status == 200
+
+    @pytest.mark.parametrize(
+        ("method", "path"),
+        [
+            ("GET", "/"),
+            ("GET", "/v1"),
+            ("GET", "/v2/jobs"),
+            ("GET", "/api/api/v1/jobs"),
+            ("GET", "/apiv1/jobs"),
+            ("PUT", "/v1/jobs"),
+            ("POST", "/v1/jobs/a"),
+            ("GET", "/v1/jobs/a/b/c"),
+            ("DELETE", "/v1/executions/a"),
+        ],
+    )
+    def test_unknown_route(self, system: Deployment, method: str, path: str) -> None:
+        answer = system.call(method, path, {})
+
+        assert_problem(answer, 404)
+        assert f"{method} {path}" in answer.document["detail"]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            None,
+            "",
+            "{",
+            "null",
+            "[]",
+            '"text"',
+            "7",
+            '{"payload": NaN}',
+            '{"payload": -Infinity}',
+            "{'type': 'CRON'}",
+            '{"a": 1} {"b": 2}',
+            "[" * 100_000,
+            '{"payload":' * 20_000,
+            '{"payload": ' + "9" * 5000 + "}",
+            b"\xff\xfe{}",
+            b'{"name": "\xc3\x28"}',
+        ],
+        ids=lambda text: repr(text)[:24],
+    )
+    @pytest.mark.parametrize(("method", "path"), [("POST", "/v1/jobs"), ("PATCH", "/v1/jobs/a")])
+    def test_malformed_body(
+        self, system: Deployment, method: str, path: str, text: str | bytes | None
+    ) -> None:
+        system.register(jobId="a")
+
+        assert_problem(system.call(method, path, text=text), 400)
+
+    def test_body_that_is_no_base64(self, system: Deployment) -> None:
+        event = http_event("POST", "/v1/jobs", "é!", authorizer=identity(TENANT), encoded=True)
+
+        assert_problem(system.answer(event), 400)
+
+    @pytest.mark.parametrize(
+        ("change", "field"),
+        [
+            ({"schedule": "0 0 30 2 *"}, "schedule"),
+            ({"schedule": "* * * *"}, "schedule"),
+            ({"schedule": "* * * * * *"}, "schedule"),
+            ({"schedule": "61 * * * *"}, "schedule"),
+            ({"schedule": "5-1 * * * *"}, "schedule"),
+            ({"schedule": "R * * * *"}, "schedule"),
+            ({"schedule": ""}, "schedule"),
+            ({"schedule": None}, "schedule"),
+            ({"schedule": 5}, "schedule"),
+            ({"schedule": ["* * * * *"]}, "schedule"),
+            ({"type": "ONCE", "schedule": "2001-01-01T00:00:00Z"}, "schedule"),
+            ({"type": "ONCE", "schedule": "tomorrow"}, "schedule"),
+            ({"type": "ONCE", "schedule": "0001-01-01T00:00:00+14:00"}, "schedule"),
+            ({"type": "ONCE", "schedule": "9999-12-31T23:59:59-12:00"}, "schedule"),
+            ({"type": "ONCE", "schedule": "2286-11-20T17:46:40Z"}, "schedule"),
+            ({"type": "DELAY", "schedule": "P1M"}, "schedule"),
+            ({"type": "DELAY", "schedule": "PT0S"}, "schedule"),
+            ({"type": "DELAY", "schedule": f"P{'9' * 250}D"}, "schedule"),
+            ({"type": "YEARLY"}, "type"),
+            ({"type": None}, "type"),
+            ({"timezone": "Mars/Olympus"}, "timezone"),
+            ({"timezone": "../../etc/passwd"}, "timezone"),
+            ({"timezone": "Europe"}, "timezone"),
+            ({"timezone": "\u0000"}, "timezone"),
+            ({"target": {"handler": "hello", "pool": "gpu"}}, "target.pool"),
+            ({"target": {"handler": "hello", "pol": "default"}}, "target.pol"),
+            ({"target": {}}, "target"),
+            ({"target": {"handler": "hello", "script": "s3://scripts/x.py"}}, "target"),
+            ({"target": {"handler": "../hello"}}, "target.handler"),
+            ({"target": {"handler": "a/b"}}, "target.handler"),
+            ({"target": "hello"}, "target"),
+            ({"target": {"script": f"s3://scripts/{OTHER_TENANT}/x.py"}}, "target.script"),
+            ({"target": {"script": f"s3://elsewhere/{TENANT}/x.py"}}, "target.script"),
+            ({"target": {"script": f"s3://scripts/{TENANT}/../x.py"}}, "target.script"),
+            ({"target": {"script": f"s3://scripts/{TENANT}/"}}, "target.script"),
+            ({"target": {"script": f"s3://scripts/{TENANT}x/x.py"}}, "target.script"),
+            ({"target": {"script": "file:///etc/passwd"}}, "target.script"),
+            ({"timeoutSec": 14 * 60 + 1}, "timeoutSec"),
+            ({"timeoutSec": 0}, "timeoutSec"),
+            ({"timeoutSec": 1.5}, "timeoutSec"),
+            ({"payload": "x" * (64 * 1024)}, "payload"),
+            ({"payload": {"text": "é" * (32 * 1024)}}, "payload"),
+            ({"colour": "red"}, "colour"),
+            ({"retry_policy": {"max_attempts": 1}}, "retry_policy"),
+            ({"retryPolicy": {"maxAttempts": 0}}, "retryPolicy.maxAttempts"),
+            ({"retryPolicy": {"maxAttempts": 10**30}}, "retryPolicy.maxAttempts"),
+            ({"retryPolicy": {"backoff": "NONE"}}, "retryPolicy.backoff"),
+            ({"priority": "URGENT"}, "priority"),
+            ({"labels": {"a": 1}}, "labels.a"),
+            ({"labels": {str(n): "" for n in range(33)}}, "labels"),
+            ({"labels": {"a": "x" * 257}}, "labels.a"),
+            ({"schedule": "0 R(2-4) * * *"}, "schedule"),
+            ({"schedule": "H * * * *"}, "schedule"),
+            ({"name": ""}, "name"),
+            ({"name": "x" * 129}, "name"),
+            ({"jobId": "a/b"}, "jobId"),
+            ({"jobId": "a.b"}, "jobId"),
+            ({"jobId": ""}, "jobId"),
+            ({"jobId": "x" * 65}, "jobId"),
+            ({"jobId": 7}, "jobId"),
+            ({"jobId": {"a": 1}}, "jobId"),
+        ],
+        ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else value,
+    )
+    def test_job_that_cannot_be_scheduled(
+        self, system: Deployment, change: dict[str, Any], field: str
+    ) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON | change)
+
+        assert_problem(answer, 422, field=field)
+        assert system.due_items() == []
+        assert system.call("GET", "/v1/jobs").document["items"] == []
+
+    @pytest.mark.parametrize(
+        "text",
+        ['{"payload": 1e400}', '{"payload": {"a": [-1e400]}}', '{"labels": {"\\ud800": ""}}'],
+    )
+    def test_values_that_json_cannot_carry(self, system: Deployment, text: str) -> None:
+        system.register(jobId="a")
+
+        created = system.call("POST", "/v1/jobs", text=json.dumps(CRON)[:-1] + ", " + text[1:])
+        changed = system.call("PATCH", "/v1/jobs/a", text=text)
+
+        assert {created.status, changed.status} <= {400, 422}, (created, changed)
+        assert_problem(created, created.status)
+        assert_problem(changed, changed.status)
+
+    def test_body_nested_too_deep(self, system: Deployment) -> None:
+        payload: object = 1
+        for _ in range(40):
+            payload = [payload]
+
+        assert_problem(system.call("POST", "/v1/jobs", CRON | {"payload": payload}), 422)
+
+    def test_body_that_is_too_large(self, system: Deployment) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON | {"x": "y" * 256 * 1024})
+
+        assert_problem(answer, 422, field="body")
+        assert len(json.dumps(answer.document)) < 2000, "the refusal repeats the body"
+
+    def test_payload_at_the_limit_is_taken(self, system: Deployment) -> None:
+        payload = "x" * (64 * 1024 - 2)
+
+        assert system.call("POST", "/v1/jobs", CRON | {"payload": payload}).status == 201
+
+    def test_timeout_of_the_pool_is_taken(self, system: Deployment) -> None:
+        assert system.call("POST", "/v1/jobs", CRON | {"timeoutSec": 14 * 60}).status == 201
+
+    def test_every_fault_is_told_at_once(self, system: Deployment) -> None:
+        answer = system.call("POST", "/v1/jobs", {"type": "YEARLY", "colour": 1, "timeoutSec": -1})
+
+        fields = [fault["field"] for fault in answer.document["errors"]]
+        assert sorted(fields) == ["colour", "schedule", "target", "timeoutSec", "type"]
+
+    def test_fault_names_field_value_problem_and_remedy(self, system: Deployment) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON | {"timeoutSec": 3600})
+
+        assert answer.fault == {
+            "field": "timeoutSec",
+            "value": "3600",
+            "problem": "longer than pool 'default' allows",
+            "remedy": "Give at most 840, or a pool with workers.",
+        }
+
+    @pytest.mark.parametrize(
+        ("query", "field"),
+        [
+            ({"limit": "0"}, "limit"),
+            ({"limit": "101"}, "limit"),
+            ({"limit": "-1"}, "limit"),
+            ({"limit": "ten"}, "limit"),
+            ({"limit": "1.5"}, "limit"),
+            ({"limit": ""}, "limit"),
+            ({"limit": "٣"}, "limit"),
+            ({"limit": "9" * 5000}, "limit"),
+            ({"cursor": ""}, "cursor"),
+            ({"cursor": "x"}, "cursor"),
+            ({"cursor": "é"}, "cursor"),
+            ({"cursor": "Li4vLi4"}, "cursor"),
+            ({"cursor": "A" * 5000}, "cursor"),
+        ],
+        ids=lambda value: repr(value)[:24],
+    )
+    @pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/a/executions"])
+    def test_bad_page(
+        self, system: Deployment, path: str, query: dict[str, str], field: str
+    ) -> None:
+        system.register(jobId="a")
+
+        assert_problem(system.call("GET", path, query=query), 422, field=field)
+
+    @pytest.mark.parametrize(
+        ("path", "status"),
+        [
+            ("/v1/jobs/nobody", 404),
+            ("/v1/jobs/nobody/executions", 404),
+            ("/v1/executions/nobody.20260524T100000000Z-k3x9m2ab", 404),
+            ("/v1/executions/nobody.99999999T999999999Z-k3x9m2ab", 404),
+            ("/v1/jobs/a.b", 422),
+            ("/v1/jobs/" + "x" * 65, 422),
+            ("/v1/executions/x", 422),
+            ("/v1/executions/a.20260524T100000000Z-UPPERCASE", 422),
+            ("/v1/executions/a.b.20260524T100000000Z-k3x9m2ab", 422),
+            ("/v1/executions/.20260524T100000000Z-k3x9m2ab", 422),
+        ],
+    )
+    def test_unknown_or_malformed_id(self, system: Deployment, path: str, status: int) -> None:
+        assert_problem(system.call("GET", path), status)
+
+    def test_store_that_does_not_answer(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        system.register(jobId="a")
+        proxy = Proxy(system.database)
+
+        def throttle(_real: object, _request: object) -> None:
+            raise system.database.exceptions.ProvisionedThroughputExceededException(
+                {"Error": {"Code": "ProvisionedThroughputExceededException"}}, "GetItem"
+            )
+
+        proxy.instead["get_item"] = throttle
+        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        api.services.cache_clear()
+
+        answer = system.call("GET", "/v1/jobs/a")
+
+        assert_problem(answer, 503)
+        assert answer.headers["retry-after"] == "1"
+
+    def test_defect_is_told_without_its_details(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail() -> None:
+            raise RuntimeError("password: hunter2")
+
+        monkeypatch.setattr(api, "services", fail)
+
+        answer = system.call("GET", "/v1/jobs/a")
+
+        assert_problem(answer, 500)
+        assert "hunter2" not in json.dumps(answer.document)
+
+
+class TestConflicts:
+    def test_living_id_is_refused_and_its_job_stays(self, system: Deployment) -> None:
+        first = system.call("POST", "/v1/jobs", CRON | {"jobId": "a", "name": "first"})
+
+        second = system.call("POST", "/v1/jobs", CRON | {"jobId": "a", "name": "second"})
+
+        assert_problem(second, 409)
+        assert system.call("GET", "/v1/jobs/a").document == first.document
+        assert len(system.due_items()) == 1
+
+    def test_deleted_id_starts_clean(self, system: Deployment) -> None:
+        before = system.register(jobId="a", name="old", payload={"old": 1}, labels={"old": "1"})
+        system.call("PATCH", "/v1/jobs/a", {"schedule": "*/5 * * * *"})
+        system.call("DELETE", "/v1/jobs/a")
+
+        created = system.call("POST", "/v1/jobs", CRON | {"jobId": "a"})
+
+        assert created.status == 201
+        assert (created.document["revision"], created.document["state"]) == (1, "ACTIVE")
+        assert (created.document["payload"], created.document["labels"]) == ({}, {})
+        assert "name" not in created.document
+        after = system.job("a")
+        assert after.uid != before.uid
+        assert after.created_at > before.created_at
+        uids = {item["uid"]["S"] for item in system.due_items()}
+        assert after.uid in uids
+
+    def test_run_of_a_deleted_id_is_not_the_new_jobs(self, system: Deployment) -> None:
+        system.upload("raise SystemExit('must not run')")
+        before = system.register(jobId="a")
+        message = message_for(before, floor_minute(before.created_at))
+        system.call("DELETE", "/v1/jobs/a")
+        system.register(jobId="a")
+        system.send(message.encode(), group="g", dedup="d")
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.attempt) == (RunState.CANCELLED, 0)
+
+
+class TestPatch:
+    def test_what_is_named_changes_and_the_rest_stays(self, system: Deployment) -> None:
+        created = system.call(
+            "POST",
+            "/v1/jobs",
+            CRON
+            | {
+                "jobId": "a",
+                "name": "n",
+                "labels": {"keep": "1", "drop": "2", "change": "3"},
+                "payload": {"a": {"b": 1}, "c": None},
+                "retryPolicy": {"maxAttempts": 7, "backoff": "FIXED"},
+            },
+        ).document
+
+        changed = system.call(
+            "PATCH",
+            "/v1/jobs/a",
+            {
+                "name": None,
+                "labels": {"drop": None, "change": "4", "add": "5"},
+                "retryPolicy": {"maxAttempts": 8},
+                "priority": "HIGH",
+            },
+        ).document
+
+        policy = {**created["retryPolicy"], "maxAttempts": 8}
+        labels = {"keep": "1", "change": "4", "add": "5"}
+        expected = created | {"labels": labels, "retryPolicy": policy, "priority": "HIGH"}
+        expected |= {"revision": 2, "updatedAt": changed["updatedAt"]}
+        del expected["name"]
+        assert changed == expected
+        assert system.call("GET", "/v1/jobs/a").document == changed
+        assert len(system.due_items()) == 1, "the schedule did not change"
+
+    @pytest.mark.parametrize("payload", [{"x": 1}, {"a": None}, {}, None, [1]])
+    def test_payload_is_replaced_whole(self, system: Deployment, payload: object) -> None:
+        system.register(jobId="a", payload={"a": 1, "b": {"c": 2}})
+
+        changed = system.call("PATCH", "/v1/jobs/a", {"payload": payload})
+
+        assert changed.document["payload"] == payload
+        assert system.call("GET", "/v1/jobs/a").document["payload"] == payload
+
+    def test_empty_patch_changes_nothing_but_the_revision(self, system: Deployment) -> None:
+        created = system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}).document
+
+        changed = system.call("PATCH", "/v1/jobs/a", {}).document
+
+        assert changed == created | {"revision": 2, "updatedAt": changed["updatedAt"]}
+
+    def test_default_returns_where_a_field_is_null(self, system: Deployment) -> None:
+        system.register(jobId="a", timeoutSec=7, timezone="Asia/Tokyo")
+
+        changed = system.call("PATCH", "/v1/jobs/a", {"timeoutSec": None, "timezone": None})
+
+        assert (changed.document["timeoutSec"], changed.document["timezone"]) == (300, "UTC")
+
+    def test_new_schedule_brings_its_own_due_entry(self, system: Deployment) -> None:
+        before = system.register(jobId="a", schedule="0 3 * * *")
+
+        changed = system.call("PATCH", "/v1/jobs/a", {"schedule": "0 4 * * *"}).document
+
+        after = system.job("a")
+        assert after.schedule_version > before.schedule_version
+        assert {item["entry"]["S"] for item in system.due_items()} == {
+            fire(job.key, job.uid, job.schedule_version, at).sort_key
+            for job, at in (
+                (before, before.next_after(before.created_at)),
+                (after, parse_instant(changed["nextFireAt"])),
+            )
+            if at is not None
+        }
+
+    @pytest.mark.parametrize(
+        ("patch", "field"),
+        [
+            ({"jobId": "b"}, "jobId"),
+            ({"timeout_sec": 5}, "timeout_sec"),
+            ({"state": "CANCELLED"}, "state"),
+            ({"type": None}, "type"),
+            ({"schedule": "0 0 30 2 *"}, "schedule"),
+            ({"target": {"pool": "gpu"}}, "target.pool"),
+            (
+                {"target": {"script": f"s3://scripts/{OTHER_TENANT}/x.py", "handler": None}},
+                "target.script",
+            ),
+            ({"timeoutSec": 841}, "timeoutSec"),
+            ({"payload": "x" * 64 * 1024}, "payload"),
+        ],
+        ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else value,
+    )
+    def test_refused_patch_leaves_the_job_as_it_was(
+        self, system: Deployment, patch: dict[str, Any], field: str
+    ) -> None:
+        created = system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}).document
+
+        assert_problem(system.call("PATCH", "/v1/jobs/a", patch), 422, field=field)
+
+        assert system.call("GET", "/v1/jobs/a").document == created
+
+    def test_labels_cannot_be_heaped_up(self, system: Deployment) -> None:
+        system.register(jobId="a")
+
+        answers = [
+            system.call("PATCH", "/v1/jobs/a", {"labels": {f"{n}": "x" * 200_000}})
+            for n in range(3)
+        ]
+
+        assert {answer.status for answer in answers} == {422}
+
+    def test_of_two_changes_at_once_none_is_lost(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        system.register(jobId="a")
+        proxy = Proxy(system.database)
+
+        def overtaken(real: Any, request: dict[str, Any]) -> Any:
+            del proxy.instead["transact_write_items"]
+            system.call("PATCH", "/v1/jobs/a", {"labels": {"theirs": "1"}})
+            return real(**request)
+
+        proxy.instead["transact_write_items"] = overtaken
+        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        api.services.cache_clear()
+
+        changed = system.call("PATCH", "/v1/jobs/a", {"labels": {"ours": "1"}})
+
+        assert changed.status == 200
+        assert changed.document["labels"] == {"ours": "1", "theirs": "1"}
+        assert changed.document["revision"] == 3
+
+
+class TestPaging:
+    def test_jobs_to_the_end(self, system: Deployment) -> None:
+        ids = sorted(f"job-{n}" for n in range(7))
+        for job_id in ids:
+            system.register(jobId=job_id)
+            system.call("POST", "/v1/jobs", CRON | {"jobId": job_id}, tenant=OTHER_TENANT)
+
+        found = list(pages(system, "/v1/jobs", limit=3))
+
+        assert [len(page) for page in found] == [3, 3, 1]
+        assert [job["jobId"] for page in found for job in page] == ids
+
+    def test_executions_to_the_end(self, system: Deployment) -> None:
+        job = system.register(jobId="a")
+        start = floor_minute(job.created_at)
+        messages = [message_for(job, start + timedelta(minutes=n)) for n in range(5)]
+        for message in messages:
+            system.runs.cancel(message, reason="for the test", now=start)
+
+        found = list(pages(system, "/v1/jobs/a/executions", limit=2))
+
+        assert [run["executionId"] for page in found for run in page] == [
+            message.key.execution_id for message in reversed(messages)
+        ]
+
+    def test_page_without_a_limit_holds_fifty(self, system: Deployment) -> None:
+        job = system.register(jobId="a")
+        start = floor_minute(job.created_at)
+        for n in range(51):
+            message = message_for(job, start + timedelta(minutes=n))
+            system.runs.cancel(message, reason="for the test", now=start)
+
+        answer = system.call("GET", "/v1/jobs/a/executions")
+
+        assert len(answer.document["items"]) == 50
+
+
+class TestTenants:
+    @pytest.fixture
+    def theirs(self, system: Deployment) -> dict[str, str]:
+        """A job and an execution of the other tenant."""
+        job = system.call("POST", "/v1/jobs", CRON | {"jobId": "theirs"}, tenant=OTHER_TENANT)
+        stored = system.job("theirs", OTHER_TENANT)
+        message = message_for(stored, stored.created_at)
+        system.runs.cancel(message, reason="secret", now=stored.created_at)
+        return {"jobId": job.document["jobId"], "executionId": message.key.execution_id}
+
+    def test_owner_sees_what_the_others_do_not(
+        self, system: Deployment, theirs: dict[str, str]
+    ) -> None:
+        paths = [
+            "/v1/jobs/theirs",
+            "/v1/jobs/theirs/executions",
+            f"/v1/executions/{theirs['executionId']}",
+        ]
+
+        for path in paths:
+            assert system.call("GET", path, tenant=OTHER_TENANT).status == 200
+            answer = system.call("GET", path)
+            assert_problem(answer, 404)
+            assert "secret" not in json.dumps(answer.document)
+        assert system.call("GET", "/v1/jobs").document == {"items": []}
+
+    @pytest.mark.parametrize(("method", "body"), [("PATCH", {"name": "mine"}), ("DELETE", None)])
+    def test_nobody_changes_anothers_job(
+        self,
+        system: Deployment,
+        theirs: dict[str, str],
+        method: str,
+        body: dict[str, str] | None,
+    ) -> None:
+        before = system.job(theirs["jobId"], OTHER_TENANT)
+
+        assert_problem(system.call(method, "/v1/jobs/theirs", body), 404)
+
+        assert system.job(theirs["jobId"], OTHER_TENANT) == before
+
+    def test_one_id_is_free_for_each_tenant(
+        self, system: Deployment, theirs: dict[str, str]
+    ) -> None:
+        mine = system.call("POST", "/v1/jobs", CRON | {"jobId": theirs["jobId"]})
+
+        assert mine.status == 201
+        assert system.job("theirs").uid != system.job("theirs", OTHER_TENANT).uid
+
+    def test_cursor_of_another_shows_nothing_of_his(self, system: Deployment) -> None:
+        for n in range(4):
+            system.call("POST", "/v1/jobs", CRON | {"jobId": f"his-{n}"}, tenant=OTHER_TENANT)
+            system.register(jobId=f"mine-{n}")
+        his = system.call("GET", "/v1/jobs", query={"limit": "2"}, tenant=OTHER_TENANT)
+
+        shown = system.call("GET", "/v1/jobs", query={"cursor": his.document["cursor"]})
+
+        assert {job["jobId"] for job in shown.document["items"]} <= {f"mine-{n}" for n in range(4)}
+
+    def test_cursor_over_anothers_executions_shows_nothing_of_his(self, system: Deployment) -> None:
+        system.call("POST", "/v1/jobs", CRON | {"jobId": "theirs"}, tenant=OTHER_TENANT)
+        job = system.job("theirs", OTHER_TENANT)
+        for n in range(4):
+            message = message_for(job, job.created_at + timedelta(minutes=n))
+            system.runs.cancel(message, reason="secret", now=job.created_at)
+        path = "/v1/jobs/theirs/executions"
+        his = system.call("GET", path, query={"limit": "2"}, tenant=OTHER_TENANT)
+
+        shown = system.call("GET", path, query={"cursor": his.document["cursor"]})
+
+        assert "secret" not in json.dumps(shown.document)
+        assert shown.document.get("items", []) == []
+
+    @pytest.mark.parametrize(
+        "authorizer",
+        [
+            None,
+            {},
+            {"iam": None},
+            {"iam": {}},
+            {"iam": {"accountId": None}},
+            {"iam": {"accountId": ""}},
+            {"jwt": {"claims": {"sub": OTHER_TENANT}}},
+            {"lambda": {"accountId": OTHER_TENANT}},
+        ],
+        ids=json.dumps,
+    )
+    @pytest.mark.parametrize(("method", "path"), ROUTES)
+    def test_request_without_an_identity_gets_no_data(
+        self,
+        system: Deployment,
+        theirs: dict[str, str],  # noqa: ARG002 — there is something to get
+        method: str,
+        path: str,
+        authorizer: dict[str, Any] | None,
+    ) -> None:
+        before = system.database.scan(TableName=system.jobs_table)["Items"]
+        body = json.dumps(CRON) if method in {"POST", "PATCH"} else None
+
+        answer = system.answer(http_event(method, path, body, authorizer=authorizer))
+
+        assert answer.status in {401, 403, 500}
+        assert_problem(answer, answer.status)
+        assert "theirs" not in json.dumps(answer.document)
+        assert system.database.scan(TableName=system.jobs_table)["Items"] == before
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+plausible = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["ONCE", "DELAY", "CRON"]) | json_values,
+        "schedule": st.sampled_from(["* * * * *", "PT5S", "2030-01-01T00:00"])
+        | st.text(alphabet="0123456789*/,-#LPTSHMDW:Z+", max_size=24)
+        | st.datetimes().map(str)
+        | json_values,
+        "target": st.just({"handler": "hello"})
+        | st.fixed_dictionaries({}, optional={"handler": json_values, "script": st.text()})
+        | json_values,
+    },
+    optional={
+        "timezone": st.sampled_from(["Europe/Berlin", "Asia/Tokyo"]) | json_values,
+        "payload": json_values,
+        "retryPolicy": st.dictionaries(st.sampled_from(["maxAttempts", "backoff"]), json_values)
+        | json_values,
+        "timeoutSec": json_values,
+        "priority": json_values,
+        "labels": st.dictionaries(st.text(max_size=5), st.text(max_size=5)) | json_values,
+        "name": json_values,
+        "jobId": json_values,
+    },
+)
+
+
+@settings(
+    max_examples=250,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(body=plausible | json_values)
+def test_no_body_is_our_fault(system: Deployment, body: object) -> None:
+    created = system.call("POST", "/v1/jobs", body)
+    system.call("POST", "/v1/jobs", CRON | {"jobId": "patched"})
+    changed = system.call("PATCH", "/v1/jobs/patched", body)
+
+    assert created.status in {201, 400, 409, 422}, created
+    assert changed.status in {200, 400, 422}, changed
+    if created.status == 201:
+        # What was taken can be read, by itself and in the listing.
+        job_id = created.document["jobId"]
+        assert system.call("GET", f"/v1/jobs/{job_id}").document == created.document
+    assert system.call("GET", "/v1/jobs").status == 200
+
+
+def test_handler_takes_a_request_without_optional_parts(system: Deployment) -> None:
+    event = http_event("GET", "/v1/jobs", authorizer=identity(TENANT))
+    del event["headers"]
+    event["queryStringParameters"] = None
+
+    assert api.handler(event, Context())["statusCode"] == 200
+    assert system.call("GET", "/v1/jobs").status == 200
