@@ -19,8 +19,9 @@ from nextfire.domain.due import (
     StoredEntry,
     bucket_name,
 )
-from nextfire.domain.ids import JOB_ID, JobKey
+from nextfire.domain.ids import JOB_ID, JobKey, run_id
 from nextfire.domain.instants import from_ms, isoformat, to_ms
+from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -169,9 +170,30 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
         )
         if entry.sort_key != slot.sort_key:
             raise ValueError(f"its contents belong to the key {entry.sort_key}")
+        _check(entry)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return BrokenEntry(slot, item, f"{type(error).__name__}: {error}", *_salvage(slot, item))
     return StoredEntry(slot, entry)
+
+
+def _check(entry: DueEntry) -> None:
+    """Refuse what no message could be made of: met later, it would stop the whole batch.
+
+    Raises:
+        ValueError: A field is not of its form.
+    """
+    retry = entry.kind is DueKind.RETRY
+    message = RunMessage(
+        tenant=entry.job.tenant,
+        job_id=entry.job.job_id,
+        run_id=entry.run_id if retry else run_id(entry.uid, entry.at),
+        dispatch=entry.dispatch,
+        dispatched_at=entry.at,
+    )
+    if retry:
+        _ = message.key.scheduled_at
+        if not entry.pool or message.key.uid != entry.uid:
+            raise ValueError("a retry without pool, or of another job's run")
 
 
 def _salvage(slot: Slot, item: Mapping[str, Any]) -> tuple[datetime | None, JobKey | None]:
