@@ -1,0 +1,252 @@
+"""What `DueStore` promises, on the fake and on DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
+from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
+from nextfire.domain.instants import to_ms
+from nextfire.domain.ports import DueStore
+from tests.builders import NOON, a_fire, a_job, a_retry, at, job_key, run_key
+from tests.fakes import InlineExecutor, MemoryDueStore
+from tests.integration.conftest import Tables
+
+QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A store of four shards, and what no port offers."""
+
+    store: DueStore
+    spoil: Callable[..., object]
+    quarantined: Callable[[], list[str]]
+
+    def read(
+        self, minute: datetime = NOON, shard: int = 0, *, before: datetime | None = None
+    ) -> list[StoredEntry | BrokenEntry]:
+        return list(self.store.read(minute, shard, before=before, consistent=True))
+
+    def entries(
+        self, minute: datetime = NOON, shard: int = 0, *, before: datetime | None = None
+    ) -> list[DueEntry]:
+        found = self.read(minute, shard, before=before)
+        assert all(isinstance(stored, StoredEntry) for stored in found)
+        return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def held(request: pytest.FixtureRequest) -> Held:
+    if request.param == "memory":
+        memory = MemoryDueStore(shards=4)
+        return Held(
+            memory,
+            memory.spoil,
+            lambda: [f"{e.slot.bucket}/{e.slot.sort_key}" for e in memory.quarantined],
+        )
+    table = request.getfixturevalue("tables").due
+    client = dynamodb()
+
+    def spoil(slot: Slot, **values: str) -> None:
+        item = {"bucket": slot.bucket, "entry": slot.sort_key} | values
+        client.put_item(TableName=table, Item={name: {"S": text} for name, text in item.items()})
+
+    def quarantined() -> list[str]:
+        answer = client.query(
+            TableName=table,
+            KeyConditionExpression="#bucket = :bucket",
+            ExpressionAttributeNames={"#bucket": "bucket"},
+            ExpressionAttributeValues={":bucket": {"S": QUARANTINE}},
+        )
+        assert all("error" in item and "quarantined_at" in item for item in answer["Items"])
+        return [item["entry"]["S"] for item in answer["Items"]]
+
+    store = DynamoDbDueStore(client, table=table, shards=4, executor=InlineExecutor())
+    return Held(store, spoil, quarantined)
+
+
+def jobs_of_shard(shard: int, count: int) -> list[str]:
+    """The ids of some jobs whose entries lie in *shard* of four."""
+    ids = (f"job{n}" for n in range(100_000))
+    found = (job_id for job_id in ids if job_key(job_id).shard(4) == shard)
+    return [next(found) for _ in range(count)]
+
+
+def entry_of(shard: int, due_at: datetime) -> DueEntry:
+    return a_fire(a_job(jobs_of_shard(shard, 1)[0]), due_at)
+
+
+def test_an_entry_lies_in_the_bucket_of_its_minute_and_its_job_s_shard(held: Held) -> None:
+    entry = entry_of(2, at("12:00:31"))
+
+    assert held.store.put([entry], at("11:00")) == {entry}
+
+    assert held.entries(NOON, 2) == [entry]
+    assert [held.entries(NOON, shard) for shard in (0, 1, 3)] == [[], [], []]
+    assert held.entries(at("12:01"), 2) == held.entries(at("11:00"), 2) == []
+
+
+def test_an_entry_written_late_lies_where_it_will_be_read(held: Held) -> None:
+    entry = entry_of(0, at("09:15"))
+
+    held.store.put([entry], at("12:00:59"))
+
+    (stored,) = held.read(NOON)
+    assert isinstance(stored, StoredEntry)
+    assert (stored.entry, stored.slot.bucket) == (entry, "2026-05-24T12:00Z#000")
+
+
+def test_every_kind_comes_back_as_it_was_put(held: Held) -> None:
+    job_id = jobs_of_shard(0, 1)[0]
+    firing = a_fire(a_job(job_id), at("12:00:01.25"))
+    retry = a_retry(run_key(job_id=job_id), at("12:00:02"), dispatch=3, pool="batch")
+
+    held.store.put([retry, firing], NOON)
+
+    assert held.entries() == [firing, retry]
+
+
+def test_entries_are_read_by_due_instant_up_to_a_bound(held: Held) -> None:
+    entries = [entry_of(0, NOON + timedelta(milliseconds=ms)) for ms in (9000, 10, 0, 2000, 1999)]
+    held.store.put(entries, NOON)
+
+    assert [to_ms(entry.at) - to_ms(NOON) for entry in held.entries()] == [0, 10, 1999, 2000, 9000]
+    assert len(held.entries(before=at("12:00:02"))) == 3
+    assert len(held.entries(before=at("12:00:02.001"))) == 4
+    assert held.entries(before=NOON) == []
+
+
+def test_an_entry_put_twice_is_one(held: Held) -> None:
+    entry = entry_of(0, NOON)
+
+    assert held.store.put([entry, entry, replace(entry)], NOON) == {entry}
+    assert held.store.put([entry], NOON) == {entry}
+
+    assert held.entries() == [entry]
+
+
+def test_nothing_is_put_for_nothing(held: Held) -> None:
+    assert held.store.put([], NOON) == set()
+    held.store.delete([])
+
+
+def test_more_is_put_and_deleted_than_one_request_holds(held: Held) -> None:
+    jobs = [a_job(job_id, uid=f"uid{n:05d}") for n, job_id in enumerate(jobs_of_shard(0, 60))]
+    entries = [a_fire(job, NOON) for job in jobs]
+
+    assert held.store.put(entries, NOON) == set(entries)
+    found = held.read()
+    assert len(found) == 60
+
+    held.store.delete([stored.slot for stored in found[:55]])
+    assert held.read() == found[55:]
+
+
+def test_deleting_what_is_gone_is_harmless(held: Held) -> None:
+    held.store.put([entry_of(0, NOON)], NOON)
+    (stored,) = held.read()
+
+    held.store.delete([stored.slot])
+    held.store.delete([stored.slot])
+
+    assert held.read() == []
+
+
+BROKEN = "2026-05-24T12:00Z#000"
+
+
+def slot(due_at: datetime, tail: str = "x") -> Slot:
+    return Slot(BROKEN, f"{to_ms(due_at):013d}#{tail}")
+
+
+def test_what_does_not_decode_is_told_with_what_can_be_made_out_of_it(held: Held) -> None:
+    good = entry_of(0, at("12:00:02"))
+    held.store.put([good], NOON)
+    held.spoil(slot(at("12:00:01")), tenant="acme", job_id="report", kind="FLY")
+    held.spoil(slot(at("12:00:03")), tenant="acme", job_id="no/id")
+    held.spoil(Slot(BROKEN, "when?"), job_id="report")
+
+    first, second, third, fourth = held.read()
+
+    assert isinstance(first, BrokenEntry)
+    assert (first.at, first.job) == (at("12:00:01"), job_key("report"))
+    assert first.error
+    assert second == StoredEntry(Slot(BROKEN, good.sort_key), good)
+    assert isinstance(third, BrokenEntry)
+    assert (third.at, third.job) == (at("12:00:03"), None)
+    assert isinstance(fourth, BrokenEntry)
+    assert (fourth.at, fourth.job) == (None, None)
+
+
+def test_a_quarantined_item_is_kept_where_nobody_reads(held: Held) -> None:
+    held.spoil(slot(NOON), tenant="acme", job_id="report", note="precious")
+    (broken,) = held.read()
+    assert isinstance(broken, BrokenEntry)
+
+    held.store.quarantine(broken, NOON)
+    held.store.quarantine(broken, NOON)
+
+    assert held.read() == []
+    assert set(held.quarantined()) == {f"{BROKEN}/{broken.slot.sort_key}"}
+
+
+POISON = {
+    "tenant": {"tenant": ""},
+    "slash": {"tenant": "ac/me"},
+    "job": {"job_id": ""},
+    "uid": {"uid": "UID"},
+    "run": {"run_id": "yesterday"},
+    "run of no date": {"run_id": "99999999T999999999Z-uid00001"},
+    "dispatch": {"dispatch": "0"},
+    "pool": {"pool": ""},
+}
+
+
+@pytest.mark.parametrize("values", POISON.values(), ids=POISON)
+def test_an_entry_that_no_message_could_be_made_of_does_not_decode(
+    tables: Tables, values: dict[str, str]
+) -> None:
+    client = dynamodb()
+    store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    fields = {"kind": "RETRY", "tenant": "acme", "job_id": "report", "uid": "uid00001"}
+    fields |= {"run_id": run_key().run_id, "pool": "default", "dispatch": "2"} | values
+    sort_key = f"{to_ms(NOON):013d}#{fields['uid']}#R#{fields['run_id']}#{fields['dispatch']}"
+    item: Any = {name: {"S": text} for name, text in fields.items()}
+    item["dispatch"] = {"N": fields["dispatch"]}
+    client.put_item(
+        TableName=tables.due, Item=item | {"bucket": {"S": BROKEN}, "entry": {"S": sort_key}}
+    )
+
+    (found,) = store.read(NOON, 0, before=None, consistent=True)
+
+    assert isinstance(found, BrokenEntry)
+
+
+def test_a_bucket_of_more_than_a_page_is_read_to_its_end(tables: Tables) -> None:
+    client = dynamodb()
+    store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    padding = {"padding": {"S": "x" * 380_000}}  # a page ends at 1 MB
+    for n in range(8):
+        entry = a_fire(a_job(uid=f"uid{n:05d}"), NOON)
+        item: Any = entry_item(entry, NOON, 1) | padding
+        client.put_item(TableName=tables.due, Item=item)
+    first_page = client.query(
+        TableName=tables.due,
+        KeyConditionExpression="#bucket = :bucket",
+        ExpressionAttributeNames={"#bucket": "bucket"},
+        ExpressionAttributeValues={":bucket": {"S": BROKEN}},
+    )
+
+    found = list(store.read(NOON, 0, before=at("12:00:01"), consistent=False))
+
+    assert len(first_page["Items"]) < 8
+    assert [stored.entry.uid for stored in found if isinstance(stored, StoredEntry)] == [
+        f"uid{n:05d}" for n in range(8)
+    ]

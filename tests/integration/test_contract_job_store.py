@@ -1,0 +1,303 @@
+"""What `JobStore` promises, on the fake and on DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import pytest
+
+from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.domain.due import DueEntry, StoredEntry
+from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.ports import DueStore, JobStore
+from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
+from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The store, the due entries that it writes, and a way to make an item unreadable."""
+
+    store: JobStore
+    due: DueStore
+    spoil: Callable[[JobKey], object]
+
+    def entries(self) -> list[DueEntry]:
+        """What is due at 13:00 and 14:00."""
+        found = [
+            stored
+            for hour in ("13:00", "14:00")
+            for stored in self.due.read(at(hour), 0, before=None, consistent=True)
+        ]
+        return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def held(request: pytest.FixtureRequest) -> Held:
+    if request.param == "memory":
+        memory = MemoryDueStore()
+        jobs = MemoryJobStore(memory)
+        return Held(jobs, memory, jobs.spoil)
+    tables = request.getfixturevalue("tables")
+    client = dynamodb()
+    due = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    store = DynamoDbJobStore(client, table=tables.jobs, due_table=tables.due)
+
+    def spoil(key: JobKey) -> None:
+        client.put_item(
+            TableName=tables.jobs,
+            Item={"tenant": {"S": key.tenant}, "job_id": {"S": key.job_id}, "uid": {"N": "7"}},
+        )
+
+    return Held(store, due, spoil)
+
+
+@pytest.fixture
+def store(held: Held) -> JobStore:
+    return held.store
+
+
+def changed(job: Job, **fields: object) -> Job:
+    """The next revision of *job*."""
+    return replace(
+        job,
+        revision=job.revision + 1,
+        definition=a_definition(**fields),  # type: ignore[arg-type] # any field of a definition
+        updated_at=at("12:30"),
+    )
+
+
+def test_a_job_is_stored_with_its_first_due_entry(held: Held) -> None:
+    job = a_job(payload={"n": 1.5, "ü": [None, True]}, labels={"team": "data"}, timeoutSec=7)
+    first = a_fire(job, at("13:00"))
+
+    assert held.store.create(job, first, NOON) is None
+
+    assert held.store.get(job.key) == job
+    assert held.entries() == [first]
+
+
+def test_a_job_without_an_entry_is_stored_alone(held: Held) -> None:
+    job = a_job()
+    assert held.store.create(job, None, NOON) is None
+    assert held.store.get(job.key) == job
+    assert held.entries() == []
+
+
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.COMPLETED])
+def test_the_id_of_a_living_job_is_taken_and_nothing_is_written(
+    held: Held, state: JobState
+) -> None:
+    living = a_job(state=state)
+    held.store.create(living, None, NOON)
+    rival = a_job(uid="uid00002", schedule="5 * * * *")
+
+    assert held.store.create(rival, a_fire(rival, at("13:00")), NOON) == living
+
+    assert held.store.get(living.key) == living
+    assert held.entries() == []
+
+
+def test_a_repeated_creation_finds_its_own_job(store: JobStore) -> None:
+    job = a_job()
+    assert store.create(job, a_fire(job, at("13:00")), NOON) is None
+    assert store.create(job, a_fire(job, at("13:00")), NOON) is None
+
+
+def test_the_id_of_a_cancelled_job_starts_clean(held: Held) -> None:
+    old = a_job(uid="uid00001", state=JobState.CANCELLED)
+    held.store.create(old, None, NOON)
+    new = a_job(uid="uid00002", since=at("12:30"))
+
+    assert held.store.create(new, a_fire(new, at("13:00")), at("12:30")) is None
+
+    assert held.store.get(old.key) == new
+    assert [entry.uid for entry in held.entries()] == ["uid00002"]
+
+
+def test_of_twenty_concurrent_creations_one_has_the_id(held: Held) -> None:
+    rivals = [a_job(uid=f"uid{n:05d}") for n in range(20)]
+
+    with ThreadPoolExecutor(20) as threads:
+        answers = list(
+            threads.map(lambda job: held.store.create(job, a_fire(job, at("13:00")), NOON), rivals)
+        )
+
+    assert answers.count(None) == 1
+    winner = rivals[answers.index(None)]
+    assert held.store.get(winner.key) == winner
+    assert [entry.uid for entry in held.entries()] == [winner.uid]
+    assert all(answer == winner for answer in answers if answer is not None)
+
+
+def test_the_next_revision_replaces_its_predecessor(held: Held) -> None:
+    job = a_job()
+    held.store.create(job, None, NOON)
+    second = changed(job, timeoutSec=9)
+
+    assert held.store.update(second, a_fire(second, at("14:00")), at("12:30"))
+
+    assert held.store.get(job.key) == second
+    assert [entry.at for entry in held.entries()] == [at("14:00")]
+
+
+def test_a_change_that_came_second_changes_nothing(held: Held) -> None:
+    job = a_job()
+    held.store.create(job, None, NOON)
+    first, second = changed(job, timeoutSec=9), changed(job, timeoutSec=10)
+
+    assert held.store.update(first, None, at("12:30"))
+    assert not held.store.update(second, a_fire(second, at("14:00")), at("12:30"))
+
+    assert held.store.get(job.key) == first
+    assert held.entries() == []
+
+
+def test_a_repeated_change_finds_its_own_success(store: JobStore) -> None:
+    job = a_job()
+    store.create(job, None, NOON)
+    second = changed(job, timeoutSec=9)
+
+    assert store.update(second, None, at("12:30"))
+    assert store.update(second, None, at("12:30"))
+
+
+def test_a_change_of_another_creation_or_of_nothing_is_refused(store: JobStore) -> None:
+    job = a_job()
+    assert not store.update(changed(job), None, NOON)
+
+    store.create(job, None, NOON)
+    assert not store.update(changed(replace(job, uid="uid00002")), None, NOON)
+    assert store.get(job.key) == job
+
+
+def test_of_twenty_concurrent_changes_one_is_made(store: JobStore) -> None:
+    job = a_job()
+    store.create(job, None, NOON)
+
+    with ThreadPoolExecutor(20) as threads:
+        made = list(
+            threads.map(
+                lambda n: store.update(changed(job, timeoutSec=n + 1), None, NOON), range(20)
+            )
+        )
+
+    assert made.count(True) == 1
+    there = store.get(job.key)
+    assert there is not None
+    assert (there.revision, there.definition.timeout_sec) == (2, made.index(True) + 1)
+
+
+def test_many_jobs_are_read_at_once_whatever_is_asked_for_twice(held: Held) -> None:
+    jobs = [a_job(f"job{n:03d}") for n in range(120)]
+    for job in jobs:
+        held.store.create(job, None, NOON)
+    held.spoil(job_key("broken"))
+    keys = [job.key for job in jobs] + [jobs[0].key, job_key("absent"), job_key("broken")]
+
+    found = dict(held.store.get_many(keys))
+
+    assert isinstance(found.pop(job_key("broken")), UndecodableError)
+    assert found == {job.key: job for job in jobs}
+    assert held.store.get_many([]) == {}
+
+
+def test_a_job_that_does_not_decode_says_so(held: Held) -> None:
+    held.spoil(job_key())
+
+    with pytest.raises(UndecodableError):
+        held.store.get(job_key())
+
+
+def test_there_is_no_job_that_was_never_stored(store: JobStore) -> None:
+    assert store.get(job_key()) is None
+
+
+def test_a_tenant_s_jobs_are_listed_by_id_page_by_page(store: JobStore) -> None:
+    for job_id in ("d", "b", "e", "a", "c"):
+        state = JobState.CANCELLED if job_id == "b" else JobState.ACTIVE
+        store.create(a_job(job_id, state=state), None, NOON)
+    store.create(a_job("bb", tenant="other"), None, NOON)
+
+    seen: list[str] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page = store.list("acme", cursor=cursor, limit=2)
+        assert len(page.items) <= 2
+        seen += [job.key.job_id for job in page.items]
+        cursor, pages = page.cursor, pages + 1
+
+    assert seen == ["a", "b", "c", "d", "e"]
+
+
+def test_a_cursor_leads_into_no_other_tenant(store: JobStore) -> None:
+    for job_id in ("a", "b", "c"):
+        store.create(a_job(job_id), None, NOON)
+        store.create(a_job(job_id, tenant="other"), None, NOON)
+    cursor = store.list("acme", cursor=None, limit=1).cursor
+
+    page = store.list("other", cursor=cursor, limit=9)
+
+    assert [(job.key.tenant, job.key.job_id) for job in page.items] == [
+        ("other", "b"),
+        ("other", "c"),
+    ]
+
+
+@pytest.mark.parametrize("cursor", ["", "====", "é", "YSBi", "YS9i", "YWJj" * 40])
+def test_a_cursor_of_nobody_is_refused(store: JobStore, cursor: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        store.list("acme", cursor=cursor, limit=2)
+
+    assert refused.value.field == "cursor"
+
+
+def test_an_active_job_is_completed_once(store: JobStore) -> None:
+    job = a_job()
+    store.create(job, None, NOON)
+
+    assert store.complete(job, at("13:00"))
+    assert not store.complete(job, at("13:01"))
+
+    there = store.get(job.key)
+    assert there == replace(job, state=JobState.COMPLETED, revision=2, updated_at=at("13:00"))
+
+
+def test_a_job_that_was_rescheduled_recreated_or_cancelled_is_not_completed(
+    store: JobStore,
+) -> None:
+    job = a_job()
+    assert not store.complete(job, NOON)
+    assert store.get(job.key) is None
+
+    store.create(job, None, NOON)
+    assert not store.complete(replace(job, schedule_version=job.schedule_version - 1), NOON)
+    assert not store.complete(replace(job, uid="uid00002"), NOON)
+    assert store.get(job.key) == job
+
+    cancelled = replace(changed(job), state=JobState.CANCELLED)
+    store.update(cancelled, None, NOON)
+    assert not store.complete(job, NOON)
+    assert store.get(job.key) == cancelled
+
+
+def test_completing_does_not_need_the_latest_revision(store: JobStore) -> None:
+    job = a_job()
+    store.create(job, None, NOON)
+    store.update(changed(job, timeoutSec=9), None, NOON)
+
+    assert store.complete(job, at("13:00"))
+
+    there = store.get(job.key)
+    assert there is not None
+    assert (there.state, there.revision, there.definition.timeout_sec) == (
+        JobState.COMPLETED,
+        3,
+        9,
+    )
