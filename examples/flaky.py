@@ -1,5 +1,4 @@
 """Fails until its attempt number is the payload's `succeedOn`: shows retries, and a DEAD run."""
-# ruff: noqa: TID251 - the context is in the environment
 
 import json
 import os

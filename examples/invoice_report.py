@@ -7,7 +7,6 @@ Payload: `taxRate` (a decimal, as text), `currency`, and `invoices`: a list of `
 `yesterday` is counted from the instant that the run was scheduled for, not from the clock: a retry
 after midnight, or a redrive next week, reports on the same day.
 """
-# ruff: noqa: TID251 - the context is in the environment
 
 import json
 import os

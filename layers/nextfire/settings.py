@@ -32,6 +32,14 @@ class _Settings(BaseModel):
         return cls.model_validate(names)
 
 
+def interpreter_environment() -> dict[str, str]:
+    """What an interpreter like ours needs to be found and to start; nothing secret is in it.
+
+    Lambda's Python lies outside the usual folders and finds its libraries by `LD_LIBRARY_PATH`.
+    """
+    return {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+
+
 class PoolSettings(BaseModel):
     """A pool as the API and the watcher know it."""
 

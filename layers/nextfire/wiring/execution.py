@@ -13,7 +13,7 @@ from nextfire.adapters.run_queue import SqsDeadLetters
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.adapters.script_store import S3ScriptStore
-from nextfire.settings import ExecutorSettings
+from nextfire.settings import ExecutorSettings, interpreter_environment
 from nextfire.usecases.execute_run import ExecuteRun, Terms
 
 
@@ -30,7 +30,11 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
             executor=ThreadPoolExecutor(1),
         ),
         scripts=S3ScriptStore(s3()),
-        runner=ProcessScriptRunner(interpreter=sys.executable, output_cap=settings.output_cap),
+        runner=ProcessScriptRunner(
+            interpreter=sys.executable,
+            output_cap=settings.output_cap,
+            environment=interpreter_environment(),
+        ),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),
         clock=SystemClock(),
         terms=Terms(
