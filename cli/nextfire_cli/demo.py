@@ -146,10 +146,11 @@ class Demo:
                     "\n".join(text.strip() for text in said if text),
                 )
             if run["state"] == "SUCCEEDED":
-                late = render.late(run, "dispatchedAt")
-                self.display.tell(name, f"SUCCEEDED, dispatched {late} after due", done=True)
+                late = render.late(run, "startedAt")
+                self.display.tell(name, f"SUCCEEDED, started {late}", done=True)
                 return self.client.execution(run["executionId"])
-            self.display.tell(name, run["state"])
+            why = f": {run['reason']}" if "reason" in run else ""
+            self.display.tell(name, f"{run['state']}{why}")
         return None
 
 
@@ -165,13 +166,13 @@ def report(runs: list[Document]) -> RenderableType:
                     render.clock(run, "dispatchedAt"),
                     render.clock(run, "startedAt"),
                     render.clock(run, "finishedAt"),
-                    render.late(run, "dispatchedAt"),
+                    render.late(run, "startedAt"),
                     render.state(run["state"]),
                 )
                 for run in runs
             ),
         ),
-        Text("Times are UTC. LATE: from when a run was due to when it was dispatched.", "dim"),
+        Text("Times are UTC. LATE: from when a run was due to when its script started.", "dim"),
     ]
     for run in runs:
         parts += ["", Text(f"{run['job']} printed", "bold"), Text(run.get("stdout", "").rstrip())]

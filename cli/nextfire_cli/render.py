@@ -53,7 +53,7 @@ def between(document: Document, start: str, end: str) -> str:
 
 def late(run: Document, field: str) -> str:
     """How long after its scheduled instant *field* was, e.g. ``+31 ms``; empty for a retry."""
-    if run.get("dispatch", 1) > 1:
+    if run.get("dispatch", 1) > 1 or run.get("attempt", 1) > 1:
         return ""
     text = between(run, "scheduledAt", field)
     return text if text.startswith("-") else text and f"+{text}"
@@ -116,7 +116,7 @@ def executions(items: Sequence[Document]) -> RenderableType:
             (
                 _with_reason(run),
                 state(run["state"]),
-                late(run, "dispatchedAt"),
+                late(run, "startedAt"),
                 between(run, "startedAt", "finishedAt"),
                 run.get("attempt", ""),
             )
@@ -131,7 +131,7 @@ def execution_line(run: Document) -> Text:
     line = Text.assemble(run["executionId"], "  ", state(run["state"]))
     for text in (
         f"attempt {run['attempt']}" if run.get("attempt", 0) > 1 else "",
-        _prefixed("late ", late(run, "dispatchedAt")),
+        _prefixed("late ", late(run, "startedAt")),
         _prefixed("took ", between(run, "startedAt", "finishedAt")),
         run.get("reason") if run["state"] != "SUCCEEDED" else "",
         _prefixed("again at ", run.get("retryAt") if run["state"] == "PENDING" else None),

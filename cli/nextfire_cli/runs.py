@@ -30,7 +30,7 @@ def list_(
         ),
     ] = False,
 ) -> None:
-    """List a job's runs, newest first: how late each was dispatched, how long it took."""
+    """List a job's runs, newest first: how late each started, how long it took."""
     caller = session.of(context)
     client = caller.client()
     if not follow:

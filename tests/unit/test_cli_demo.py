@@ -72,7 +72,7 @@ class Service:
             "executionId": job_id,
             "state": state,
             "scheduledAt": isoformat(due),
-            "dispatchedAt": isoformat(due + timedelta(milliseconds=31)),
+            "startedAt": isoformat(due + timedelta(milliseconds=31)),
             "stderr": "no such file",
             "reason": "exit code 1",
         }
@@ -120,7 +120,7 @@ def test_without_a_terminal_each_piece_of_news_is_one_line(demo: Demo, told: Str
 
     lines = told.getvalue().splitlines()
     assert len(lines) == 9  # three jobs: created, RUNNING, SUCCEEDED
-    assert lines[0].split() == ["0.0", "s", "demo-once", "ONCE,", "due", *lines[0].split()[5:]]
+    assert lines[0].split() == ["0.0", "s", "demo-once", "ONCE,", "due", "2026-05-24T10:00:35Z"]
 
 
 @pytest.mark.parametrize("state", ["DEAD", "CANCELLED", "SKIPPED"])

@@ -5,8 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import boto3  # noqa: TID251 - makes the bucket that the command finds
 import httpx
 import pytest
+from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from nextfire_cli import runs
@@ -265,3 +267,111 @@ def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
     assert result.exit_code == 0, result.output
     told = [json.loads(line)["state"] for line in result.stdout.splitlines()]
     assert told == ["PENDING", "RUNNING", "SUCCEEDED"]
+
+
+@pytest.fixture
+def stack() -> dict[str, Any]:
+    """What `nextfire up` leaves in the folder above the one that the command is called in."""
+    return {
+        "endpoint": "http://127.0.0.1:4566/_aws/execute-api/abc/$default",
+        "aws_endpoint": "http://127.0.0.1:4566",
+        "region": "us-east-1",
+        "account_id": "000000000000",
+        "access_key": "LOCALKEY",
+        "secret_key": "local",
+        "scripts_bucket": "scripts",
+        "tables": {},
+        "pools": {},
+        "functions": {},
+        "roles": {},
+        "processes": [],
+    }
+
+
+@pytest.fixture
+def up(
+    stack: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    def write() -> None:
+        (tmp_path / ".nextfire").mkdir()
+        (tmp_path / ".nextfire" / "stack.json").write_text(json.dumps(stack))
+        (tmp_path / "below").mkdir()
+        monkeypatch.chdir(tmp_path / "below")
+
+    return write
+
+
+def test_the_local_stack_is_found_from_below_and_signed_for_with_its_keys(
+    call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
+) -> None:
+    path = "/_aws/execute-api/abc/$default/v1/jobs"
+    api.routes[f"GET {path}"] = {"items": []}
+    up()
+
+    result = call("jobs", "list", NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 0, result.output
+    assert str(api.requests[0].url).startswith(stack["endpoint"])
+    assert "Credential=LOCALKEY/" in api.requests[0].headers["Authorization"]
+
+
+def test_another_endpoint_is_never_sent_the_local_stacks_keys(
+    call: Call, api: Api, up: Callable[[], None]
+) -> None:
+    up()
+
+    call("jobs", "list")
+
+    assert "Credential=AKIDEXAMPLE/" in api.requests[0].headers["Authorization"]
+
+
+def test_a_stack_that_lost_a_process_is_not_asked(
+    call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
+) -> None:
+    stack["processes"] = [{"name": "ministack", "pid": 1, "started": "another time"}]
+    up()
+
+    result = call("status", NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 1
+    assert "lost one of its processes" in result.stderr
+    assert not api.requests
+
+
+def test_scripts_are_pushed_under_tenant_and_pool_and_listed(call: Call, tmp_path: Path) -> None:
+    script = tmp_path / "report.py"
+    script.write_text("print(1)")
+
+    with mock_aws():
+        boto3.client("s3", "us-east-1").create_bucket(Bucket="scripts")
+        options = ["--bucket", "scripts", "--region", "us-east-1"]
+        pushed = call("scripts", "push", str(script), "--pool", "batch", *options)
+        renamed = call("scripts", "push", str(script), "--name", "other", *options)
+        listed = call("scripts", "list", "--json", *options)
+        nowhere = call("scripts", "list", "--bucket", "none", "--region", "us-east-1")
+
+    assert pushed.stdout == "s3://scripts/123456789012/batch/report.py\n", pushed.output
+    assert renamed.stdout == "s3://scripts/123456789012/default/other.py\n"
+    assert [
+        (item["pool"], item["handler"], item["size"]) for item in json.loads(listed.stdout)["items"]
+    ] == [("batch", "report", 8), ("default", "other", 8)]
+    assert nowhere.exit_code == 1
+    assert "'none'" in nowhere.stderr
+
+
+def test_without_a_stack_the_scripts_bucket_must_be_named(call: Call, tmp_path: Path) -> None:
+    script = tmp_path / "report.py"
+    script.touch()
+
+    result = call("scripts", "push", str(script))
+
+    assert result.exit_code == 1
+    assert "--bucket" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "down", "demo"])
+def test_the_local_stack_needs_a_checkout(call: Call, command: str) -> None:
+    result = call(command)
+
+    assert result.exit_code == 1
+    assert "not in a checkout" in result.stderr

@@ -64,6 +64,8 @@ def test_lateness_is_counted_from_the_scheduled_instant() -> None:
         "-10 ms"
     )
     assert not render.late({"scheduledAt": RUN["scheduledAt"]}, "dispatchedAt")
+    assert not render.late(RUN | {"dispatch": 2}, "dispatchedAt")  # a retry is due later
+    assert not render.late(RUN | {"attempt": 2}, "startedAt")  # as is what a lost worker left
 
 
 def test_tables_fit_a_hundred_columns_and_keep_ids_whole() -> None:
