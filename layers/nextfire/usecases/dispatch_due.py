@@ -107,7 +107,7 @@ class DispatchDue:
         """Read every bucket from the cursors on; move the cursors over closed, empty ones.
 
         Raises:
-            UnavailableError: A read failed. What was read until then is held.
+            UnavailableError: A read failed. What was read is held, of the other shards too.
         """
         report = TickReport()
         if not self._cursors:
@@ -115,8 +115,13 @@ class DispatchDue:
             self._cursors.update(self._control.cursors(self._shards))
         self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
         futures = [self._executor.submit(self._read_shard, s, now) for s in self._shards]
+        trouble: UnavailableError | None = None
         for shard, future in zip(self._shards, futures, strict=True):
-            found, cursor = future.result()
+            try:
+                found, cursor = future.result()
+            except UnavailableError as error:
+                trouble = error
+                continue
             self._hold(found, now, report)
             moved = cursor != self._cursors[shard]
             if moved and self._control.move_cursor(shard, cursor, self._epoch):
@@ -128,6 +133,8 @@ class DispatchDue:
                     minute = self._cursors[shard] - back * MINUTE
                     late = self._due.read(minute, shard, before=None, consistent=False)
                     self._hold(islice(late, READ_AT_MOST), now, report)
+        if trouble is not None:
+            raise trouble
         return report
 
     def release(self, now: datetime) -> TickReport:
