@@ -69,7 +69,7 @@ def from_validation(error: ValidationError) -> Response[str]:
     faults = [
         {
             "field": ".".join(str(part) for part in fault["loc"]) or "body",
-            "value": shorten(fault["input"]),
+            "value": "absent" if fault["type"] == "missing" else shorten(fault["input"]),
             "problem": fault["msg"],
             "remedy": _remedy(fault["type"]),
         }

@@ -69,7 +69,8 @@ class S3ScriptStore:
             if code in {"304", "NotModified"} and copy is not None:
                 return _Copy(copy.etag, copy.source, checked)
             if code in {"NoSuchKey", "NoSuchBucket", "404"}:
-                raise NotFoundError("script", url) from error
+                remedy = "Upload it, for example with `nextfire scripts push`."
+                raise NotFoundError("script", url, remedy) from error
             if code in {"AccessDenied", "403"}:
                 raise InvalidInputError(
                     "script", url, "this pool may not read it", "Upload it to the scripts bucket."

@@ -43,10 +43,12 @@ class UndecodableError(NextfireError):
 class NotFoundError(NextfireError):
     """No such thing, or not this tenant's."""
 
-    def __init__(self, noun: str, identity: str) -> None:
+    def __init__(
+        self, noun: str, identity: str, remedy: str = "List yours to see their ids."
+    ) -> None:
         self.noun = noun
         self.identity = identity
-        super().__init__(f"There is no {noun} {identity!r}. List yours to see their ids.")
+        super().__init__(f"There is no {noun} {identity!r}. {remedy}")
 
 
 class ConflictError(NextfireError):
