@@ -88,7 +88,7 @@ class ClaimAction(StrEnum):
     WAIT = "WAIT"  # come again at `until`
     TAKE_OVER = "TAKE_OVER"  # its worker vanished, attempts are left
     BURY = "BURY"  # its worker vanished, attempts are used up
-    CANCEL = "CANCEL"  # its worker vanished, and it was to be cancelled
+    CANCEL = "CANCEL"  # it was to be cancelled; it waits, or its worker vanished
     AGAIN = "AGAIN"  # it is free after all: claim again
 
 
@@ -114,6 +114,8 @@ def decide_claim(
             ClaimAction.ACKNOWLEDGE, f"dispatch {message.dispatch} is older than {run.dispatch}"
         )
     if run.state is RunState.PENDING:
+        if run.cancel_requested:
+            return ClaimDecision(ClaimAction.CANCEL, "cancelled before its next attempt")
         if run.not_before is not None and run.not_before > now:
             return ClaimDecision(ClaimAction.WAIT, "not yet to be tried again", run.not_before)
         return ClaimDecision(ClaimAction.AGAIN, "became free meanwhile")

@@ -180,6 +180,9 @@ class ExecuteRun:
                     if claim.taken:
                         done = self._work(job, claim.run, delivery, stopping)
                         return _with_loss(done)
+                case ClaimAction.CANCEL if claim.run.state is RunState.PENDING:
+                    # The next round finds it ended, and settles.
+                    self._runs.cancel(message, reason=decision.reason, now=now)
                 case ClaimAction.CANCEL | ClaimAction.BURY:
                     state = (
                         RunState.CANCELLED
