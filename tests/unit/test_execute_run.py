@@ -1,0 +1,750 @@
+"""A message at its executor: claimed, carried out, recorded, settled, acknowledged."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from nextfire.domain.due import DueKind
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.message import decode_message
+from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.usecases.execute_run import Disposition
+from tests.builders import LEASE, a_message, at
+from tests.fakes import Killed
+from tests.world import World
+
+FAILS = {"exit_code": 1}
+VANISHES = {"lasts": timedelta(minutes=2), "frozen": True}
+"""The machine stands still, script and supervisor, for longer than the lease."""
+NOON_ONLY = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+
+
+@pytest.fixture
+def world() -> World:
+    return World("11:59")
+
+
+def dispatched(world: World, **fields: object) -> Job:
+    """A job whose run of 12:00 has just been sent."""
+    job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition
+    world.tick_at("12:00")
+    return job
+
+
+def outcomes(run: Run) -> list[tuple[int, str, str | None]]:
+    return [(a.number, a.worker, a.outcome) for a in run.attempts]
+
+
+# Success
+
+
+def test_a_run_that_does_well(world: World) -> None:
+    job = dispatched(world, payload={"day": "ü"})
+    world.script(lasts=timedelta(seconds=7), stdout="done\n")
+
+    handled = world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (handled.disposition, handled.run, handled.started) == (
+        Disposition.ACKNOWLEDGE,
+        run,
+        True,
+    )
+    assert (run.state, run.exit_code, run.stdout) == (RunState.SUCCEEDED, 0, "done\n")
+    assert (run.started_at, run.finished_at) == (at("12:00"), at("12:00:07"))
+    assert outcomes(run) == [(1, "a", AttemptOutcome.SUCCEEDED)]
+    assert (world.queued, world.dead_letters.letters) == ([], [])
+    assert world.job(job.key).state is JobState.ACTIVE
+
+
+def test_a_script_is_told_what_it_runs_for(world: World) -> None:
+    dispatched(world, payload={"day": "ü"}, timeoutSec=90)
+
+    world.worker().work_one()
+
+    (call,) = world.runner.calls
+    assert call.name == "report"
+    assert call.source == b"# s3://scripts/acme/default/report.py\n"
+    assert json.loads(call.payload) == {"day": "ü"}
+    assert call.timeout == timedelta(seconds=90)
+    assert call.context == {
+        "NEXTFIRE_EXECUTION_ID": "report.20260524T120000000Z-uid00001",
+        "NEXTFIRE_SCHEDULED_AT": "2026-05-24T12:00:00Z",
+        "NEXTFIRE_ATTEMPT": "1",
+        "NEXTFIRE_DEADLINE": "2026-05-24T12:01:30Z",
+        "NEXTFIRE_JOB_ID": "report",
+        "NEXTFIRE_TENANT": "acme",
+    }
+
+
+def test_a_run_uses_the_definition_at_its_claim(world: World) -> None:
+    job = dispatched(world)
+    world.change(job, payload={"new": True})
+
+    world.worker().work_one()
+
+    assert world.runner.calls[0].payload == '{"new": true}'
+    assert world.run(job, "12:00").job_revision == 2
+
+
+def test_a_run_of_a_long_script_keeps_its_lease_and_its_message(world: World) -> None:
+    job = dispatched(world)
+    seen: list[object] = []
+    world.script(
+        lasts=5 * LEASE - timedelta(seconds=1),
+        meanwhile=lambda: seen.append(world.worker("b").receive()),
+    )
+
+    world.worker("a").work_one()
+
+    assert seen == [None]
+    assert outcomes(world.run(job, "12:00")) == [(1, "a", AttemptOutcome.SUCCEEDED)]
+
+
+# Failure
+
+
+def test_a_failed_attempt_is_tried_again_after_its_delay(world: World) -> None:
+    job = dispatched(world)
+    world.script(**FAILS)
+
+    handled = world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert (run.state, run.dispatch, run.not_before) == (RunState.PENDING, 2, at("12:00:10"))
+    assert world.queued == []
+    (retry,) = [entry for entry in world.entries if entry.kind is DueKind.RETRY]
+    assert (retry.at, retry.dispatch, retry.pool) == (at("12:00:10"), 2, "default")
+
+    world.tick_at("12:00:10")
+    world.worker("b").work_one()
+
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.FAILED),
+        (2, "b", AttemptOutcome.SUCCEEDED),
+    ]
+
+
+def test_a_run_whose_attempts_are_used_up_is_dead_and_told_of(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 3, "initialDelayMs": 10_000})
+    for time in ("12:00:10", "12:00:30", "12:30:00"):
+        world.script(**FAILS)
+        world.worker().work_one()
+        world.tick_at(time)
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.reason) == (RunState.DEAD, 3, "exit code 1")
+    ((body, failure),) = world.dead_letters.letters
+    assert decode_message(body).key == run.key
+    assert failure == "exit code 1"
+    assert world.queued == []
+    assert all(entry.kind is DueKind.FIRE for entry in world.entries)
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ({"exit_code": 3}, "exit code 3"),
+        ({"exit_code": -9}, "killed by signal 9"),
+        ({"error": "no interpreter"}, "no interpreter"),
+        ({"lasts": timedelta(minutes=6)}, "did not end within 300 s"),
+    ],
+)
+def test_a_dead_run_says_why(world: World, script: dict[str, object], reason: str) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    world.script(**script)
+
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.reason) == (RunState.DEAD, reason)
+    assert run.attempts[0].outcome is (
+        AttemptOutcome.TIMED_OUT if "lasts" in script else AttemptOutcome.FAILED
+    )
+
+
+def test_a_missing_script_is_dead_at_once_and_says_where_it_should_be(world: World) -> None:
+    job = dispatched(world)
+    world.script_store.missing.add("s3://scripts/acme/default/report.py")
+
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.DEAD, 1)
+    assert "s3://scripts/acme/default/report.py" in (run.reason or "")
+    assert len(world.dead_letters.letters) == 1
+    assert all(entry.kind is DueKind.FIRE for entry in world.entries)
+
+
+def test_a_script_that_may_not_be_read_is_dead_at_once(world: World) -> None:
+    job = dispatched(world)
+    world.script_store.forbidden.add("s3://scripts/acme/default/report.py")
+
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").state is RunState.DEAD
+
+
+def test_a_script_that_cannot_be_fetched_now_is_tried_again(world: World) -> None:
+    job = dispatched(world)
+    world.faults.refuse("scripts.fetch")
+
+    world.worker().work_one()
+    world.tick_at("12:00:10")
+    world.worker().work_one()
+
+    assert [a.outcome for a in world.run(job, "12:00").attempts] == [
+        AttemptOutcome.FAILED,
+        AttemptOutcome.SUCCEEDED,
+    ]
+
+
+def test_a_retry_that_cannot_be_stored_leaves_the_message(world: World) -> None:
+    job = dispatched(world)
+    world.script(**FAILS)
+    world.due.refuses = lambda _: True
+
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+    world.due.refuses = lambda _: False
+    world.at("12:01")
+    world.worker("b").work_one()
+
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.WORKER_LOST),
+        (2, "b", AttemptOutcome.SUCCEEDED),
+    ]
+
+
+# Workers that vanish
+
+
+def test_the_run_of_a_vanished_worker_goes_to_the_next_one(world: World) -> None:
+    job = dispatched(world)
+    world.script(**VANISHES, meanwhile=lambda: world.worker("b").work_one())
+
+    late = world.worker("a").work_one()
+
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.WORKER_LOST),
+        (2, "b", AttemptOutcome.SUCCEEDED),
+    ]
+    assert late.disposition is Disposition.LEAVE
+    assert "lease was lost" in late.reason
+    assert world.queued == []
+
+
+def test_a_worker_that_finds_itself_replaced_records_nothing(world: World) -> None:
+    job = dispatched(world)
+
+    def take_over() -> None:
+        run = world.run(job, "12:00")
+        world.runs.advance(
+            run,
+            run.taken_over(token="b", worker="b", now=world.now, lease_until=world.now + LEASE),
+        )
+
+    world.script(lasts=timedelta(seconds=30))
+    world.faults.once_before("runs.extend", take_over)
+    handled = world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert handled.disposition is Disposition.LEAVE
+    assert (run.state, run.worker, run.exit_code) == (RunState.RUNNING, "b", None)
+
+
+@pytest.mark.parametrize("script", [{}, FAILS], ids=["succeeds", "fails"])
+def test_an_outcome_that_comes_after_a_take_over_is_not_recorded(
+    world: World, script: dict[str, object]
+) -> None:
+    job = dispatched(world)
+
+    def take_over() -> None:
+        run = world.run(job, "12:00")
+        world.runs.advance(
+            run,
+            run.taken_over(token="b", worker="b", now=world.now, lease_until=world.now + LEASE),
+        )
+
+    world.script(**script)
+    world.faults.once_before("runs.advance", take_over)
+    handled = world.worker("a").work_one()
+
+    assert handled.disposition is Disposition.LEAVE
+    assert "another worker" in handled.reason
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.WORKER_LOST),
+        (2, "b", None),
+    ]
+
+
+def test_a_store_that_does_not_answer_costs_a_worker_nothing_within_its_lease(
+    world: World,
+) -> None:
+    job = dispatched(world)
+    world.script(lasts=timedelta(minutes=2))
+    world.faults.refuse("runs.extend", times=30)
+
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_a_worker_that_cannot_extend_its_lease_stops_when_it_ends(world: World) -> None:
+    job = dispatched(world)
+    world.script(lasts=timedelta(minutes=5))
+    world.faults.refuse("runs.extend", times=1000)
+
+    handled = world.worker("a").work_one()
+
+    assert world.now == at("12:01")
+    assert handled.disposition is Disposition.LEAVE
+    assert world.run(job, "12:00").state is RunState.RUNNING
+
+
+def test_lost_workers_use_up_attempts(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    world.script(**VANISHES, meanwhile=lambda: world.worker("b").work_one())
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.DEAD, 1)
+    assert run.reason == "worker lost on attempt 1 of 1"
+    assert len(world.dead_letters.letters) == 1
+    assert world.queued == []
+
+
+def test_a_vanished_worker_s_run_that_was_to_be_cancelled_is(world: World) -> None:
+    job = dispatched(world)
+
+    def cancelled_meanwhile() -> None:
+        world.runs.request_cancel(world.run(job, "12:00").key)
+        world.worker("b").work_one()
+
+    world.script(**VANISHES, meanwhile=cancelled_meanwhile)
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.CANCELLED, 1)
+    assert world.dead_letters.letters == []
+    assert world.queued == []
+
+
+def test_a_second_delivery_waits_for_the_lease_s_end(world: World) -> None:
+    job = dispatched(world)
+    delivery = world.worker("a").receive()
+    assert delivery is not None
+    world.at("12:00:10")
+    message = decode_message(delivery.body)
+    world.runs.claim(
+        message,
+        token="a",
+        worker="a",
+        pool="default",
+        job_revision=1,
+        now=world.now,
+        lease_until=at("12:01:30"),
+    )
+
+    handled = world.worker("b").handle(delivery)
+
+    assert (handled.disposition, handled.reason) == (Disposition.LEAVE, "runs on a")
+    world.at("12:01:29")
+    assert world.worker("b").receive() is None
+    world.at("12:01:30")
+    assert world.worker("b").work_one().lost
+    assert world.run(job, "12:00").attempt == 2
+
+
+@pytest.mark.parametrize("script", [{}, FAILS], ids=["succeeds", "fails"])
+def test_a_worker_that_dies_anywhere_loses_nothing(script: dict[str, object]) -> None:
+    def dies_after(calls: int) -> bool:
+        world = World("11:59")
+        job = dispatched(world, **NOON_ONLY, retryPolicy={"maxAttempts": 2})
+        for _ in range(3):
+            world.script(**script)
+        world.faults.kill_after(calls)
+        try:
+            world.worker("a").work_one()
+        except Killed:
+            died = True
+        else:
+            died = False
+        world.faults.clear()
+        for _ in range(20):
+            world.advance(seconds=30)
+            world.tick()
+            world.worker("b").work()
+
+        run = world.run(job, "12:00")
+        assert run.state is (RunState.DEAD if script else RunState.SUCCEEDED)
+        assert run.attempt <= 2
+        assert bool(world.dead_letters.letters) == bool(script)
+        assert world.job(job.key).state is JobState.COMPLETED
+        assert (world.queued, world.entries) == ([], [])
+        return died
+
+    calls = next(calls for calls in count() if not dies_after(calls))
+
+    assert calls == 6, "five calls, and a death after the last"
+
+
+def test_a_retry_stored_before_a_crash_does_not_make_two_of_the_run(world: World) -> None:
+    job = dispatched(world)
+    world.script(**FAILS)
+
+    def die() -> None:
+        raise Killed
+
+    world.faults.once_before("runs.advance", die)
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    assert world.run(job, "12:00").state is RunState.RUNNING
+
+    world.tick_at("12:00:10")
+    assert world.queued == ["report 12:00", "report 12:00 #2"]
+    assert world.worker("b").receive() is None, "the run's group waits behind its first message"
+    world.at("12:01")
+    world.worker("b").work()
+
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.WORKER_LOST),
+        (2, "b", AttemptOutcome.SUCCEEDED),
+    ]
+    assert world.queued == []
+
+
+# Shutdown
+
+
+def test_a_run_handed_back_is_free_at_once_and_the_attempt_not_counted(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    world.script(lasts=timedelta(minutes=1))
+
+    handled = world.worker("a").work_one(stopping=lambda: world.now >= at("12:00:05"))
+    assert handled.disposition is Disposition.LEAVE
+    assert world.run(job, "12:00").state is RunState.PENDING
+    world.worker("b").work_one()
+
+    assert world.now == at("12:00:05")
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.HANDED_BACK),
+        (1, "b", AttemptOutcome.SUCCEEDED),
+    ]
+
+
+def test_hand_backs_never_use_up_attempts(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1})
+    for _ in range(5):
+        world.script(lasts=timedelta(minutes=1))
+        world.worker("a").work_one(stopping=lambda: True)
+
+    world.worker("b").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+# Cancelling
+
+
+def test_a_running_script_is_stopped_at_the_next_heartbeat(world: World) -> None:
+    job = dispatched(world)
+    world.faults.once_before(
+        "runs.extend", lambda: world.runs.request_cancel(world.run(job, "12:00").key)
+    )
+    world.script(lasts=timedelta(minutes=5))
+
+    handled = world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert world.now == at("12:00:20")
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert (run.state, run.reason) == (RunState.CANCELLED, "cancelled on request")
+
+
+def test_a_cancel_between_last_heartbeat_and_failure_is_seen_by_the_next_attempt(
+    world: World,
+) -> None:
+    job = dispatched(world)
+    world.script(**FAILS, meanwhile=lambda: world.runs.request_cancel(world.run(job, "12:00").key))
+    world.worker("a").work_one()
+    assert world.run(job, "12:00").state is RunState.PENDING
+
+    world.tick_at("12:00:10")
+    handled = world.worker("b").work_one()
+
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.CANCELLED, 1)
+
+
+def test_a_cancel_of_a_run_that_is_handed_back_is_seen_by_the_next_worker(world: World) -> None:
+    job = dispatched(world)
+    world.script(
+        meanwhile=lambda: world.runs.request_cancel(world.run(job, "12:00").key),
+    )
+
+    world.worker("a").work_one(stopping=lambda: True)
+    world.worker("b").work_one()
+
+    assert world.run(job, "12:00").state is RunState.CANCELLED
+    assert len(world.runner.calls) == 1
+
+
+# Jobs that are gone
+
+
+def test_the_run_of_a_deleted_job_is_cancelled_and_says_why(world: World) -> None:
+    job = dispatched(world)
+    world.delete(job)
+
+    handled = world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert (run.state, run.reason) == (RunState.CANCELLED, "its job was deleted")
+    assert (run.attempts, world.runner.calls) == ((), [])
+
+
+def test_the_run_of_a_former_creation_is_cancelled_the_new_one_s_runs(world: World) -> None:
+    old = dispatched(world)
+    world.delete(old)
+    new = world.register()
+
+    world.worker().work_one()
+    world.tick_at("13:00")
+    world.worker().work_one()
+
+    assert world.run(old, "12:00").state is RunState.CANCELLED
+    assert world.run(new, "13:00").state is RunState.SUCCEEDED
+
+
+def test_a_run_that_waits_for_its_retry_is_cancelled_with_its_job(world: World) -> None:
+    job = dispatched(world)
+    world.script(**FAILS)
+    world.worker().work_one()
+    world.delete(job)
+
+    world.tick_at("12:00:10")
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").state is RunState.CANCELLED
+
+
+def test_a_running_run_of_a_deleted_job_ends_as_it_ends(world: World) -> None:
+    job = dispatched(world)
+    world.script(meanwhile=lambda: world.delete(job))
+
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+    assert world.queued == []
+
+
+def test_a_deleted_job_s_run_whose_worker_vanished_is_cancelled(world: World) -> None:
+    job = dispatched(world)
+
+    def meanwhile() -> None:
+        world.delete(job)
+        assert world.worker("b").work_one().disposition is Disposition.LEAVE
+        world.advance(minutes=1)
+        assert world.worker("b").work_one().disposition is Disposition.ACKNOWLEDGE
+
+    world.script(**VANISHES, meanwhile=meanwhile)
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert run.state is RunState.CANCELLED
+    assert outcomes(run) == [(1, "a", AttemptOutcome.WORKER_LOST)]
+    assert world.queued == []
+
+
+def test_a_deleted_job_s_run_under_a_live_lease_is_waited_for(world: World) -> None:
+    job = dispatched(world)
+    delivery = world.worker("a").receive()
+    assert delivery is not None
+    world.runs.claim(
+        decode_message(delivery.body),
+        token="a",
+        worker="a",
+        pool="default",
+        job_revision=1,
+        now=world.now,
+        lease_until=at("12:00:40"),
+    )
+    world.delete(job)
+
+    handled = world.worker("b").handle(delivery)
+
+    assert (handled.disposition, handled.reason) == (Disposition.LEAVE, "runs on a")
+    assert world.run(job, "12:00").state is RunState.RUNNING
+    world.at("12:00:40")
+    assert world.worker("b").receive() is not None
+
+
+# What cannot be read
+
+
+def test_a_message_that_does_not_decode_is_kept_as_a_dead_letter(world: World) -> None:
+    world.queue.queues["default"].send("garbage", group="g", dedup="d")
+    dispatched(world)
+
+    first, second = world.worker().work()
+
+    assert (first.disposition, first.quarantined) == (Disposition.ACKNOWLEDGE, True)
+    assert second.outcome is AttemptOutcome.SUCCEEDED
+    ((body, failure),) = world.dead_letters.letters
+    assert body == "garbage"
+    assert "not a run message" in failure
+    assert world.queued == []
+
+
+def test_a_message_is_not_acknowledged_before_its_copy_is_kept(world: World) -> None:
+    world.queue.queues["default"].send("garbage", group="g", dedup="d")
+    world.faults.refuse("dead_letters.put")
+
+    with pytest.raises(UnavailableError):
+        world.worker().work_one()
+    world.advance(minutes=1)
+    world.worker().work_one()
+
+    assert len(world.dead_letters.letters) == 1
+
+
+def test_a_run_of_a_job_that_does_not_decode_waits_until_it_is_mended(world: World) -> None:
+    job = dispatched(world)
+    world.jobs.spoil(job.key)
+
+    handled = world.worker().work_one()
+    assert (handled.disposition, handled.quarantined) == (Disposition.LEAVE, True)
+
+    world.jobs.mend(job.key)
+    world.advance(minutes=1)
+    world.worker().work_one()
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+# Settling
+
+
+def test_a_one_off_job_is_completed_with_its_run(world: World) -> None:
+    job = dispatched(world, **NOON_ONLY)
+    world.script(**FAILS)
+
+    world.worker().work_one()
+    assert world.job(job.key).state is JobState.ACTIVE
+    world.tick_at("12:00:10")
+    world.worker().work_one()
+
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
+def test_a_one_off_job_that_was_given_another_instant_is_not_completed(world: World) -> None:
+    job = dispatched(world, **NOON_ONLY)
+    world.script(meanwhile=lambda: world.change(job, schedule="2026-05-24T15:00:00Z"))
+
+    world.worker().work_one()
+    assert world.job(job.key).state is JobState.ACTIVE
+
+    world.tick_at("15:00")
+    world.worker().work_one()
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize("answer", ["refuse", "lose_answer"])
+@pytest.mark.parametrize("call", ["jobs.complete", "dead_letters.put"])
+def test_what_follows_from_an_outcome_is_done_again_by_a_redelivery(
+    world: World, call: str, answer: str
+) -> None:
+    job = dispatched(world, **NOON_ONLY, retryPolicy={"maxAttempts": 1})
+    world.script(**FAILS)
+    getattr(world.faults, answer)(call)
+
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+    assert world.run(job, "12:00").state is RunState.DEAD
+    world.advance(minutes=1)
+    handled = world.worker("b").work_one()
+
+    assert (handled.disposition, handled.started) == (Disposition.ACKNOWLEDGE, False)
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert len(world.dead_letters.letters) == 1
+    assert len(world.runner.calls) == 1
+    assert world.queued == []
+
+
+# Repeated and early messages
+
+
+def redelivered(world: World, dispatch: int = 1) -> None:
+    """A message of the run of 12:00 comes (again)."""
+    run = world.queue.log[0].key
+    body = a_message(run, dispatch=dispatch).encode()
+    world.queue.queues["default"].send(body, group="again", dedup=f"again {dispatch}")
+
+
+def test_an_ended_run_never_starts_again(world: World) -> None:
+    dispatched(world)
+    world.worker().work_one()
+    redelivered(world)
+
+    handled = world.worker().work_one()
+
+    assert (handled.disposition, handled.reason) == (
+        Disposition.ACKNOWLEDGE,
+        "has ended SUCCEEDED",
+    )
+    assert len(world.runner.calls) == 1
+
+
+def test_a_message_of_an_older_dispatch_is_acknowledged(world: World) -> None:
+    dispatched(world)
+    world.script(**FAILS)
+    world.worker().work_one()
+    redelivered(world)
+    world.at("12:00:20")
+
+    handled = world.worker().work_one()
+
+    assert (handled.disposition, handled.started) == (Disposition.ACKNOWLEDGE, False)
+    assert "older" in handled.reason
+    assert world.queued == []
+
+
+def test_a_message_that_comes_too_early_waits(world: World) -> None:
+    job = dispatched(world)
+    world.script(**FAILS)
+    world.worker().work_one()
+    redelivered(world, dispatch=2)
+    world.at("12:00:04")
+
+    handled = world.worker().work_one()
+
+    assert handled.disposition is Disposition.LEAVE
+    world.at("12:00:09")
+    assert world.worker().receive() is None
+    world.at("12:00:10")
+    world.worker().work_one()
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_a_claim_whose_answer_was_lost_is_found_to_be_ours(world: World) -> None:
+    job = dispatched(world)
+    world.faults.lose_answer("runs.claim")
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+
+    world.at("12:01")
+    world.worker("b").work_one()
+
+    assert outcomes(world.run(job, "12:00")) == [
+        (1, "a", AttemptOutcome.WORKER_LOST),
+        (2, "b", AttemptOutcome.SUCCEEDED),
+    ]
