@@ -1,0 +1,243 @@
+"""The documents say what is so: targets, commands, routes, fields, settings, links and tests."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+from pydantic import BaseModel, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from infra.settings import PoolSettings, Settings, iso8601
+from nextfire.domain.job import JobDefinition
+from nextfire.settings import ExecutorSettings
+from nextfire_cli.main import app
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+DEPLOY = ROOT / "docs" / "deploy.md"
+PAGES = [README, ARCHITECTURE, DEPLOY, ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
+
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`([^`\n]+)`")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+Row = dict[str, str]
+
+
+def tables(page: Path) -> Iterator[list[Row]]:
+    """Each table of *page*: its rows, by the words of its header."""
+    lines = [line.strip() for line in page.read_text().splitlines()]
+    for number, line in enumerate(lines):
+        if not re.fullmatch(r"\|(-+\|)+", line):
+            continue
+        header = cells(lines[number - 1])
+        rows = []
+        for row in lines[number + 1 :]:
+            if not row.startswith("|"):
+                break
+            rows.append(dict(zip(header, cells(row), strict=True)))
+        yield rows
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def table(page: Path, *columns: str) -> list[Row]:
+    """The rows of all tables of *page* with these columns."""
+    found = [row for rows in tables(page) for row in rows if set(columns) == set(row)]
+    assert found, f"{page.name} has no table of {columns}"
+    return found
+
+
+def code(text: str) -> str:
+    """The one piece of code in a cell."""
+    [found] = _CODE.findall(text)
+    return str(found)
+
+
+def commands(page: Path, program: str) -> list[list[str]]:
+    """The words after *program* wherever *page* shows it as a command."""
+    text = page.read_text()
+    shown = [line for block in _FENCED.findall(text) for line in block.splitlines()[1:-1]]
+    shown += _CODE.findall(_FENCED.sub("", text))
+    pattern = re.compile(rf"^(?:\.venv/bin/)?{program} (.*)")
+    matches = [pattern.search(line.partition("  #")[0]) for line in shown]
+    found = [match[1].split() for match in matches if match]
+    assert found or page != README, f"{page.name} shows no {program}"
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_make_targets_exist(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+
+    assert {words[0] for words in commands(page, "make")} <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    for words in commands(page, "nextfire"):
+        line = " ".join(["nextfire", *words])
+        command: Any = typer.main.get_command(app)
+        known = {name for option in command.params for name in option.opts}
+        names = iter(words)
+        while hasattr(command, "commands"):
+            name = next(names, None)
+            assert name in command.commands, line
+            command = command.commands[name]
+        known |= {name for option in command.params for name in option.opts}
+        for word in names:
+            if re.match(r"--?[a-z]", word):
+                assert word.partition("=")[0] in known, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(_FENCED.sub("", page.read_text())):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", _FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
+
+
+def test_routes_are_those_of_the_api() -> None:
+    source = (ROOT / "functions" / "api" / "handler.py").read_text()
+    decorated = re.findall(r'^@app\.(get|post|put|patch|delete)\("([^"]+)"', source, re.MULTILINE)
+    routes = {
+        f"{method.upper()} {re.sub(r'<(.+?)>', lambda name: braced(name[1]), path)}"
+        for method, path in decorated
+    }
+
+    assert {code(row["route"]) for row in table(README, "route", "answers", "notes")} == routes
+
+
+def braced(name: str) -> str:
+    head, *tail = name.split("_")
+    return "{" + head + "".join(part.capitalize() for part in tail) + "}"
+
+
+def test_fields_of_a_job_are_those_of_its_model() -> None:
+    rows = {
+        code(row["field"]): row for row in table(README, "field", "meaning", "default", "bounds")
+    }
+    fields = dict(leaves(JobDefinition))
+
+    assert set(rows) - {"jobId"} == set(fields)
+    for name, field in fields.items():
+        row = rows[name]
+        if not field.is_required() and (default := field.get_default(call_default_factory=True)):
+            shown = default.value if isinstance(default, Enum) else default
+            assert shown in {code(row["default"]), value(code(row["default"]))}, name
+        bounds = row["bounds"].replace(",", "")
+        for limit in limits(field):
+            assert re.search(rf"(?<!\d){limit}(?!\d)", bounds), f"{name}: {limit}"
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from leaves(field.annotation, f"{path}.")
+        else:
+            yield path, field
+
+
+def limits(field: FieldInfo) -> list[int]:
+    """The numbers that bound a field; of one that may be absent, those of its value."""
+    metadata = list(field.metadata)
+    for argument in get_args(field.annotation):
+        for nested in getattr(argument, "__metadata__", ()):
+            metadata += getattr(nested, "metadata", [])
+    names = ("ge", "le", "min_length", "max_length")
+    return [limit for item in metadata for name in names if (limit := getattr(item, name, None))]
+
+
+def value(text: str) -> object:
+    """What *text* is as JSON; itself if it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@pytest.mark.parametrize("page", [README, DEPLOY], ids=lambda page: page.name)
+def test_settings_are_those_of_the_app_with_their_defaults(page: Path) -> None:
+    columns = ("key", "meaning", "unit", "default")
+    for row in table(page, *columns):
+        name, shown = code(row["key"]), row["default"]
+        [model] = [m for m in (Settings, PoolSettings) if name in by_alias(m)]
+        field = by_alias(model)[name]
+        if name == "pools":
+            assert set(_CODE.findall(shown)) == set(Settings().pools)
+        elif field.is_required():
+            assert shown == "required", name
+        elif name == "timeout":
+            kinds = [PoolSettings(executor=kind).work_limit for kind in ("lambda", "worker")]
+            assert _CODE.findall(shown) == [iso8601(limit) for limit in kinds]
+        elif (default := field.get_default(call_default_factory=True)) is None:
+            assert not _CODE.findall(shown), name
+        elif not isinstance(default, BaseModel):
+            assert same(shown.strip("`"), default), name
+
+
+def by_alias(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def same(shown: str, default: object) -> bool:
+    if isinstance(default, timedelta):
+        return TypeAdapter(timedelta).validate_python(shown) == default
+    if isinstance(default, bool):
+        return shown == json.dumps(default)
+    return shown == str(default)
+
+
+def test_the_deploy_page_names_every_setting() -> None:
+    named = {code(row["key"]) for row in table(DEPLOY, "key", "meaning", "unit", "default")}
+
+    assert named == {*by_alias(Settings), *by_alias(PoolSettings)}
+
+
+def test_variables_of_a_worker_are_those_it_reads() -> None:
+    for row in table(README, "variable", "meaning", "unit", "default"):
+        field = ExecutorSettings.model_fields[
+            code(row["variable"]).removeprefix("NEXTFIRE_").lower()
+        ]
+        assert row["default"] == str(field.default)
+        bounds = row["unit"].replace(",", "")
+        assert all(str(limit) in bounds for limit in limits(field)), row
+
+
+def test_variables_of_a_script_are_those_it_gets() -> None:
+    source = (ROOT / "layers" / "nextfire" / "usecases" / "execute_run.py").read_text()
+    [rows] = [rows for rows in tables(README) if "it gets" in rows[0]]
+    named = {name for row in rows for name in _CODE.findall(row["it gets"])}
+
+    given = set(re.findall(r'"(NEXTFIRE_\w+)"', source))
+    assert {name for name in named if name.startswith("NEXTFIRE_")} == given
+
+
+def test_tests_named_are_there() -> None:
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", ARCHITECTURE.read_text())
+
+    assert named
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
