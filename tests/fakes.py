@@ -227,7 +227,8 @@ class MemoryDueStore:
     def quarantine(self, entry: BrokenEntry, now: datetime) -> None:  # noqa: ARG002
         with self._lock:
             self.quarantined.append(entry)
-            self.items.pop(entry.slot, None)
+            if self.items.get(entry.slot) is entry.raw:
+                del self.items[entry.slot]
 
 
 def _broken(slot: Slot, item: Junk) -> BrokenEntry:

@@ -197,6 +197,21 @@ def test_a_quarantined_item_is_kept_where_nobody_reads(held: Held) -> None:
     assert set(held.quarantined()) == {f"{BROKEN}/{broken.slot.sort_key}"}
 
 
+def test_a_sound_entry_in_the_slot_of_a_quarantined_one_stays(held: Held) -> None:
+    entry = entry_of(0, NOON)
+    held.store.put([entry], NOON)
+    (stored,) = held.read()
+    held.spoil(stored.slot, tenant="acme", job_id="report")
+    (broken,) = held.read()
+    assert isinstance(broken, BrokenEntry)
+    held.store.put([entry], NOON)
+
+    held.store.quarantine(broken, NOON)
+
+    assert held.entries() == [entry]
+    assert len(held.quarantined()) == 1
+
+
 POISON = {
     "tenant": {"tenant": ""},
     "slash": {"tenant": "ac/me"},

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from nextfire.adapters.aws import Item, chunks, from_item, one_by_one, to_item, translated
+from nextfire.adapters.aws import (
+    Item,
+    chunks,
+    error_code,
+    from_item,
+    one_by_one,
+    to_item,
+    translated,
+)
 from nextfire.domain.due import (
     BrokenEntry,
     DueEntry,
@@ -28,6 +36,8 @@ if TYPE_CHECKING:
 
 _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _QUARANTINE = "quarantine"
+_FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
+"""What an entry is made of, beside its key."""
 
 
 class DynamoDbDueStore:
@@ -95,7 +105,31 @@ class DynamoDbDueStore:
         )
         with translated("quarantine due entry"):
             self._client.put_item(TableName=self._table, Item=item)
-            self._client.delete_item(TableName=self._table, Key=_key(entry.slot))
+        self._delete_unchanged(entry)
+
+    def _delete_unchanged(self, entry: BrokenEntry) -> None:
+        """Delete *entry*, unless its slot holds something else by now: a sound one may have the
+        same key.
+        """
+        raw = entry.raw if isinstance(entry.raw, Mapping) else {}
+        equal = " AND ".join(
+            f"#{name} = :{name}" if name in raw else f"attribute_not_exists(#{name})"
+            for name in _FIELDS
+        )
+        values = {f":{name}": raw[name] for name in _FIELDS if name in raw}
+        request: dict[str, Any] = {"ExpressionAttributeValues": values} if values else {}
+        try:
+            with translated("delete broken entry"):
+                self._client.delete_item(
+                    TableName=self._table,
+                    Key=_key(entry.slot),
+                    ConditionExpression=equal,
+                    ExpressionAttributeNames={f"#{name}": name for name in _FIELDS},
+                    **request,
+                )
+        except ClientError as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
 
     def _put(self, entry: DueEntry, now: datetime) -> Any:
         return {"PutRequest": {"Item": entry_item(entry, now, self._shards)}}

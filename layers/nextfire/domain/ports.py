@@ -103,7 +103,7 @@ class DueStore(Protocol):
 
     def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
         """Keep what could not be decoded, with its error, where no watcher reads; then delete it
-        from its slot.
+        from its slot, unless another entry lies there by now.
         """
 
 
