@@ -1,0 +1,189 @@
+"""A group's lease among its watchers; the clock is each watcher's own."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from nextfire.domain.ports import Lease
+from nextfire.usecases.hold_lease import LIFE, HoldLease
+from tests.builders import NOON
+from tests.fakes import Faults, MemoryControlStore
+
+TENTH = timedelta(milliseconds=100)
+
+
+@pytest.fixture
+def control() -> MemoryControlStore:
+    return MemoryControlStore()
+
+
+def second(n: float) -> datetime:
+    return NOON + timedelta(seconds=n)
+
+
+def until_held(watcher: HoldLease, start: datetime, most: timedelta) -> datetime | None:
+    """Step *watcher* every tenth of a second. Returns when it held the lease first."""
+    now = start
+    while now <= start + most:
+        if watcher.step(now) is not None:
+            return now
+        now += TENTH
+    return None
+
+
+def test_the_first_watcher_of_a_new_group_holds_at_once(control: MemoryControlStore) -> None:
+    lease = HoldLease(control, group=0, holder="a").step(NOON)
+
+    assert lease is not None
+    assert lease == control.lease(0)
+    assert lease.holder == "a"
+
+
+def test_a_holder_renews_every_second(control: MemoryControlStore) -> None:
+    watcher = HoldLease(control, group=0, holder="a")
+    beats = []
+    for tenths in range(31):
+        lease = watcher.step(NOON + tenths * TENTH)
+        assert lease is not None
+        beats.append(lease.beat)
+
+    assert [beats.count(beat) for beat in range(4)] == [10, 10, 10, 1]
+    assert watcher.next_at == second(4)
+
+
+def test_a_standby_does_nothing_while_the_lease_is_renewed(control: MemoryControlStore) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+
+    for tenths in range(600):
+        now = NOON + tenths * TENTH
+        assert holder.step(now) == control.leases[0]
+        assert standby.step(now) is None
+
+
+def test_a_standby_takes_over_when_the_lease_stood_still_for_its_life(
+    control: MemoryControlStore,
+) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    first = holder.step(NOON)
+    assert first is not None
+    standby.step(NOON)
+
+    taken_at = until_held(standby, NOON + TENTH, timedelta(seconds=10))
+
+    assert taken_at == second(3)
+    assert control.leases[0].holder == "b"
+    assert control.leases[0].epoch > first.epoch
+
+
+def test_a_watcher_that_comes_anew_waits_a_life_by_its_own_clock(
+    control: MemoryControlStore,
+) -> None:
+    control.leases[0] = Lease("dead for an hour", 1, 700)
+
+    assert until_held(HoldLease(control, group=0, holder="b"), NOON, 2 * LIFE) == second(3)
+
+
+def test_a_released_lease_is_taken_at_the_next_look(control: MemoryControlStore) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    holder.step(NOON)
+    standby.step(NOON)
+
+    holder.release()
+
+    assert until_held(standby, NOON + TENTH, LIFE) == second(0.5)
+    assert holder.step(second(0.6)) is None
+    holder.release()
+    assert control.leases[0].holder == "b"
+
+
+def test_a_holder_that_was_away_finds_itself_replaced(control: MemoryControlStore) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    holder.step(NOON)
+    standby.step(NOON)
+    until_held(standby, NOON + TENTH, LIFE)
+
+    assert holder.step(second(3.1)) is None
+    assert standby.step(second(3.1)) is not None
+
+
+def test_a_holder_that_was_away_and_was_not_replaced_goes_on(control: MemoryControlStore) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    first = holder.step(NOON)
+
+    back = holder.step(second(60))
+
+    assert first is not None
+    assert back is not None
+    assert back.epoch == first.epoch
+
+
+def test_a_holder_that_cannot_renew_stops_before_the_standby_begins(
+    control: MemoryControlStore,
+) -> None:
+    faults = Faults()
+    holder = HoldLease(faults.through(control, "control"), group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    holder.step(NOON)
+    standby.step(NOON)
+    faults.refuse("control.replace_lease", times=1000)
+    faults.refuse("control.lease", times=1000)
+
+    for tenths in range(1, 100):
+        now = NOON + tenths * TENTH
+        held = holder.step(now), standby.step(now)
+        assert None in held, f"both hold the lease at {now}"
+    assert standby.step(second(10)) is not None
+
+
+def test_a_renewal_whose_answer_was_lost_is_no_loss(control: MemoryControlStore) -> None:
+    faults = Faults()
+    holder = HoldLease(faults.through(control, "control"), group=0, holder="a")
+    first = holder.step(NOON)
+    faults.lose_answer("control.replace_lease")
+
+    for tenths in range(1, 50):
+        assert holder.step(NOON + tenths * TENTH) is not None
+
+    assert first is not None
+    assert control.leases[0].epoch == first.epoch
+
+
+@pytest.mark.parametrize("apart", [-2, 2], ids=["standby behind", "standby ahead"])
+def test_clocks_that_differ_change_nothing(control: MemoryControlStore, apart: int) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    first = holder.step(NOON)
+    for tenths in range(100):
+        now = NOON + tenths * TENTH
+        assert holder.step(now) is not None
+        assert standby.step(now + timedelta(seconds=apart)) is None
+
+    died_at = second(9)  # its last renewal
+    taken_at = until_held(standby, second(10 + apart), 2 * LIFE)
+
+    assert first is not None
+    assert taken_at is not None
+    assert LIFE <= taken_at - timedelta(seconds=apart) - died_at <= LIFE + timedelta(seconds=1)
+    assert control.leases[0].epoch > first.epoch, "epochs grow whatever the clocks say"
+
+
+def test_two_standbys_do_not_both_take_over(control: MemoryControlStore) -> None:
+    control.leases[0] = Lease("dead", 1, 0)
+    standbys = [HoldLease(control, group=0, holder=name) for name in "bc"]
+
+    for tenths in range(40):
+        held = [standby.step(NOON + tenths * TENTH) for standby in standbys]
+        assert None in held
+
+    assert [standby.step(second(4)) is not None for standby in standbys] == [True, False]
+
+
+def test_groups_do_not_share_a_lease(control: MemoryControlStore) -> None:
+    assert HoldLease(control, group=0, holder="a").step(NOON) is not None
+    assert HoldLease(control, group=1, holder="b").step(NOON) is not None

@@ -1,0 +1,174 @@
+"""Two watchers of one group, stepped as their functions step them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ports import Lease
+from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.watch import Watch
+from tests.builders import at
+from tests.fakes import InlineExecutor
+from tests.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World("11:59")
+
+
+class Watcher:
+    """A watcher's process: steps when its last step asked for it."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.watch = Watch(
+            HoldLease(world.faults.through(world.control, "control"), group=0, holder=name),
+            self._dispatcher,
+        )
+        self.again_at = world.now
+        self.alive = True
+
+    def _dispatcher(self, lease: Lease) -> DispatchDue:
+        world = self.world
+        return DispatchDue(
+            jobs=world.faults.through(world.jobs, "jobs"),
+            due=world.faults.through(world.due, "due"),
+            queue=world.faults.through(world.queue, "queue"),
+            control=world.faults.through(world.control, "control"),
+            clock=world.clock,
+            executor=InlineExecutor(),
+            shards=range(world.shards),
+            epoch=lease.epoch,
+        )
+
+    def step(self) -> None:
+        if self.alive and self.world.now >= self.again_at:
+            try:
+                _, self.again_at = self.watch.step(self.world.now)
+            except UnavailableError:
+                self.again_at = self.world.now + timedelta(milliseconds=250)
+
+
+def live(world: World, watchers: list[Watcher], until: str) -> None:
+    """Let time pass; each watcher steps when it is time for it."""
+    end = at(until)
+    while world.now < end:
+        for watcher in watchers:
+            watcher.step()
+        assert sum(w.watch.holds for w in watchers if w.alive) <= 1
+        waiting: list[datetime] = [w.again_at for w in watchers if w.alive]
+        ahead = max(min([*waiting, end]), world.now + timedelta(milliseconds=1))
+        world.clock.move_to(ahead)
+
+
+def lateness(world: World) -> list[timedelta]:
+    return [message.dispatched_at - message.key.scheduled_at for message in world.queue.log]
+
+
+def test_every_occurrence_is_sent_at_its_instant(world: World) -> None:
+    world.register(schedule="* * * * *")
+    world.register("odd", type="ONCE", schedule="2026-05-24T12:00:17.123Z")
+
+    live(world, [Watcher(world, "a")], "12:03:30")
+
+    assert world.sent == [
+        *("report 12:00", "odd 12:00:17", "report 12:01", "report 12:02", "report 12:03"),
+    ]
+    assert max(lateness(world)) <= timedelta(milliseconds=2)
+
+
+def test_only_one_of_two_sends(world: World) -> None:
+    world.register(schedule="* * * * *")
+
+    live(world, [Watcher(world, "a"), Watcher(world, "b")], "12:05:30")
+
+    assert world.sent == [f"report 12:0{n}" for n in range(6)]
+
+
+def test_a_killed_holder_delays_a_run_by_four_seconds_at_most(world: World) -> None:
+    world.register(schedule="* * * * *")
+    first, second = Watcher(world, "a"), Watcher(world, "b")
+    live(world, [first, second], "11:59:59.9")
+    assert first.watch.holds
+
+    first.alive = False
+    live(world, [first, second], "12:00:30")
+
+    assert world.sent == ["report 12:00"]
+    assert lateness(world)[0] <= timedelta(seconds=4)
+
+
+def test_a_holder_that_ends_hands_over_at_once(world: World) -> None:
+    world.register(schedule="* * * * *")
+    first, second = Watcher(world, "a"), Watcher(world, "b")
+    live(world, [first, second], "11:59:59")
+
+    first.watch.end()
+    first.alive = False
+    assert not first.watch.holds
+    live(world, [first, second], "12:00:30")
+
+    assert world.sent == ["report 12:00"]
+    assert lateness(world)[0] <= timedelta(milliseconds=2)
+
+
+def test_a_standby_that_takes_over_reads_all_that_the_holder_left(world: World) -> None:
+    world.register(schedule="* * * * *")
+    first, second = Watcher(world, "a"), Watcher(world, "b")
+    live(world, [first, second], "12:00:30")
+    second.alive = first.alive = False
+    world.at("12:03:10")
+
+    live(world, [Watcher(world, "c")], "12:03:50")
+
+    assert world.sent == [f"report 12:0{n}" for n in range(4)]
+
+
+def test_a_poll_that_fails_does_not_stop_what_is_held(world: World) -> None:
+    world.register(schedule="* * * * *")
+    watcher = Watcher(world, "a")
+    live(world, [watcher], "11:59:59.2")
+    world.faults.refuse("due.read", times=1000)
+
+    live(world, [watcher], "12:00:01")
+
+    assert world.sent == ["report 12:00"]
+    assert lateness(world)[0] <= timedelta(milliseconds=300)
+
+
+def test_without_the_lease_nothing_is_read(world: World) -> None:
+    holder, standby = Watcher(world, "a"), Watcher(world, "b")
+    holder.step()
+    world.faults.calls.clear()
+
+    standby.step()
+
+    assert world.faults.calls == ["control.lease"]
+    report, again_at = standby.watch.step(world.now)
+    assert report is None
+    assert again_at == world.now + timedelta(milliseconds=500)
+
+
+def test_more_than_one_batch_is_released_without_waiting(world: World) -> None:
+    for n in range(250):
+        world.register(f"job{n}")
+
+    live(world, [Watcher(world, "a")], "12:00:00.5")
+
+    assert len(world.sent) == 250
+
+
+def test_a_large_backlog_is_released_before_more_is_read(world: World) -> None:
+    for n in range(1_300):
+        world.register(f"job{n}")
+    world.register("second", type="ONCE", schedule="2026-05-24T12:00:01Z")
+
+    live(world, [Watcher(world, "a")], "12:00:02")
+
+    assert len(world.sent) == 1_301
+    assert world.sent[-1] == "second 12:00:01"
