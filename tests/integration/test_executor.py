@@ -1,0 +1,501 @@
+"""The executor's handler: what it reports, what it records, what it leaves in the queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
+
+from functions.executor import handler as executor
+from nextfire.adapters.aws import SystemClock
+from nextfire.domain.ids import content_id
+from nextfire.domain.instants import floor_minute
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.wiring import execution
+from tests.integration.deployment import (
+    OTHER_TENANT,
+    TENANT,
+    Context,
+    Deployment,
+    Proxy,
+    message_for,
+)
+
+LEASE = 30
+"""Seconds; see `Deployment.configure`."""
+HOUR = timedelta(hours=1)
+
+
+def send(system: Deployment, job: Job, *, minutes: int = 0, dispatch: int = 1) -> RunMessage:
+    """Dispatch the occurrence of *job* that was due so many minutes ago."""
+    at = floor_minute(SystemClock().now()) - timedelta(minutes=minutes)
+    message = message_for(job, at, dispatch)
+    system.send(message.encode(), group=message.run_id, dedup=f"{message.run_id}-{dispatch}")
+    return message
+
+
+def visible(system: Deployment) -> int:
+    answer = system.queues.get_queue_attributes(
+        QueueUrl=system.queue_url, AttributeNames=["ApproximateNumberOfMessages"]
+    )
+    return int(answer["Attributes"]["ApproximateNumberOfMessages"])
+
+
+def hidings(proxy: Proxy) -> list[int]:
+    """The visibility timeouts that were set, in order."""
+    return [
+        request["VisibilityTimeout"]
+        for name, request in proxy.calls
+        if name == "change_message_visibility"
+    ]
+
+
+@pytest.fixture
+def queues(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """The queue client of the handler, before the real one."""
+    proxy = Proxy(system.queues)
+    monkeypatch.setattr(executor, "sqs", lambda: proxy)
+    return proxy
+
+
+@pytest.fixture
+def database(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """The handler's database client, before the real one."""
+    proxy = Proxy(system.database)
+    monkeypatch.setattr(execution, "dynamodb", lambda: proxy)
+    return proxy
+
+
+def refuse(code: str, *, where: str = "") -> Callable[..., Any]:
+    """Refuse, with the error *code*, the requests that hold the text *where*."""
+
+    def answer(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        if where in str(request):
+            raise ClientError({"Error": {"Code": code, "Message": code}}, "Operation")
+        return real(**request)
+
+    return answer
+
+
+class TestOutcomes:
+    def test_script_that_succeeds(self, system: Deployment) -> None:
+        system.upload(
+            "import json, os, sys\n"
+            "print(json.load(sys.stdin), os.environ['NEXTFIRE_EXECUTION_ID'])\n"
+            "print('warned', file=sys.stderr)"
+        )
+        job = system.register(jobId="a", payload={"n": 1})
+        message = send(system, job)
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.attempt, run.exit_code) == (RunState.SUCCEEDED, 1, 0)
+        assert run.stdout == f"{{'n': 1}} {message.key.execution_id}\n"
+        assert run.stderr == "warned\n"
+        assert (run.pool, run.job_revision, run.dispatch) == ("default", 1, 1)
+        [attempt] = run.attempts
+        assert (attempt.number, attempt.outcome) == (1, AttemptOutcome.SUCCEEDED)
+        assert attempt.worker.startswith("lambda-")
+
+    def test_script_that_fails_is_retried_with_its_error_on_record(
+        self, system: Deployment
+    ) -> None:
+        system.upload("import sys; print('so far'); sys.exit('no such invoice')")
+        job = system.register(retryPolicy={"maxAttempts": 2, "initialDelayMs": 3_600_000})
+        message = send(system, job)
+        before = SystemClock().now()
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.exit_code, run.dispatch) == (RunState.PENDING, 1, 2)
+        assert (run.stdout, run.stderr) == ("so far\n", "no such invoice\n")
+        assert run.not_before is not None
+        assert before + HOUR - timedelta(seconds=1) <= run.not_before <= before + HOUR * 1.1
+        retries = [item for item in system.due_items() if item["kind"]["S"] == "RETRY"]
+        assert [item["run_id"]["S"] for item in retries] == [message.run_id]
+        assert retries[0]["dispatch"]["N"] == "2"
+
+    def test_script_that_fails_for_the_last_time_goes_to_the_dead_letters(
+        self, system: Deployment
+    ) -> None:
+        system.upload("raise SystemExit(3)")
+        message = send(system, system.register(retryPolicy={"maxAttempts": 1}))
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.exit_code, run.reason) == (RunState.DEAD, 3, "exit code 3")
+        [letter] = system.receive(url=system.dlq_url)
+        assert json.loads(letter["Body"])["runId"] == message.run_id
+        assert letter["MessageAttributes"]["failure"]["StringValue"] == "exit code 3"
+        assert [i for i in system.due_items() if i["kind"]["S"] == "RETRY"] == []
+
+    def test_script_that_is_not_there_is_not_tried_again(self, system: Deployment) -> None:
+        message = send(system, system.register(target={"handler": "missing"}))
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.attempt, run.exit_code) == (RunState.DEAD, 1, None)
+        assert run.reason is not None
+        assert f"s3://{system.bucket}/{TENANT}/default/missing.py" in run.reason
+        assert len(system.receive(url=system.dlq_url)) == 1
+
+    def test_script_of_another_tenant_is_out_of_reach(self, system: Deployment) -> None:
+        """The API refuses such a target; were it stored all the same, it is refused here."""
+        system.upload("print('theirs')", tenant=OTHER_TENANT)
+        job = system.register(jobId="a")
+        key: Any = {"tenant": {"S": TENANT}, "job_id": {"S": "a"}}
+        item: Any = system.database.get_item(TableName=system.jobs_table, Key=key)["Item"]
+        definition = json.loads(item["definition"]["S"])
+        url = f"s3://{system.bucket}/{OTHER_TENANT}/default/hello.py"
+        definition["target"] = {"pool": "default", "script": url}
+        item["definition"] = {"S": json.dumps(definition)}
+        system.database.put_item(TableName=system.jobs_table, Item=item)
+        message = send(system, job)
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.stdout) == (RunState.DEAD, None)
+        assert "not your script" in (run.reason or "")
+
+    def test_script_that_takes_too_long(self, system: Deployment) -> None:
+        system.upload("import time; time.sleep(60)")
+        message = send(system, system.register(timeoutSec=1, retryPolicy={"maxAttempts": 1}))
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.attempts[0].outcome) == (RunState.DEAD, AttemptOutcome.TIMED_OUT)
+
+    def test_last_run_of_a_job_completes_it(self, system: Deployment) -> None:
+        system.upload("")
+        job = system.register(jobId="a", type="DELAY", schedule="PT1S")
+        at = job.next_after(job.effective_from)
+        assert at is not None
+        system.send(message_for(job, at).encode(), group="g", dedup="d")
+
+        assert system.execute(system.receive()) == set()
+
+        assert system.job("a").state is JobState.COMPLETED
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "COMPLETED"
+
+    def test_invocation_that_ends_soon_hands_its_run_back(self, system: Deployment) -> None:
+        system.upload("import time; time.sleep(60)")
+        message = send(system, system.register())
+
+        reported = system.execute(system.receive(), Context(remaining_ms=14_000))
+
+        assert len(reported) == 1
+        run = system.run(message)
+        assert (run.state, run.attempt, run.dispatch) == (RunState.PENDING, 0, 1)
+        assert [a.outcome for a in run.attempts] == [AttemptOutcome.HANDED_BACK]
+        assert visible(system) == 1, "the next one need not wait"
+
+
+class TestBatches:
+    def test_one_bad_message_fails_none_of_its_batch(self, system: Deployment) -> None:
+        system.upload("print('hi')")
+        job = system.register()
+        good = [send(system, job, minutes=n) for n in range(3)]
+        rubbish = ["not json", "{}", json.dumps(json.loads(good[0].encode()) | {"v": 2})]
+        for n, body in enumerate(rubbish):
+            system.send(body, group=f"rubbish-{n}", dedup=f"rubbish-{n}")
+
+        reported = system.execute(system.receive())
+
+        assert reported == set(), "kept elsewhere, so that it blocks nothing"
+        assert {system.run(message).state for message in good} == {RunState.SUCCEEDED}
+        letters = system.receive(url=system.dlq_url)
+        assert sorted(letter["Body"] for letter in letters) == sorted(rubbish)
+        for letter in letters:
+            failure = letter["MessageAttributes"]["failure"]
+            assert failure["DataType"] == "String"
+            assert "not a run message" in failure["StringValue"]
+            assert letter["Attributes"]["MessageDeduplicationId"] == content_id(letter["Body"])
+
+    def test_run_under_anothers_lease_is_left_until_it_ends(
+        self, system: Deployment, queues: Proxy
+    ) -> None:
+        system.upload("print('hi')")
+        job = system.register()
+        held, free = send(system, job, minutes=1), send(system, job)
+        now = SystemClock().now()
+        system.runs.claim(
+            held,
+            token="t",
+            worker="elsewhere",
+            pool="default",
+            job_revision=1,
+            now=now,
+            lease_until=now + timedelta(seconds=20),
+        )
+        received = system.receive()
+
+        reported = system.execute(received)
+
+        [message_id] = [m["MessageId"] for m in received if held.run_id in m["Body"]]
+        assert reported == {message_id}
+        run = system.run(held)
+        assert (run.state, run.worker, run.fence) == (RunState.RUNNING, "elsewhere", 1)
+        assert system.run(free).state is RunState.SUCCEEDED
+        first, until_lease_ends, *_ = hidings(queues)
+        assert first == LEASE
+        assert 15 <= until_lease_ends <= 20
+
+    def test_visibility_is_the_lease_before_anything_else(
+        self, system: Deployment, queues: Proxy, database: Proxy
+    ) -> None:
+        system.upload("")
+        system.register(jobId="a")
+        send(system, system.job("a"))
+        order: list[str] = []
+
+        def noted(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+            order.append("hide" if "ReceiptHandle" in request else "database")
+            return real(**request)
+
+        queues.instead["change_message_visibility"] = noted
+        for operation in ("get_item", "update_item", "put_item"):
+            database.instead[operation] = noted
+
+        system.execute(system.receive())
+
+        assert order[0] == "hide"
+        assert order.count("hide") == 1
+        assert hidings(queues) == [LEASE]
+        assert "database" in order
+
+    def test_group_stops_at_the_first_that_stays(self, system: Deployment, queues: Proxy) -> None:
+        """Were the second carried out, it would overtake the first."""
+        system.upload("print('hi')")
+        job = system.register()
+        at = floor_minute(SystemClock().now())
+        one, two, three = (message_for(job, at - timedelta(minutes=n)) for n in range(3))
+        for n, (message, group) in enumerate([(one, "g"), (two, "g"), (three, "h")]):
+            system.send(message.encode(), group=group, dedup=str(n))
+        received = system.receive()
+        queues.instead["change_message_visibility"] = refuse(
+            "InternalError", where=received[0]["ReceiptHandle"]
+        )
+
+        reported = system.execute(received)
+
+        assert reported == {m["MessageId"] for m in received[:2]}
+        assert system.runs.get(one.key) is None
+        assert system.runs.get(two.key) is None
+        assert system.run(three).state is RunState.SUCCEEDED
+
+    def test_messages_of_one_group_are_carried_out_in_turn(self, system: Deployment) -> None:
+        system.upload("import time; time.sleep(0.05)")
+        job = system.register()
+        at = floor_minute(SystemClock().now())
+        messages = [message_for(job, at - timedelta(minutes=n)) for n in range(3)]
+        for n, message in enumerate(messages):
+            system.send(message.encode(), group="g", dedup=str(n))
+
+        assert system.execute(system.receive()) == set()
+
+        runs = [system.run(message) for message in messages]
+        for before, after in pairwise(runs):
+            assert before.finished_at is not None
+            assert after.started_at is not None
+            assert before.finished_at <= after.started_at
+
+    @pytest.mark.parametrize(
+        "code",
+        ["ProvisionedThroughputExceededException", "AccessDeniedException", "ValidationException"],
+    )
+    def test_trouble_with_one_record_fails_only_this_one(
+        self, system: Deployment, database: Proxy, code: str
+    ) -> None:
+        system.upload("print('hi')")
+        bad, good = system.register(jobId="bad"), system.register(jobId="good")
+        messages = {job.key.job_id: send(system, job) for job in (bad, good)}
+        received = system.receive()
+        database.instead["update_item"] = refuse(code, where="/bad'")
+
+        reported = system.execute(received)
+
+        assert reported == {m["MessageId"] for m in received if '"bad"' in m["Body"]}
+        assert system.run(messages["good"]).state is RunState.SUCCEEDED
+        assert system.runs.get(messages["bad"].key) is None
+        assert system.receive(url=system.dlq_url) == []
+
+    def test_batch_of_which_all_fail_is_reported_whole(
+        self, system: Deployment, database: Proxy
+    ) -> None:
+        job = system.register()
+        for n in range(3):
+            send(system, job, minutes=n)
+        received = system.receive()
+        database.instead["get_item"] = refuse("InternalServerError")
+
+        assert system.execute(received) == {m["MessageId"] for m in received}
+
+    def test_job_that_does_not_decode_keeps_its_message(self, system: Deployment) -> None:
+        job = system.register(jobId="a")
+        key: Any = {"tenant": {"S": TENANT}, "job_id": {"S": "a"}}
+        table = system.jobs_table
+        sound: Any = system.database.get_item(TableName=table, Key=key)["Item"]
+        system.database.put_item(TableName=table, Item=sound | {"state": {"S": "?"}})
+        message = send(system, job)
+        received = system.receive()
+
+        assert system.execute(received) == {received[0]["MessageId"]}
+
+        system.upload("")
+        system.database.put_item(TableName=table, Item=sound)
+        assert system.execute(received) == set(), "mended, it goes on"
+        assert system.run(message).state is RunState.SUCCEEDED
+
+
+class TestRepetition:
+    def test_message_that_was_sent_twice_runs_once(self, system: Deployment) -> None:
+        system.upload("print('hi')")
+        message = message_for(system.register(), floor_minute(SystemClock().now()))
+        for dedup in ("1", "2"):
+            system.send(message.encode(), group="g", dedup=dedup)
+        received = system.receive()
+        assert len(received) == 2
+
+        assert system.execute(received) == set()
+
+        run = system.run(message)
+        assert (run.attempt, run.fence, len(run.attempts)) == (1, 1, 1)
+
+    def test_message_redelivered_after_success_runs_no_more(self, system: Deployment) -> None:
+        system.upload("print('hi')")
+        message = send(system, system.register())
+        received = system.receive()
+        assert system.execute(received) == set()
+        before = system.run(message)
+
+        assert system.execute(received) == set()
+
+        assert system.run(message) == before
+
+    def test_death_between_record_and_dead_letter_is_made_up_for(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        system.upload("raise SystemExit(3)")
+        message = send(system, system.register(retryPolicy={"maxAttempts": 1}))
+        letters = Proxy(system.queues)
+        letters.instead["send_message"] = refuse("ServiceUnavailable")
+        monkeypatch.setattr(execution, "sqs", lambda: letters)
+        received = system.receive()
+
+        assert system.execute(received) == {received[0]["MessageId"]}
+        assert system.run(message).state is RunState.DEAD
+        assert system.receive(url=system.dlq_url) == []
+        letters.instead.clear()
+
+        assert system.execute(received) == set()
+
+        assert system.run(message).attempt == 1
+        assert len(system.receive(url=system.dlq_url)) == 1
+
+    def test_older_dispatch_is_acknowledged(self, system: Deployment) -> None:
+        system.upload("raise SystemExit(1)")
+        job = system.register(retryPolicy={"initialDelayMs": 3_600_000})
+        first = send(system, job)
+        received = system.receive()
+        system.execute(received)
+        before = system.run(first)
+        assert before.dispatch == 2
+
+        assert system.execute(received) == set()
+
+        assert system.run(first) == before
+
+    def test_newer_dispatch_waits_for_its_instant(self, system: Deployment, queues: Proxy) -> None:
+        system.upload("raise SystemExit(1)")
+        job = system.register(retryPolicy={"initialDelayMs": 3_600_000})
+        first = send(system, job)
+        system.execute(system.receive())
+        before = system.run(first)
+        send(system, job, dispatch=2)
+        queues.calls.clear()
+
+        received = system.receive()
+        assert system.execute(received) == {received[0]["MessageId"]}
+
+        assert system.run(first) == before
+        lease, wait = hidings(queues)
+        assert lease == LEASE
+        assert 3590 <= wait <= 3600
+
+    def test_run_of_a_vanished_worker_is_taken_over(self, system: Deployment) -> None:
+        system.upload("print('hi')")
+        message = send(system, system.register())
+        now = SystemClock().now()
+        system.runs.claim(
+            message,
+            token="t",
+            worker="vanished",
+            pool="default",
+            job_revision=1,
+            now=now - timedelta(minutes=2),
+            lease_until=now - timedelta(minutes=1),
+        )
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.attempt, run.fence) == (RunState.SUCCEEDED, 2, 2)
+        assert [(a.worker == "vanished", a.outcome) for a in run.attempts] == [
+            (True, AttemptOutcome.WORKER_LOST),
+            (False, AttemptOutcome.SUCCEEDED),
+        ]
+
+    def test_worker_that_lost_its_lease_records_nothing(
+        self, system: Deployment, database: Proxy
+    ) -> None:
+        system.upload("print('mine')")
+        message = send(system, system.register())
+
+        def overtaken(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+            answer = real(**request)
+            del database.instead["update_item"]
+            run = system.run(message)
+            now = SystemClock().now()
+            to = run.taken_over(token="o", worker="other", now=now, lease_until=now + HOUR)
+            assert system.runs.advance(run, to).taken
+            return answer
+
+        database.instead["update_item"] = overtaken
+        received = system.receive()
+
+        assert system.execute(received) == {received[0]["MessageId"]}
+
+        run = system.run(message)
+        assert (run.state, run.worker, run.fence, run.stdout) == (
+            RunState.RUNNING,
+            "other",
+            2,
+            None,
+        )
+
+    def test_run_of_a_deleted_job_is_cancelled(self, system: Deployment) -> None:
+        system.upload("print('hi')")
+        message = send(system, system.register(jobId="a"))
+        system.call("DELETE", "/v1/jobs/a")
+
+        assert system.execute(system.receive()) == set()
+
+        run = system.run(message)
+        assert (run.state, run.attempt, run.reason) == (
+            RunState.CANCELLED,
+            0,
+            "its job was deleted",
+        )
