@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RETENTION = timedelta(days=90)
 """How long a record is kept after its last change; far above the queue's 14 days."""
 
-_RUN_ID = re.compile(r"\d{8}T\d{9}Z-[a-z0-9]{8,32}")
+_RUN_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}")
 _CLAIM = (
     "SET #state = :running, dispatch = :dispatch, attempt = if_not_exists(attempt, :zero) + :one, "
     "fence = if_not_exists(fence, :zero) + :one, claim_token = :token, worker = :worker, "

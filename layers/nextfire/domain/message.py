@@ -21,7 +21,7 @@ class RunMessage(Document):
     v: Literal[1] = 1
     tenant: str = Field(min_length=1, max_length=64, pattern=r"^[^/#]+$")
     job_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    run_id: str = Field(pattern=r"^\d{8}T\d{9}Z-[a-z0-9]{8,32}$")
+    run_id: str = Field(pattern=r"^[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}$")
     dispatch: int = Field(ge=1)
     dispatched_at: AwareDatetime
 
