@@ -73,6 +73,7 @@ def test_an_execution_id_is_its_reader_s_tenant_s() -> None:
         "report.20260524T120000Z-uid00001",
         "report.20260524T120000000Z-UID00001",
         "report.20260524T120000000Z-uid00001 ",
+        "report.\u06620260524T120000000Z-uid00001",
         "report.20260524T120000000Z-uid00001\n",
         "re/port.20260524T120000000Z-uid00001",
         "a.b.20260524T120000000Z-uid00001",
