@@ -1,0 +1,279 @@
+"""What each adapter makes of AWS's errors, whatever the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
+
+from nextfire.adapters.aws import TRANSIENT_CODES
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.domain.due import BrokenEntry, Slot
+from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Lease
+from tests.builders import NOON, a_fire, a_job, run_key
+from tests.fakes import InlineExecutor
+
+SECOND = timedelta(seconds=1)
+JOB = a_job()
+RUN = run_key()
+MESSAGE = RunMessage(
+    tenant=RUN.job.tenant, job_id=RUN.job.job_id, run_id=RUN.run_id, dispatch=1, dispatched_at=NOON
+)
+LEASE = Lease("holder", 1, 1)
+BROKEN = BrokenEntry(Slot("2026-05-24T12:00Z#000", "rubbish"), {}, "rubbish", None, None)
+URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/default.fifo"
+NETWORK_ERRORS = [
+    EndpointConnectionError(endpoint_url=URL),
+    ConnectTimeoutError(endpoint_url=URL),
+    ReadTimeoutError(endpoint_url=URL),
+    ConnectionClosedError(endpoint_url=URL),
+]
+
+
+class Failing:
+    """An SDK client all of whose operations raise *error*."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def fail(**_: object) -> None:
+            raise self._error
+
+        return fail
+
+
+def refused(code: str, status: int = 400, **more: Any) -> ClientError:
+    answer: Any = {
+        "Error": {"Code": code, "Message": "as it is"},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+        **more,
+    }
+    return ClientError(answer, "Operation")
+
+
+def control(client: Any) -> DynamoDbControlStore:
+    return DynamoDbControlStore(client, table="control")
+
+
+def due(client: Any) -> DynamoDbDueStore:
+    return DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
+
+
+def jobs(client: Any) -> DynamoDbJobStore:
+    return DynamoDbJobStore(client, table="jobs", due_table="due")
+
+
+def runs(client: Any) -> DynamoDbRunStore:
+    return DynamoDbRunStore(client, table="runs")
+
+
+def a_run() -> Any:
+    return (
+        runs(Working())
+        .claim(MESSAGE, token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON)
+        .run
+    )
+
+
+class Working:
+    """Answers an update with a run that is RUNNING."""
+
+    def update_item(self, **_: object) -> dict[str, Any]:
+        attempt = {"M": {"worker": {"S": "w"}, "started_at": {"S": "2026-05-24T12:00:00Z"}}}
+        return {
+            "Attributes": {
+                "job": {"S": f"{RUN.job.tenant}/{RUN.job.job_id}"},
+                "run_id": {"S": RUN.run_id},
+                "state": {"S": "RUNNING"},
+                "attempts": {"L": [attempt]},
+            }
+        }
+
+
+def delivery(client: Any) -> SqsDelivery:
+    return SqsDelivery(client, URL, "body", "handle", "id", "group")
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "read lease": lambda c: control(c).lease(0),
+    "replace lease": lambda c: control(c).replace_lease(0, None, LEASE),
+    "renew lease": lambda c: control(c).replace_lease(0, LEASE, LEASE),
+    "seed cursors": lambda c: control(c).seed_cursors(1, NOON),
+    "read cursors": lambda c: control(c).cursors([0]),
+    "move cursor": lambda c: control(c).move_cursor(0, NOON, 1),
+    "read due": lambda c: list(due(c).read(NOON, 0, before=None, consistent=True)),
+    "quarantine": lambda c: due(c).quarantine(BROKEN, NOON),
+    "create job": lambda c: jobs(c).create(JOB, a_fire(JOB, NOON), NOON),
+    "update job": lambda c: jobs(c).update(JOB, None, NOON),
+    "get job": lambda c: jobs(c).get(JOB.key),
+    "get jobs": lambda c: jobs(c).get_many([JOB.key]),
+    "list jobs": lambda c: jobs(c).list("acme", cursor=None, limit=1),
+    "complete job": lambda c: jobs(c).complete(JOB, NOON),
+    "claim run": lambda c: runs(c).claim(
+        MESSAGE, token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON
+    ),
+    "advance run": lambda c: runs(c).advance(a_run(), a_run()),
+    "cancel run": lambda c: runs(c).cancel(MESSAGE, reason="r", now=NOON),
+    "extend lease": lambda c: runs(c).extend(a_run(), lease_until=NOON),
+    "get run": lambda c: runs(c).get(RUN),
+    "list runs": lambda c: runs(c).list(RUN.job, cursor=None, limit=1),
+    "receive": lambda c: SqsInbox(c, queue_url=URL).receive(1, wait=SECOND, hidden_for=SECOND),
+    "hide": lambda c: delivery(c).hide(SECOND),
+    "acknowledge": lambda c: delivery(c).acknowledge(),
+    "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
+    "fetch script": lambda c: S3ScriptStore(c).fetch("s3://scripts/acme/x.py"),
+}
+every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+
+
+@every_call
+@pytest.mark.parametrize("code", sorted(TRANSIENT_CODES))
+def test_what_may_pass_by_itself_is_unavailable(call: Callable[[Any], object], code: str) -> None:
+    error = refused(code)
+
+    with pytest.raises(UnavailableError, match=code) as raised:
+        call(Failing(error))
+
+    assert raised.value.__cause__ is error
+
+
+@every_call
+@pytest.mark.parametrize("status", [500, 503, 599])
+def test_error_of_the_server_is_unavailable_whatever_its_code(
+    call: Callable[[Any], object], status: int
+) -> None:
+    with pytest.raises(UnavailableError):
+        call(Failing(refused("NeverHeardOf", status)))
+
+
+@every_call
+@pytest.mark.parametrize("error", NETWORK_ERRORS, ids=lambda error: type(error).__name__)
+def test_error_of_the_network_is_unavailable(
+    call: Callable[[Any], object], error: Exception
+) -> None:
+    with pytest.raises(UnavailableError) as raised:
+        call(Failing(error))
+
+    assert raised.value.__cause__ is error
+
+
+@every_call
+@pytest.mark.parametrize(
+    "code", ["ValidationException", "ResourceNotFoundException", "NeverHeardOf", ""]
+)
+def test_what_will_not_pass_comes_out_as_it_is(call: Callable[[Any], object], code: str) -> None:
+    error = refused(code)
+
+    with pytest.raises(ClientError) as raised:
+        call(Failing(error))
+
+    assert raised.value is error
+
+
+@every_call
+def test_defect_comes_out_as_it_is(call: Callable[[Any], object]) -> None:
+    with pytest.raises(ZeroDivisionError):
+        call(Failing(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize(
+    "error", [refused("ThrottlingException"), refused("ValidationException"), *NETWORK_ERRORS]
+)
+def test_batch_that_fails_altogether_says_that_nothing_was_done(error: Exception) -> None:
+    client: Any = Failing(error)
+    queue = SqsRunQueue(client, queues={"default": URL}, executor=InlineExecutor())
+
+    assert queue.send([("default", MESSAGE), ("nowhere", MESSAGE)]) == set()
+    assert due(client).put([a_fire(JOB, NOON)], NOON) == set()
+    due(client).delete([Slot("2026-05-24T12:00Z#000", "x")])
+
+
+@pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "None"])
+def test_transaction_cancelled_by_another_is_unavailable(reason: str) -> None:
+    error = refused(
+        "TransactionCanceledException", CancellationReasons=[{"Code": reason}, {"Code": "None"}]
+    )
+
+    for name in ("create job", "update job"):
+        with pytest.raises(UnavailableError, match=reason):
+            CALLS[name](Failing(error))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "InvalidParameterValue",
+        "MessageNotInflight",
+        "AWS.SimpleQueueService.MessageNotInflight",
+        "ReceiptHandleIsInvalid",
+    ],
+)
+def test_message_that_is_no_longer_ours_needs_no_hiding(code: str) -> None:
+    delivery(Failing(refused(code))).hide(SECOND)
+
+
+@pytest.mark.parametrize(
+    ("code", "family"),
+    [
+        ("NoSuchKey", NotFoundError),
+        ("NoSuchBucket", NotFoundError),
+        ("404", NotFoundError),
+        ("AccessDenied", InvalidInputError),
+        ("403", InvalidInputError),
+    ],
+)
+def test_script_that_cannot_be_had(code: str, family: type[Exception]) -> None:
+    with pytest.raises(family):
+        CALLS["fetch script"](Failing(refused(code)))
+
+
+def test_script_that_breaks_off_is_unavailable() -> None:
+    class Body:
+        def read(self) -> bytes:
+            raise ResponseStreamingError(error="connection reset")
+
+    class Client:
+        def get_object(self, **_: object) -> dict[str, Any]:
+            return {"ContentLength": 1, "ETag": '"e"', "Body": Body()}
+
+    with pytest.raises(UnavailableError):
+        CALLS["fetch script"](Client())
+
+
+def test_every_call_of_an_adapter_is_walked() -> None:
+    """A new method needs an entry above."""
+    walked = {
+        name
+        for adapter in (
+            DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
+            SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore,
+        )
+        for name in vars(adapter)
+        if not name.startswith("_") and callable(getattr(adapter, name))
+    }  # fmt: skip
+
+    assert walked == {
+        *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
+        *("read", "put", "delete", "quarantine"),
+        *("create", "update", "get", "get_many", "list", "complete"),
+        *("claim", "advance", "cancel", "extend"),
+        *("send", "hide", "acknowledge", "receive", "fetch"),
+    }

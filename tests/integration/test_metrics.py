@@ -1,0 +1,208 @@
+"""The metrics that alarms and the dashboard name are those that the functions emit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functions.watcher import handler as watcher
+from functions.worker.worker import Worker
+from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.run_queue import SqsInbox
+from nextfire.domain.due import Slot
+from nextfire.domain.instants import cut, floor_minute
+from nextfire.domain.message import RunMessage
+from nextfire.domain.metrics import NAMESPACE, Metric
+from nextfire.settings import ExecutorSettings
+from nextfire.usecases.dispatch_due import Dispatched, TickReport
+from nextfire.wiring.execution import build_execute_run
+from nextfire.wiring.telemetry import Telemetry
+from tests.builders import a_fire
+from tests.infra.conftest import Template, synthesize
+from tests.integration.deployment import Context, Deployment, message_for
+
+Series = tuple[str, frozenset[tuple[str, str]]]
+"""A metric of our namespace: its name and its dimensions."""
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    pools = {"default": {"executor": "lambda"}, "long-jobs": {"executor": "worker"}}
+    file: Path = synthesize(tmp_path_factory.mktemp("metrics"), {"pools": pools})[3]
+    loaded: Template = json.loads(file.read_text())
+    return loaded
+
+
+def of_type(template: Template, kind: str) -> list[dict[str, Any]]:
+    resources = template["Resources"].values()
+    return [r["Properties"] for r in resources if r["Type"] == f"AWS::CloudWatch::{kind}"]
+
+
+def alarmed(template: Template) -> set[Series]:
+    alarms = of_type(template, "Alarm")
+    assert not any("Metrics" in alarm for alarm in alarms), "teach this test metric math"
+    return {
+        (
+            alarm["MetricName"],
+            frozenset((d["Name"], d["Value"]) for d in alarm.get("Dimensions", [])),
+        )
+        for alarm in alarms
+        if alarm["Namespace"] == NAMESPACE
+    }
+
+
+def drawn(template: Template) -> set[Series]:
+    [dashboard] = of_type(template, "Dashboard")
+    body = dashboard["DashboardBody"]
+    if isinstance(body, dict):
+        _, parts = body["Fn::Join"]
+        body = "".join(part if isinstance(part, str) else "X" for part in parts)
+    found: set[Series] = set()
+    for widget in json.loads(body)["widgets"]:
+        for namespace, name, *rest in widget["properties"].get("metrics", []):
+            dimensions = [part for part in rest if isinstance(part, str)]
+            if namespace == NAMESPACE:
+                pairs = zip(dimensions[::2], dimensions[1::2], strict=True)
+                found.add((name, frozenset(pairs)))
+    return found
+
+
+def emitted(output: str) -> Iterator[tuple[Series, str, list[float]]]:
+    """Each metric of the EMF lines among *output*, with its unit and values."""
+    for line in output.splitlines():
+        document = json.loads(line) if '"_aws"' in line else {}
+        for directive in document.get("_aws", {}).get("CloudWatchMetrics", []):
+            assert directive["Namespace"] == NAMESPACE
+            for dimensions in directive["Dimensions"]:
+                pairs = frozenset((name, str(document[name])) for name in dimensions)
+                for metric in directive["Metrics"]:
+                    values = document[metric["Name"]]
+                    yield (
+                        (metric["Name"], pairs),
+                        metric["Unit"],
+                        values if isinstance(values, list) else [values],
+                    )
+
+
+def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
+    """The names of *series* by their service, the only dimension there may be."""
+    found: dict[str, set[str]] = {}
+    for name, dimensions in series:
+        [(dimension, service)] = dimensions
+        assert dimension == "service"
+        found.setdefault(service, set()).add(name)
+    return found
+
+
+def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher's life, in which a run is dispatched and a broken entry set aside."""
+    system.configure(monkeypatch, life="PT1S")
+    job = system.register(schedule="0 0 1 1 *")
+    now = cut(SystemClock().now())
+    entry = a_fire(job, now)
+    system.due.put([entry], now)
+    broken = Slot(entry.bucket(now, 1), "0000000000000#broken")
+    item: Any = {"bucket": {"S": broken.bucket}, "entry": {"S": broken.sort_key}}
+    system.database.put_item(TableName=system.due_table, Item=item)
+    assert watcher.handler({"group": 0}, Context()) == {"dispatched": 1}
+    system.queues.purge_queue(QueueUrl=system.queue_url)
+
+
+def load(system: Deployment) -> None:
+    """Messages of each fate: succeeds, fails, was lost before, cannot be decoded."""
+    system.upload("", "good")
+    system.upload("raise SystemExit(1)", "bad")
+    now = floor_minute(SystemClock().now())
+    good = system.register(target={"handler": "good"})
+    bad = system.register(target={"handler": "bad"})
+    lost = message_for(good, now - timedelta(minutes=1))
+    system.runs.claim(
+        lost,
+        token="t",
+        worker="vanished",
+        pool="default",
+        job_revision=1,
+        now=now - timedelta(hours=2),
+        lease_until=now - timedelta(hours=1),
+    )
+    messages: list[RunMessage] = [message_for(good, now), message_for(bad, now), lost]
+    for body in [*(message.encode() for message in messages), "rubbish"]:
+        system.send(body, group=str(hash(body)), dedup=str(hash(body)))
+
+
+def work(system: Deployment) -> None:
+    """A worker's turn over what `load` sent."""
+    settings = ExecutorSettings.read()
+    inbox = SqsInbox(system.queues, queue_url=system.queue_url)
+    worker = Worker(settings, inbox, build_execute_run(settings, worker="w"), Telemetry("worker"))
+    for delivery in inbox.receive(10, wait=timedelta(), hidden_for=settings.lease):
+        worker._free.acquire()  # noqa: SLF001 — its turn without its endless loop
+        worker._carry_out([delivery])  # noqa: SLF001
+
+
+@pytest.fixture
+def lines(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> list[tuple[Series, str, list[float]]]:
+    """What all functions emit when everything that is counted happens once."""
+    capsys.readouterr()
+    watch(system, monkeypatch)
+    load(system)
+    assert system.execute(system.receive()) == set()
+    load(system)
+    work(system)
+    return list(emitted(capsys.readouterr().out))
+
+
+def test_what_is_watched_is_emitted_and_what_is_emitted_is_watched(
+    template: Template, lines: list[tuple[Series, str, list[float]]]
+) -> None:
+    watched = alarmed(template) | drawn(template)
+    assert alarmed(template)
+    assert drawn(template)
+
+    assert service_of(watched) == service_of(series for series, _, _ in lines)
+
+
+def test_every_metric_is_emitted(lines: list[tuple[Series, str, list[float]]]) -> None:
+    assert {name for (name, _), _, _ in lines} == {metric.value for metric in Metric}
+
+
+def test_numbers_and_units_are_as_the_alarms_read_them(
+    lines: list[tuple[Series, str, list[float]]],
+) -> None:
+    totals: dict[str, dict[str, float]] = {}
+    for (name, dimensions), unit, values in lines:
+        assert unit == ("Milliseconds" if name == Metric.DISPATCH_LATENESS else "Count")
+        [(_, service)] = dimensions
+        of_service = totals.setdefault(service, {})
+        of_service[name] = of_service.get(name, 0) + sum(values)
+
+    attempts = {"Started": 3, "Succeeded": 2, "Failed": 1, "Lost": 1, "Quarantined": 1}
+    assert totals["executor"] == totals["worker"] == attempts
+    assert (totals["watcher"]["Dispatched"], totals["watcher"]["Quarantined"]) == (1, 1)
+    assert totals["watcher"]["Ticks"] >= 2
+    assert 0 <= totals["watcher"]["DispatchLateness"] < 1000, "a start-up of the watcher, in ms"
+
+
+def test_each_metric_is_emitted_for_a_hundred_runs_and_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A metric holds a hundred values in one line."""
+    for count in (99, 100, 101, 250):
+        capsys.readouterr()
+        telemetry = Telemetry("watcher")
+        run = Dispatched("x", "acme", timedelta(milliseconds=5), "due")
+        telemetry.tick(TickReport(dispatched=[run] * count))
+        telemetry.flush()
+        found = list(emitted(capsys.readouterr().out))
+
+        lateness = [v for (name, _), _, vs in found if name == "DispatchLateness" for v in vs]
+        assert lateness == [5.0] * count
+        assert sum(v for (name, _), _, vs in found if name == "Dispatched" for v in vs) == count
+        assert service_of(series for series, _, _ in found).keys() == {"watcher"}

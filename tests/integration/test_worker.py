@@ -1,0 +1,286 @@
+"""The worker process on moto, in the main thread and stopped by a signal as in real life."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from functions.worker import worker as worker_module
+from functions.worker.worker import Worker, main
+from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
+from nextfire.domain.instants import floor_minute
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.settings import ExecutorSettings
+from nextfire.wiring.execution import build_execute_run
+from nextfire.wiring.telemetry import Telemetry
+from tests.integration.deployment import Deployment, Proxy, message_for
+
+AT_MOST = 20.0
+"""Seconds until a test gives up."""
+
+
+@contextmanager
+def stopped_when(done: Callable[[], bool], stop: signal.Signals = signal.SIGTERM) -> Iterator[None]:
+    """Send this process *stop* as soon as *done*; leave its signal handlers as they were."""
+    over = threading.Event()
+
+    def wait() -> None:
+        until = time.monotonic() + AT_MOST
+        while not over.is_set():
+            if done() or time.monotonic() > until:
+                os.kill(os.getpid(), stop)
+                return
+            over.wait(0.02)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    watcher = threading.Thread(target=wait)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def dispatch(
+    system: Deployment, job: Job, minutes: int = 0, group: str | None = None
+) -> RunMessage:
+    message = message_for(job, floor_minute(SystemClock().now()) - timedelta(minutes=minutes))
+    system.send(message.encode(), group=group or message.run_id, dedup=message.run_id)
+    return message
+
+
+def state(system: Deployment, message: RunMessage) -> RunState | None:
+    run = system.runs.get(message.key)
+    return None if run is None else run.state
+
+
+def counts(system: Deployment) -> tuple[int, int]:
+    """How many messages are visible, and how many hidden."""
+    answer = system.queues.get_queue_attributes(QueueUrl=system.queue_url, AttributeNames=["All"])
+    attributes = answer["Attributes"]
+    return (
+        int(attributes["ApproximateNumberOfMessages"]),
+        int(attributes["ApproximateNumberOfMessagesNotVisible"]),
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_long_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for messages outside of moto: it answers one request at a time, whatever that takes."""
+    receive = SqsInbox.receive
+
+    def pause(
+        inbox: SqsInbox, most: int, *, wait: timedelta, hidden_for: timedelta
+    ) -> list[SqsDelivery]:
+        assert timedelta() < wait <= timedelta(seconds=20)
+        time.sleep(0.02)
+        return receive(inbox, most, wait=timedelta(), hidden_for=hidden_for)
+
+    monkeypatch.setattr(SqsInbox, "receive", pause)
+
+
+def serve(system: Deployment, queues: Any, until: Callable[[], bool]) -> None:
+    """Serve with the queue client *queues* until the signal comes."""
+    settings = ExecutorSettings.read()
+    worker = Worker(
+        settings,
+        SqsInbox(queues, queue_url=system.queue_url),
+        build_execute_run(settings, worker="w"),
+        Telemetry("worker"),
+    )
+    with stopped_when(until):
+        signal.signal(signal.SIGTERM, worker.stop)
+        worker.serve()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_process_receives_runs_and_acknowledges(system: Deployment, stop: signal.Signals) -> None:
+    system.upload("import sys; print(sys.stdin.read())")
+    job = system.register(payload={"n": 1})
+    messages = [dispatch(system, job, minutes) for minutes in range(6)]
+
+    with stopped_when(lambda: counts(system) == (0, 0), stop):
+        main()
+
+    for message in messages:
+        run = system.run(message)
+        assert (run.state, run.attempt, run.stdout) == (RunState.SUCCEEDED, 1, '{"n": 1}\n')
+        assert run.worker is not None
+        assert run.worker.endswith(f"-{os.getpid()}")
+
+
+def test_stop_hands_the_run_back_at_once(system: Deployment) -> None:
+    system.upload("import time; time.sleep(60)")
+    message = dispatch(system, system.register())
+    begun = time.monotonic()
+
+    serve(system, system.queues, lambda: state(system, message) is RunState.RUNNING)
+
+    assert time.monotonic() - begun < AT_MOST / 2
+    run = system.run(message)
+    assert (run.state, run.attempt, run.dispatch) == (RunState.PENDING, 0, 1)
+    assert [attempt.outcome for attempt in run.attempts] == [AttemptOutcome.HANDED_BACK]
+    assert counts(system) == (1, 0)
+
+    system.upload("print('second try')")
+    serve(system, system.queues, lambda: state(system, message) is RunState.SUCCEEDED)
+
+    run = system.run(message)
+    assert (run.attempt, [attempt.number for attempt in run.attempts]) == (1, [1, 1])
+
+
+def test_stop_ends_a_long_poll(system: Deployment) -> None:
+    queues = Proxy(system.queues)
+    polling = threading.Event()
+
+    def nothing_comes(_real: object, _request: object) -> None:
+        polling.set()
+        time.sleep(AT_MOST)
+
+    queues.instead["receive_message"] = nothing_comes
+    begun = time.monotonic()
+
+    serve(system, queues, polling.is_set)
+
+    assert time.monotonic() - begun < AT_MOST / 2
+
+
+def test_stop_ends_the_wait_after_trouble(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "_AFTER_TROUBLE", AT_MOST)
+    queues = Proxy(system.queues)
+    failed_at: list[float] = []
+
+    def fail(_real: object, _request: object) -> None:
+        failed_at.append(time.monotonic())
+        raise OSError("no network")
+
+    queues.instead["receive_message"] = fail
+    begun = time.monotonic()
+
+    serve(system, queues, lambda: bool(failed_at) and time.monotonic() - failed_at[0] > 0.2)
+
+    assert time.monotonic() - begun < AT_MOST / 2
+    assert len(failed_at) == 1
+
+
+def test_failing_receive_does_not_end_it(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "_AFTER_TROUBLE", 0.01)
+    system.upload("")
+    message = dispatch(system, system.register())
+    queues = Proxy(system.queues)
+    failures = iter([OSError("no network"), ValueError("a defect"), RuntimeError("another")])
+
+    def fail(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        return real(**request)
+
+    queues.instead["receive_message"] = fail
+
+    serve(system, queues, lambda: state(system, message) is RunState.SUCCEEDED)
+
+    assert state(system, message) is RunState.SUCCEEDED
+    assert next(failures, None) is None
+
+
+def test_message_that_fails_stays_and_the_others_go_on(system: Deployment) -> None:
+    system.upload("")
+    job = system.register()
+    bad, good = dispatch(system, job, 1), dispatch(system, job)
+    queues = Proxy(system.queues)
+
+    def fail(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        if state(system, bad) is RunState.SUCCEEDED and not failed.is_set():
+            failed.set()
+            raise RuntimeError("a defect")
+        return real(**request)
+
+    failed = threading.Event()
+    queues.instead["delete_message"] = fail
+
+    serve(
+        system,
+        queues,
+        lambda: failed.is_set() and state(system, good) is RunState.SUCCEEDED,
+    )
+
+    assert {state(system, bad), state(system, good)} == {RunState.SUCCEEDED}
+    assert sum(counts(system)) >= 1, "not acknowledged, so not gone"
+
+
+def test_undecodable_message_goes_to_the_dead_letters(system: Deployment) -> None:
+    system.send("rubbish", group="g", dedup="d")
+
+    serve(system, system.queues, lambda: counts(system) == (0, 0))
+
+    [letter] = system.receive(url=system.dlq_url)
+    assert letter["Body"] == "rubbish"
+
+
+def overlap(one: Run, other: Run) -> bool:
+    assert one.started_at is not None
+    assert other.started_at is not None
+    assert one.finished_at is not None
+    assert other.finished_at is not None
+    return one.started_at < other.finished_at and other.started_at < one.finished_at
+
+
+@pytest.mark.parametrize(("groups", "together"), [(["g", "h"], True), (["g", "g"], False)])
+def test_groups_run_side_by_side_and_the_messages_of_one_in_turn(
+    system: Deployment, groups: list[str], *, together: bool
+) -> None:
+    system.upload("import time; time.sleep(0.5)")
+    job = system.register()
+    messages = [dispatch(system, job, n, group) for n, group in enumerate(groups)]
+
+    serve(system, system.queues, lambda: counts(system) == (0, 0))
+
+    one, other = (system.run(message) for message in messages)
+    assert {one.state, other.state} == {RunState.SUCCEEDED}
+    assert overlap(one, other) is together
+
+
+def test_no_more_runs_than_slots(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    system.configure(monkeypatch, slots="1")
+    system.upload("import time; time.sleep(0.2)")
+    job = system.register()
+    messages = [dispatch(system, job, n) for n in range(3)]
+
+    serve(system, system.queues, lambda: counts(system) == (0, 0))
+
+    runs = sorted(
+        (system.run(message) for message in messages), key=lambda run: str(run.started_at)
+    )
+    assert not any(overlap(a, b) for a, b in pairwise(runs))
+
+
+def test_main_thread_is_the_one_that_signals_reach() -> None:
+    """What the other tests rest on."""
+    seen: list[FrameType | None] = []
+    before = signal.signal(signal.SIGUSR1, lambda _, frame: seen.append(frame))
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert len(seen) == 1
+    finally:
+        signal.signal(signal.SIGUSR1, before)
