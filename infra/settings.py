@@ -148,9 +148,9 @@ class Settings(_Settings):
     pools: Annotated[
         dict[PoolName, PoolSettings], BeforeValidator(_json_if_text), Field(min_length=1)
     ] = Field(default_factory=lambda: {"default": PoolSettings(executor="lambda")})
-    write_shards: Annotated[int, Field(ge=1, le=1000)] = 4
+    write_shards: Annotated[int, Field(ge=1, le=999)] = 4
     """Shards that writers spread due entries over. Raise `readShards` first."""
-    read_shards: Annotated[int, Field(ge=1, le=1000)] = 4
+    read_shards: Annotated[int, Field(ge=1, le=999)] = 4
     """Shards that watchers read; at least `writeShards`."""
     groups: Annotated[int, Field(ge=1, le=100)] = 1
     """Watcher groups; the shards are divided among them."""

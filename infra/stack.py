@@ -96,12 +96,12 @@ class NextfireStack(Stack):
         )
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "UpdateItem", "Query", "ConditionCheckItem"),
+            dynamodb("GetItem", "PutItem", "Query"),
             stores.jobs.table_arn,
         )
         allow(api.role, dynamodb("PutItem"), stores.due.table_arn)
         allow(api.role, dynamodb("GetItem"), stores.runs.table_arn)
-        allow(api.role, dynamodb("Query"), stores.runs.table_arn, stores.attention_index_arn)
+        allow(api.role, dynamodb("Query"), stores.runs.table_arn)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
         return api
 
@@ -131,7 +131,7 @@ class NextfireStack(Stack):
         allow(watcher.role, dynamodb("GetItem", "BatchGetItem"), stores.jobs.table_arn)
         allow(
             watcher.role,
-            dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+            dynamodb("GetItem", "BatchGetItem", "PutItem"),
             stores.control.table_arn,
         )
         for pool in self._pools:
@@ -181,7 +181,7 @@ class NextfireStack(Stack):
 
     def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
         stores = self._stores
-        allow(role, dynamodb("GetItem", "UpdateItem"), stores.runs.table_arn)
+        allow(role, dynamodb("UpdateItem"), stores.runs.table_arn)
         allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(role, dynamodb("PutItem"), stores.due.table_arn)
         allow(role, ["s3:GetObject"], stores.scripts.arn_for_objects("*"))

@@ -46,8 +46,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             record.message_id,
             record.attributes.message_group_id or "",
         )
-        delivery.hide(settings.lease)
         try:
+            delivery.hide(settings.lease)
             handled = execute_run.handle(
                 delivery,
                 stopping=lambda: context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS,

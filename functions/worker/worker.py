@@ -78,6 +78,7 @@ class Worker:
         except _StopReceiving:
             return []
         except Exception as error:
+            self._receiving = False  # the pause below is ended by the event, not by the signal
             self._telemetry.logger.warning("receiving failed", exc_info=error)
             self._stopping.wait(_AFTER_TROUBLE)
             return []

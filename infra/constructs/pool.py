@@ -33,8 +33,8 @@ class Pool(Construct):
         self.dead_letters = self._queue("DeadLetters", retention_period=Duration.days(14))
         self.queue = self._queue(
             "Queue",
-            # Shorter than the dead letters': SQS counts a moved message's age from its first send.
-            retention_period=Duration.days(4),
+            # As long as SQS offers: what no executor takes for so long is lost.
+            retention_period=Duration.days(14),
             visibility_timeout=Duration.seconds(int(settings.visibility.total_seconds())),
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letters, max_receive_count=MAX_RECEIVES

@@ -36,7 +36,6 @@ class Stores(Construct):
                 sort_key=_key("attention_at"),
                 projection_type=dynamodb.ProjectionType.ALL,
             )
-        self.attention_index_arn = f"{self.runs.table_arn}/index/{ATTENTION_INDEX}"
         self.control = self._table("Control", adopt.control, partition="id")
         self.scripts = self._bucket("Scripts", adopt.scripts)
 

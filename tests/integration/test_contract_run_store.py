@@ -187,7 +187,8 @@ def test_whoever_lost_the_run_changes_nothing(store: RunStore) -> None:
     first = claim(store).run
     now = at("12:02")
     second = store.advance(
-        first, first.taken_over(token="t2", worker="b", now=now, lease_until=now + LEASE)
+        first,
+        first.taken_over(dispatch=1, token="t2", worker="b", now=now, lease_until=now + LEASE),
     )
 
     late = store.advance(first, first.ended(RunState.SUCCEEDED, FAILED, now))
@@ -203,7 +204,9 @@ def test_of_twenty_concurrent_take_overs_one_has_the_run(store: RunStore) -> Non
     now = at("12:02")
 
     def take_over(n: int) -> Claim:
-        to = lost.taken_over(token=f"n{n}", worker=f"w{n}", now=now, lease_until=now + LEASE)
+        to = lost.taken_over(
+            dispatch=1, token=f"n{n}", worker=f"w{n}", now=now, lease_until=now + LEASE
+        )
         return store.advance(lost, to)
 
     with ThreadPoolExecutor(20) as threads:
@@ -220,7 +223,9 @@ def test_of_twenty_concurrent_take_overs_one_has_the_run(store: RunStore) -> Non
         lambda run: run.ended(RunState.DEAD, FAILED, RAGGED),
         lambda run: run.retrying(FAILED, RAGGED, not_before=RAGGED + LEASE),
         lambda run: run.handed_back("its worker shut down", RAGGED),
-        lambda run: run.taken_over(token="t2", worker="b", now=RAGGED, lease_until=RAGGED),
+        lambda run: run.taken_over(
+            dispatch=1, token="t2", worker="b", now=RAGGED, lease_until=RAGGED
+        ),
     ],
     ids=["ended", "retrying", "handed back", "taken over"],
 )
@@ -276,7 +281,9 @@ def test_a_lease_is_extended_while_it_is_held(held: Held) -> None:
 @pytest.mark.parametrize(
     "lose",
     [
-        lambda run: run.taken_over(token="t2", worker="b", now=NOON, lease_until=NOON + LEASE),
+        lambda run: run.taken_over(
+            dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON + LEASE
+        ),
         lambda run: run.ended(RunState.DEAD, FAILED, NOON),
         lambda run: run.handed_back("its worker shut down", NOON),
     ],

@@ -469,7 +469,9 @@ class TestRepetition:
             del database.instead["update_item"]
             run = system.run(message)
             now = SystemClock().now()
-            to = run.taken_over(token="o", worker="other", now=now, lease_until=now + HOUR)
+            to = run.taken_over(
+                dispatch=1, token="o", worker="other", now=now, lease_until=now + HOUR
+            )
             assert system.runs.advance(run, to).taken
             return answer
 

@@ -138,6 +138,8 @@ class DynamoDbDueStore:
         """Write *requests* in batches, side by side. Returns the slots that were written."""
 
         def batch(slots: list[Slot]) -> list[Slot]:
+            if len(slots) == 1:
+                return one_by_one(slots, single)
             try:
                 answer = self._client.batch_write_item(
                     RequestItems={self._table: [requests[slot] for slot in slots]}

@@ -103,14 +103,18 @@ class Run:
     reason: str | None = None
     attempts: tuple[Attempt, ...] = ()
 
-    def taken_over(self, *, token: str, worker: str, now: datetime, lease_until: datetime) -> Run:
-        """The next attempt, after this one's worker vanished."""
+    def taken_over(
+        self, *, dispatch: int, token: str, worker: str, now: datetime, lease_until: datetime
+    ) -> Run:
+        """The next attempt, by the message numbered *dispatch*, after the last worker vanished."""
         lost = self._closed(
             Result(AttemptOutcome.WORKER_LOST, f"lease of {self.worker} lapsed"), now
         )
         number = self.attempt + 1
         return replace(
             lost,
+            # A number that was sent is never given again: the queue would swallow its next sending.
+            dispatch=max(self.dispatch, dispatch),
             attempt=number,
             fence=self.fence + 1,
             claim_token=token,

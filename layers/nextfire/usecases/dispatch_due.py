@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Self
 
 from nextfire.domain.decisions import DueAction, DueDecision, decide_due
-from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, fire
+from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name, fire
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import JobState, Priority
@@ -27,6 +27,10 @@ BATCH = 100
 """Entries handled together; the keys of one BatchGetItem."""
 READ_AT_MOST = 5_000
 """Entries read from a shard in one poll; the rest waits in the table, the earliest come first."""
+BUCKETS_AT_MOST = 60
+"""Buckets read from a shard in one poll. After an outage of days the cursor needs several polls to
+reach the present; one long poll would outlive the lease, and so would the next holder's.
+"""
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 _LEFT_FOR = timedelta(seconds=2)
 _BROKEN_FOR = timedelta(seconds=60)
@@ -158,7 +162,9 @@ class DispatchDue:
         found: list[StoredEntry | BrokenEntry] = []
         cursor = minute = self._cursors[shard]
         until = now + LOOK_AHEAD
-        while minute <= floor_minute(until) and len(found) < READ_AT_MOST:
+        for _ in range(BUCKETS_AT_MOST):
+            if minute > floor_minute(until) or len(found) >= READ_AT_MOST:
+                break
             closed = now >= minute + MINUTE + CLOSED_AFTER
             entries = list(
                 islice(
@@ -211,16 +217,17 @@ class DispatchDue:
         decided = self._decide(batch, now, report)
         going = [(s, d) for s, d, _ in decided if d.action is DueAction.FIRE]
         dropped = [s.slot for s, d, _ in decided if d.action is DueAction.DROP]
-        messages = [(d.pool, _message(d, now)) for _, d in going]
+        messages = [(d.pool, _message(d, self._clock.now())) for _, d in going]
         successors = {d.successor for _, d in going if d.successor is not None}
         sending = self._executor.submit(self._queue.send, messages)
         stored = self._due.put(successors, self._clock.now()) if successors else set()
         sent = sending.result()
         done_at = self._clock.now()
         finished: list[Slot] = []
+        waiting: list[StoredEntry] = []
         for index, (entry, decision) in enumerate(going):
             if index not in sent:
-                self._ignored[entry.slot] = now + _LEFT_FOR
+                waiting.append(entry)
                 report.notes.append(f"not sent, stays: {entry.slot.sort_key} to {decision.pool}")
                 continue
             assert decision.run is not None  # noqa: S101 — for the type checker
@@ -239,6 +246,19 @@ class DispatchDue:
         gone = finished + dropped
         self._due.delete(gone)
         self._ignored.update((slot, now + _SEEN_AGAIN) for slot in gone)
+        self._wait(waiting, now, _LEFT_FOR)
+
+    def _wait(self, entries: list[StoredEntry], now: datetime, duration: timedelta) -> None:
+        """Look at *entries* again after *duration*; carry those of the past along to the present.
+
+        Otherwise one entry that cannot be sent would hold its cursor back, and every poll would
+        read all buckets since.
+        """
+        self._ignored.update((stored.slot, now + duration) for stored in entries)
+        past = [s for s in entries if s.slot.bucket < bucket_name(floor_minute(now), 0)]
+        if past:
+            carried = self._due.put({s.entry for s in past}, now)
+            self._due.delete([s.slot for s in past if s.entry in carried])
 
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
@@ -248,6 +268,7 @@ class DispatchDue:
             {stored.entry.job for stored in batch if stored.entry.kind is DueKind.FIRE}
         )
         decided: list[tuple[StoredEntry, DueDecision, int]] = []
+        undecided: list[StoredEntry] = []
         for stored in batch:
             job = jobs.get(stored.entry.job)
             try:
@@ -262,17 +283,18 @@ class DispatchDue:
                 raise
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 # Kept where it is, told and alarmed; the others go on.
-                self._ignored[stored.slot] = now + _BROKEN_FOR
+                undecided.append(stored)
                 report.quarantined += 1
                 what = f"{type(error).__name__}: {error}"
                 report.notes.append(f"cannot decide {stored.slot.sort_key}: {what}")
                 continue
             if decision.action is DueAction.LEAVE:
                 self._ignored[stored.slot] = now + _LEFT_FOR
-            if decision.action is not DueAction.FIRE:
-                report.notes.append(f"{decision.action} {stored.slot.sort_key}: {decision.reason}")
+            if decision.action is DueAction.DROP:
+                report.notes.append(f"dropped {stored.slot.sort_key}: {decision.reason}")
             rank = _RANK[job.definition.priority] if job else 0
             decided.append((stored, decision, rank))
+        self._wait(undecided, now, _BROKEN_FOR)
         return sorted(decided, key=lambda d: (d[0].entry.at.replace(microsecond=0), d[2]))
 
 

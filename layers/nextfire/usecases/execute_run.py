@@ -127,6 +127,7 @@ class ExecuteRun:
         now = self._clock.now()
         run = self._runs.cancel(message, reason="its job was deleted", now=now)
         if run.state is not RunState.RUNNING:
+            self._bury(run)
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
         if run.lease_until is not None and run.lease_until > now:
             delivery.hide(run.lease_until - now)
@@ -170,6 +171,7 @@ class ExecuteRun:
                     was, to = (
                         claim.run,
                         claim.run.taken_over(
+                            dispatch=message.dispatch,
                             token=token,
                             worker=self._terms.worker,
                             now=now,
@@ -298,17 +300,24 @@ class ExecuteRun:
 
     def _settle(self, job: Job, run: Run) -> None:
         """Do what follows from an ended run. Idempotent: a redelivered message does it again."""
-        if run.state is RunState.DEAD:
-            body = RunMessage(
-                tenant=job.key.tenant,
-                job_id=job.key.job_id,
-                run_id=run.key.run_id,
-                dispatch=run.dispatch,
-                dispatched_at=run.dispatched_at or run.key.scheduled_at,
-            ).encode()
-            self._dead_letters.put(body, run.reason or "", dedup=dedup_id(run.key, run.dispatch))
+        self._bury(run)
         if job.state is JobState.ACTIVE and job.next_after(run.key.scheduled_at) is None:
             self._jobs.complete(job, self._clock.now())
+
+    def _bury(self, run: Run) -> None:
+        """If the run is DEAD, leave its message with the failure in the dead-letter queue."""
+        if run.state is not RunState.DEAD:
+            return
+        message = RunMessage(
+            tenant=run.key.job.tenant,
+            job_id=run.key.job.job_id,
+            run_id=run.key.run_id,
+            dispatch=run.dispatch,
+            dispatched_at=run.dispatched_at or run.key.scheduled_at,
+        )
+        self._dead_letters.put(
+            message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
+        )
 
 
 class _Heart:

@@ -45,13 +45,13 @@ class Watch:
         if self._dispatcher is None or lease.epoch != self._epoch:
             self._dispatcher, self._epoch = self._new_dispatcher(lease), lease.epoch
             self._poll_at = None
-        report = TickReport()
         hungry = self._dispatcher.backlog < ENOUGH
         if hungry and (self._poll_at is None or now >= self._poll_at):
             # Set first: a poll that fails is tried again at its time, releases go on meanwhile.
             self._poll_at = now + POLL_EVERY
-            report += self._dispatcher.poll(now)
-        report += self._dispatcher.release(now)
+            # It may have taken a while: the lease is looked at again before anything is released.
+            return self._dispatcher.poll(now), now
+        report = self._dispatcher.release(now)
         poll_at = self._poll_at if hungry and self._poll_at else again_at
         return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)
 
