@@ -198,6 +198,25 @@ class TestDispatch:
         ]
         assert stand.fires(job) == [a_fire(job, at("11:59")).sort_key]
 
+    def test_job_that_was_not_read_is_not_taken_for_deleted(self, stand: Stand) -> None:
+        """Its entry is overdue by more than the age at which an orphan is dropped."""
+        job = minutely(since="11:57:30")
+        stand.clock.move_to(at("11:57:30"))
+        stand.store(job)
+        stand.clock.move_to(at("11:59:30"))
+
+        def nothing_read(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+            if stand.system.jobs_table in request["RequestItems"]:
+                return {"Responses": {}, "UnprocessedKeys": request["RequestItems"]}
+            return real(**request)
+
+        stand.database.instead["batch_get_item"] = nothing_read
+
+        stand.go_to(at("11:59:33"))
+
+        assert [m.run_id for m in stand.received()] == run_ids(job, "11:58", "11:59")
+        assert stand.fires(job) == [a_fire(job, at("12:00")).sort_key]
+
     def test_more_than_a_hundred_of_one_second(self, stand: Stand) -> None:
         jobs = [minutely(f"job-{n}") for n in range(130)]
         stand.store(*jobs)
@@ -539,6 +558,22 @@ class TestChanges:
             *run_ids(again, "12:01", "12:02"),
         ]
         assert stand.fires(again) == [a_fire(again, at("12:03")).sort_key]
+
+    def test_job_made_again_in_the_second_it_is_due_leaves_its_past_behind(
+        self, stand: Stand
+    ) -> None:
+        job = minutely()
+        stand.store(job)
+        stand.go_to(at("11:59:59.5"))
+        stand.jobs.delete(job.key, now=at("11:59:59.9"))
+        stand.clock.move_to(at("12:00:00.1"))
+        again = minutely(since="12:00:00.1", uid="uid00002")
+        stand.store(again)
+
+        stand.go_to(at("12:01:02"))
+
+        assert [m.run_id for m in stand.received()] == run_ids(again, "12:01")
+        assert stand.fires(again) == [a_fire(again, at("12:02")).sort_key]
 
     def test_job_completed_by_hand_of_the_executor_ends_its_chain(self, stand: Stand) -> None:
         job = a_job(type="ONCE", schedule="2026-05-24T12:00:00Z", since=at("11:59:30"))
