@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import InstantText, Job, JobState, WhenDocument
 from nextfire.domain.run import Attempt, Run
+from nextfire.domain.schedule import Upcoming
+
+MOST_UPCOMING = 100
+_WALL = len("2026-05-24T10:00:00")
+
+
+class PreviewRequest(WhenDocument):
+    """The part of a job document that says when, as if it were stored at `after` (default: now)."""
+
+    count: Annotated[int, Field(ge=1, le=MOST_UPCOMING)] = 10
+    after: InstantText | None = None
 
 
 def job_document(job: Job, now: datetime) -> dict[str, Any]:
@@ -50,6 +63,24 @@ def execution_document(run: Run) -> dict[str, Any]:
             "attempts": [_attempt(attempt) for attempt in run.attempts],
         }
     )
+
+
+def upcoming_document(found: Upcoming, *, jittered: bool) -> dict[str, Any]:
+    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it."""
+    local = found.occurrence.local
+    return _present(
+        {
+            "at": _at(found.occurrence.at),
+            "local": local.replace(tzinfo=None).isoformat(timespec=_precision(local)),
+            "offset": local.isoformat(timespec="seconds")[_WALL:],
+            "dueAt": _at(found.due_at) if jittered else None,
+            "note": found.occurrence.note or None,
+        }
+    )
+
+
+def _precision(local: datetime) -> str:
+    return "milliseconds" if local.microsecond else "seconds"
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -16,7 +16,13 @@ from aws_lambda_powertools.event_handler.exceptions import NotFoundError as Rout
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from pydantic import ValidationError
 
-from functions.api.documents import execution_document, job_document
+from functions.api.documents import (
+    MOST_UPCOMING,
+    PreviewRequest,
+    execution_document,
+    job_document,
+    upcoming_document,
+)
 from functions.api.problems import (
     MalformedError,
     from_validation,
@@ -32,6 +38,7 @@ from nextfire.domain.ids import JOB_ID, JobKey, parse_execution_id
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.ports import JobStore, RunStore
+from nextfire.domain.schedule import check, read_instant
 from nextfire.settings import ApiSettings
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.wiring.telemetry import Telemetry
@@ -128,6 +135,27 @@ def list_executions(job_id: str) -> dict[str, Any]:
     if not page.items and app.current_event.query_string_parameters.get("cursor") is None:
         services().jobs.get(key)  # an unknown job is told apart from one that has not run
     return _page([execution_document(run) for run in page.items], page.cursor)
+
+
+@app.get("/v1/jobs/<job_id>/upcoming")
+def upcoming(job_id: str) -> dict[str, Any]:
+    job = services().jobs.get(_job_key(job_id))
+    found = job.upcoming(clock.now(), _number("count", 10, MOST_UPCOMING))
+    jittered = job.definition.jitter_sec > 0
+    return {"items": [upcoming_document(each, jittered=jittered) for each in found]}
+
+
+@app.post("/v1/schedules/preview")
+def preview() -> dict[str, Any]:
+    _tenant()
+    request = PreviewRequest.model_validate_json(json.dumps(_body()), by_alias=True, by_name=False)
+    since = clock.now()
+    if request.after is not None:
+        since = read_instant(request.after, request.timezone, "after")
+    check(request.schedule_from(since))
+    found = request.upcoming(since, since, request.count, uid="preview")
+    jittered = request.jitter_sec > 0
+    return {"items": [upcoming_document(each, jittered=jittered) for each in found]}
 
 
 @app.get("/v1/executions/<execution_id>")
@@ -259,13 +287,18 @@ def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any
 
 
 def _paging() -> dict[str, Any]:
-    parameters = app.current_event.query_string_parameters
-    limit = parameters.get("limit", str(_ON_A_PAGE))
-    if not _NUMBER.fullmatch(limit) or not 1 <= int(limit) <= _MOST_ON_A_PAGE:
+    limit = _number("limit", _ON_A_PAGE, _MOST_ON_A_PAGE)
+    return {"limit": limit, "cursor": app.current_event.query_string_parameters.get("cursor")}
+
+
+def _number(name: str, default: int, most: int) -> int:
+    """The query parameter *name*, 1 to *most*."""
+    text = app.current_event.query_string_parameters.get(name, str(default))
+    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= most:
         raise InvalidInputError(
-            "limit", limit, "not a page size", f"Give a number from 1 to {_MOST_ON_A_PAGE}."
+            name, text, f"not a number from 1 to {most}", f"For example `{default}`."
         )
-    return {"limit": int(limit), "cursor": parameters.get("cursor")}
+    return int(text)
 
 
 def _page(items: list[dict[str, Any]], cursor: str | None) -> dict[str, Any]:

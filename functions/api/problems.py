@@ -8,6 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler import Response
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from nextfire.domain.errors import (
     ConflictError,
@@ -69,14 +70,21 @@ def from_validation(error: ValidationError) -> Response[str]:
     faults = [
         {
             "field": ".".join(str(part) for part in fault["loc"]) or "body",
-            "value": "absent" if fault["type"] == "missing" else shorten(fault["input"]),
+            "value": "absent" if _absent(fault) else shorten(fault["input"]),
             "problem": fault["msg"],
-            "remedy": _remedy(fault["type"]),
+            # Our own validators know better what would do.
+            "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault["type"]),
         }
-        for fault in error.errors(include_url=False, include_context=False)[:_MOST_ERRORS]
+        for fault in error.errors(include_url=False)[:_MOST_ERRORS]
     ]
     detail = "; ".join(f"{fault['field']}: {fault['problem']}" for fault in faults)
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, faults)
+
+
+def _absent(fault: ErrorDetails) -> bool:
+    return fault["type"] == "missing" or (
+        fault["type"] == "schedule_form" and fault["input"] is None
+    )
 
 
 def _remedy(kind: str) -> str:

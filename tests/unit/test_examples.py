@@ -11,7 +11,7 @@ import pytest
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
-from nextfire.domain.schedule import Schedule, check
+from nextfire.domain.schedule import ScheduleType, check
 from nextfire_cli.definition import definition
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,14 +33,15 @@ def run(handler: str, payload: object, attempt: int = 1) -> ScriptExit:
 @pytest.mark.parametrize("name", JOBS)
 def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
     document = job(name)
-    schedule = Schedule(document.type, document.schedule, document.timezone, NOW)
+    first = check(document.schedule_from(NOW))
 
-    assert check(schedule) > NOW
+    assert (first is None) == (document.type is ScheduleType.MANUAL)
+    assert first is None or first > NOW
     assert (EXAMPLES / f"{document.target.handler}.py").exists()
 
 
 def test_there_is_a_job_file_of_each_type() -> None:
-    assert {job(name).type.value for name in JOBS} == {"ONCE", "DELAY", "CRON"}
+    assert {job(name).type.value for name in JOBS} == {kind.value for kind in ScheduleType}
 
 
 def test_hello() -> None:

@@ -89,7 +89,7 @@ def test_tenants_do_not_share_ids(world: World) -> None:
         ),
         ({"timezone": "Mars/Olympus"}, "timezone", "Use an IANA name"),
         ({"schedule": "0 0 30 2 *"}, "schedule", "Check day of month against month"),
-        ({"type": "DELAY", "schedule": "P1Y"}, "schedule", "Write for example PT5S"),
+        ({"type": "DELAY", "schedule": "P1Y"}, "schedule", "Write PT5S"),
     ],
 )
 def test_what_cannot_be_carried_out_is_refused_with_field_value_and_remedy(

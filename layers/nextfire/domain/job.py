@@ -6,19 +6,42 @@ import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from nextfire.domain.ids import JobKey
-from nextfire.domain.schedule import Schedule, ScheduleType, next_instant
+from nextfire.domain.schedule import (
+    EXAMPLES,
+    MAX_DATES,
+    MAX_JITTER,
+    MAX_RUNS,
+    Dst,
+    Schedule,
+    ScheduleType,
+    Upcoming,
+    next_instant,
+    upcoming,
+)
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 MAX_LABELS = 32
 """With the limits of keys and values they stay far below what a DynamoDB item can hold."""
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
+MAX_EXPRESSION = 256
+MAX_INSTANT = 64
+InstantText = Annotated[str, Field(min_length=1, max_length=MAX_INSTANT)]
 LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
 LabelValue = Annotated[str, Field(max_length=256)]
 
@@ -83,13 +106,97 @@ class Target(Document):
         return self
 
 
-class JobDefinition(Document):
+class WhenDocument(Document):
+    """The part of a job document that says when. `schedule`: a text; of DATES a list of texts; of
+    MANUAL absent.
+
+    What these say is read by `Schedule`; here stands what form they have.
+    """
+
+    type: ScheduleType
+    schedule: Annotated[str | tuple[str, ...] | None, Field(validate_default=True)] = None
+    timezone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
+    start_at: InstantText | None = None
+    end_at: InstantText | None = None
+    dst: Dst = Dst.ONCE
+    max_runs: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
+    jitter_sec: Annotated[int, Field(ge=0, le=MAX_JITTER // timedelta(seconds=1))] = 0
+
+    @field_validator("schedule", mode="plain")
+    @classmethod
+    def _of_the_types_form(
+        cls, value: object, info: ValidationInfo
+    ) -> str | tuple[str, ...] | None:
+        kind = info.data.get("type")
+        if value is None and kind is ScheduleType.MANUAL:
+            return None
+        if isinstance(value, list | tuple) and kind in {None, ScheduleType.DATES}:
+            texts = tuple(each for each in value if _is_text(each, MAX_INSTANT))
+            if 1 <= len(value) == len(texts) <= MAX_DATES:
+                return texts
+        if kind not in {ScheduleType.DATES, ScheduleType.MANUAL} and _is_text(
+            value, MAX_EXPRESSION
+        ):
+            return value
+        problem, remedy = _form(kind)
+        told = {"problem": problem, "remedy": remedy}
+        raise PydanticCustomError("schedule_form", "{problem}", told)
+
+    @property
+    def jitter_width(self) -> timedelta:
+        return timedelta(seconds=self.jitter_sec)
+
+    def schedule_from(self, effective_from: datetime) -> Schedule:
+        """When, counted from *effective_from*."""
+        return Schedule(
+            self.type,
+            self.schedule,
+            self.timezone,
+            effective_from,
+            start_at=self.start_at,
+            end_at=self.end_at,
+            dst=self.dst,
+        )
+
+    def upcoming(
+        self, effective_from: datetime, after: datetime, count: int, *, uid: str
+    ) -> list[Upcoming]:
+        """The next *count* occurrences due after *after*, within `max_runs` since
+        *effective_from*, with the jitter of the job *uid*.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        return upcoming(
+            self.schedule_from(effective_from),
+            after,
+            count,
+            max_runs=self.max_runs,
+            jitter_key=uid,
+            jitter_width=self.jitter_width,
+        )
+
+
+def _is_text(value: object, longest: int) -> TypeGuard[str]:
+    return isinstance(value, str) and 1 <= len(value) <= longest
+
+
+def _form(kind: ScheduleType | None) -> tuple[str, str]:
+    """What is wrong with a `schedule` that does not fit its type, and what to do."""
+    if kind is ScheduleType.MANUAL:
+        return "a MANUAL job has no schedule", "Leave it out, or in a PATCH set it to null."
+    if kind is ScheduleType.DATES:
+        what = f"not a list of 1 to {MAX_DATES} texts, each an instant"
+    else:
+        what = f"not a text of 1 to {MAX_EXPRESSION} characters"
+    what = what if kind is None else f"{what}, as {kind} needs"
+    return what, f"For example `{EXAMPLES[kind or ScheduleType.CRON]}`."
+
+
+class JobDefinition(WhenDocument):
     """A job as its owner wrote it, defaults filled in."""
 
     name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
-    type: ScheduleType
-    schedule: Annotated[str, Field(min_length=1, max_length=256)]
-    timezone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
     target: Target
     payload: JsonValue = Field(default_factory=dict)
     retry_policy: RetryPolicy = RetryPolicy()
@@ -113,7 +220,7 @@ class JobDefinition(Document):
         return len(json.dumps(self.payload, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-SCHEDULE_FIELDS = frozenset({"type", "schedule", "timezone"})
+SCHEDULE_FIELDS = frozenset(WhenDocument.model_fields)
 """The fields of a definition whose change makes a new `schedule_version`."""
 
 
@@ -145,9 +252,18 @@ class Job:
 
     @property
     def schedule(self) -> Schedule:
-        d = self.definition
-        return Schedule(d.type, d.schedule, d.timezone, self.effective_from)
+        return self.definition.schedule_from(self.effective_from)
 
     def next_after(self, after: datetime) -> datetime | None:
         """The next occurrence strictly after *after*, whatever the job's state."""
         return next_instant(self.schedule, after)
+
+    def upcoming(self, after: datetime, count: int) -> list[Upcoming]:
+        """The next *count* occurrences due after *after*; none of a job that is not ACTIVE.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        if self.state is not JobState.ACTIVE:
+            return []
+        return self.definition.upcoming(self.effective_from, after, count, uid=self.uid)

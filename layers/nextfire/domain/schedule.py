@@ -1,79 +1,117 @@
-"""When a job is due. One function answers for every type: `next_instant`.
+"""When a job is due. One function answers for every type: `occurrences`; `next_instant` is its
+first.
 
-Cron arithmetic is croniter's, on wall-clock time; the way from wall clock to instants is ours:
+A schedule names wall-clock times, instants or spans. The way from wall clock to instants:
 
-- A wall-clock time that a zone skips (spring) fires once, at the change.
-- A wall-clock time that a zone repeats (autumn) fires once, the first time round.
-- A cron with wildcard hours (`*` or `*/n` in the hour field) follows elapsed time: it fires in
-both rounds of a
-  repeated hour, and a skipped hour has no occurrences.
+- A time that the clock skips (spring) fires once, at the change. Several that one change skips, and
+one at the change itself, are one occurrence.
+- A time that comes twice (autumn) fires once, the first time round; with `dst` EACH, both times.
+- A cron whose hour field begins with ``*`` goes by elapsed time, as INTERVAL does: it fires in both
+rounds, and what the clock skips has no occurrences.
 
-Day of month and day of week, where both are restricted, are joined by *or*, as in Vixie cron.
+Nothing here reads a clock, draws lots, or searches beyond `HORIZON`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from heapq import merge
+from itertools import islice, takewhile
 
-from croniter import CroniterBadCronError, CroniterBadDateError, croniter
-
+from nextfire.domain.cron import read_cron
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.instants import cut, isoformat
+from nextfire.domain.instants import cut, isoformat, to_ms
+from nextfire.domain.zones import FIRST, HORIZON, changes, offset, wall, zone
 
 MAX_DELAY = timedelta(days=366 * 5)
-_YEARS = range(1970, 2286)
-"""Of a named instant: the calendar has room on both sides, a sort key has 13 digits."""
-_FIELDS = 5
-_FIELD_NAMES = ("minute", "hour", "day of month", "month", "day of week")
-_MACROS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-_NAMES = {
-    name: number
-    for names in (
-        (["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1),
-        (["sun", "mon", "tue", "wed", "thu", "fri", "sat"], 0),
-    )
-    for number, name in enumerate(names[0], names[1])
-}
-_TOKEN = re.compile(r"[a-z0-9*/,#\-]+")
-_RANDOM = re.compile(r"(?<![a-z])[rh](?![a-z])")  # croniter would draw lots, each time anew
+MIN_INTERVAL = timedelta(seconds=1)
+MAX_DATES = 1000
+MAX_RUNS = 100_000
+MAX_JITTER = timedelta(hours=1)
+
+_MOMENT = timedelta(milliseconds=1)  # the resolution of instants
+_NEAR = timedelta(days=2)  # no clock is ever changed by more than a day
+_SPOKEN = 3
 _DURATION = re.compile(
     r"P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,3})?)S)?)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,3})?)S)?)?",
+    re.ASCII,
+)
+_INSTANT = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
 
 
 class ScheduleType(StrEnum):
     """How `schedule` is read."""
 
+    ONCE = "ONCE"  # an instant
+    DELAY = "DELAY"  # a duration from `effective_from`
+    CRON = "CRON"  # five fields
+    INTERVAL = "INTERVAL"  # a duration, again and again from `startAt`, else `effective_from`
+    DATES = "DATES"  # a list of instants
+    MANUAL = "MANUAL"  # none
+
+
+class Dst(StrEnum):
+    """How often a wall-clock time of a CRON or DATES fires that comes twice."""
+
     ONCE = "ONCE"
-    DELAY = "DELAY"
-    CRON = "CRON"
+    EACH = "EACH"
+
+
+EXAMPLES = {
+    ScheduleType.ONCE: "2030-05-24T10:00:00Z",
+    ScheduleType.DELAY: "PT10M",
+    ScheduleType.CRON: "0 3 * * 1-5",
+    ScheduleType.INTERVAL: "PT10M",
+    ScheduleType.DATES: '["2030-05-24T10:00:00Z"]',
+}
+"""A `schedule` of each type that has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """When: `expression` read by `type` in `timezone` (an IANA name), counted from
-    `effective_from`.
+    `effective_from`; of that, what lies from `start_at` to `end_at`, both included.
+
+    `start_at` and `end_at` are ISO 8601; without an offset they are of `timezone`, and one that
+    comes twice is its first time round.
     """
 
     type: ScheduleType
-    expression: str
+    expression: str | tuple[str, ...] | None
     timezone: str
     effective_from: datetime
+    start_at: str | None = None
+    end_at: str | None = None
+    dst: Dst = Dst.ONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One instant of a schedule: `at` in UTC, `local` in its zone; `note` says what a change of the
+    clock did to it.
+    """
+
+    at: datetime
+    local: datetime
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """An occurrence and its due instant, which jitter puts later."""
+
+    occurrence: Occurrence
+    due_at: datetime
 
 
 def next_instant(schedule: Schedule, after: datetime) -> datetime | None:
@@ -81,27 +119,160 @@ def next_instant(schedule: Schedule, after: datetime) -> datetime | None:
     none.
 
     Raises:
-        InvalidInputError: The expression or the zone cannot be read.
+        InvalidInputError: The schedule cannot be read.
     """
-    found = _NEXT[schedule.type](schedule, max(after, schedule.effective_from))
-    return None if found is None else cut(found)
+    if schedule.type is not ScheduleType.CRON:
+        found = next(occurrences(schedule, after), None)
+        return None if found is None else found.at
+    span = _span(schedule, after)
+    at = span.after and _next_cron(_text(schedule), schedule.timezone, schedule.dst, span.after)
+    return at if at and at <= span.until else None
 
 
-def check(schedule: Schedule) -> datetime:
-    """The first occurrence of a schedule that is about to be stored.
+def occurrences(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    """The occurrences strictly after *after* and after `effective_from`, strictly ascending.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read. Raised by the first `next`.
+    """
+    span = _span(schedule, after)
+    if span.after is None:
+        return
+    for occurrence in _SOURCES[schedule.type](schedule, span.after):
+        if occurrence.at > span.until:
+            return
+        yield occurrence
+
+
+def next_occurrences(schedule: Schedule, after: datetime, count: int) -> list[Occurrence]:
+    """The first *count* of `occurrences`.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read.
+    """
+    return list(islice(occurrences(schedule, after), count))
+
+
+def upcoming(
+    schedule: Schedule,
+    after: datetime,
+    count: int,
+    *,
+    max_runs: int | None = None,
+    jitter_key: str = "",
+    jitter_width: timedelta = timedelta(),
+) -> list[Upcoming]:
+    """The next *count* occurrences whose due instant is after *after*, in the order of
+    occurrences; none beyond the first *max_runs* since `effective_from`.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read.
+    """
+    # One that jitter has put off may be due after `after` though its own instant is before.
+    start = max(cut(after) - jitter_width, schedule.effective_from)
+    left = None
+    if max_runs is not None:
+        left = max_runs - count_occurrences(schedule, start, at_most=max_runs)
+    found: list[Upcoming] = []
+    for occurrence in islice(occurrences(schedule, start), left):
+        due_at = occurrence.at + jitter(jitter_key, occurrence.at, jitter_width)
+        if due_at > after:
+            found.append(Upcoming(occurrence, due_at))
+        if len(found) == count:
+            break
+    return found
+
+
+def count_occurrences(schedule: Schedule, until: datetime, *, at_most: int) -> int:
+    """How many occurrences lie after `effective_from`, and not after *until*; counted to
+    *at_most*.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read.
+    """
+    first = islice(occurrences(schedule, schedule.effective_from), at_most)
+    return sum(1 for _ in takewhile(lambda occurrence: occurrence.at <= until, first))
+
+
+def jitter(key: str, occurrence: datetime, width: timedelta) -> timedelta:
+    """How much later than *occurrence* its run is due: whole milliseconds, 0 ≤ d < *width*.
+
+    A hash: the same for the same *key* (the job's `uid`) and occurrence, whoever computes it.
+    """
+    steps = width // _MOMENT
+    if steps <= 0:
+        return timedelta()
+    text = f"{key}\x1f{to_ms(occurrence)}"
+    digest = hashlib.blake2s(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % steps * _MOMENT
+
+
+def check(schedule: Schedule) -> datetime | None:
+    """The first occurrence of a schedule that is about to be stored; None for MANUAL only.
 
     Raises:
         InvalidInputError: It cannot be read, or never fires after `effective_from`.
     """
-    first = next_instant(schedule, schedule.effective_from)
-    if first is None:
+    start, end = _bounds(schedule.start_at, schedule.end_at, schedule.timezone)
+    if start is not None and end is not None and end < start:
         raise InvalidInputError(
+            "endAt",
+            schedule.end_at,
+            f"before startAt, {isoformat(start)}",
+            f"Give a later one. For example `{isoformat(start + timedelta(days=1))}`.",
+        )
+    first = next_instant(schedule, schedule.effective_from)
+    if first is None and schedule.type is not ScheduleType.MANUAL:
+        raise _never(schedule, start, end)
+    return first
+
+
+def _never(schedule: Schedule, start: datetime | None, end: datetime | None) -> InvalidInputError:
+    """Why *schedule* has no occurrence."""
+    since = isoformat(schedule.effective_from)
+    if end is not None and end <= schedule.effective_from:
+        later = isoformat(min(schedule.effective_from + timedelta(days=1), HORIZON - _MOMENT))
+        return InvalidInputError(
+            "endAt",
+            schedule.end_at,
+            f"not after {since}, so nothing fires",
+            f"Give a later one. For example `{later}`.",
+        )
+    unended = Schedule(
+        schedule.type,
+        schedule.expression,
+        schedule.timezone,
+        schedule.effective_from,
+        start_at=schedule.start_at,
+        dst=schedule.dst,
+    )
+    first = next_instant(unended, schedule.effective_from)
+    if first is not None:
+        return InvalidInputError(
+            "endAt",
+            schedule.end_at,
+            f"before the first occurrence, {isoformat(first)}",
+            f"Give that or a later one. For example `{isoformat(first)}`.",
+        )
+    if schedule.type is ScheduleType.ONCE and start is not None:
+        return InvalidInputError(
             "schedule",
             schedule.expression,
-            f"never fires after {isoformat(schedule.effective_from)}",
-            "Name an instant in the future.",
+            f"never fires after {since} and from startAt, {isoformat(start)}, on",
+            "Leave startAt out, or name a later instant. For example"
+            f" `{isoformat(max(start, schedule.effective_from) + timedelta(days=1))}`.",
         )
-    return first
+    tomorrow = isoformat(schedule.effective_from + timedelta(days=1))
+    example = {
+        ScheduleType.ONCE: tomorrow,
+        ScheduleType.DATES: f'["{tomorrow}"]',
+    }.get(schedule.type, EXAMPLES[schedule.type])
+    return InvalidInputError(
+        "schedule",
+        schedule.expression,
+        f"never fires after {since} and before {HORIZON.year}",
+        f"Name an instant in the future. For example `{example}`.",
+    )
 
 
 def parse_duration(text: str, field: str) -> timedelta:
@@ -123,192 +294,264 @@ def parse_duration(text: str, field: str) -> timedelta:
             field,
             text,
             f"not an ISO 8601 duration between PT0.001S and P{MAX_DELAY.days}D",
-            "Write for example PT5S, PT10M, PT1H30M or P7D.",
+            "Write PT5S, PT1H30M or P7D. For example `PT10M`.",
         )
     return duration
 
 
-def zone(name: str) -> ZoneInfo:
-    """The time zone called *name*.
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Occurrences o with `after` < o ≤ `until`; none at all without `after`."""
 
-    Raises:
-        InvalidInputError: No such zone in the IANA database.
-    """
-    try:
-        return ZoneInfo(name)
-    except (
-        ValueError,
-        OSError,
-    ) as error:  # a missing zone is a KeyError by class, an OSError by path
-        raise _unknown_zone(name) from error
-    except KeyError as error:
-        raise _unknown_zone(name) from error
+    after: datetime | None
+    until: datetime
 
 
-def _unknown_zone(name: str) -> InvalidInputError:
-    return InvalidInputError(
-        "timezone", name, "no such time zone", "Use an IANA name such as Europe/Berlin or UTC."
-    )
-
-
-def _next_once(schedule: Schedule, after: datetime) -> datetime | None:
-    local = zone(schedule.timezone)
-    try:
-        at = datetime.fromisoformat(schedule.expression)
-    except ValueError as error:
-        raise InvalidInputError(
-            "schedule",
-            schedule.expression,
-            "not an ISO 8601 instant",
-            "Write for example 2026-05-24T10:00:00Z, or leave the offset out and give a timezone.",
-        ) from error
-    if at.year not in _YEARS:
-        raise InvalidInputError(
-            "schedule",
-            schedule.expression,
-            f"not of the years {_YEARS[0]} to {_YEARS[-1]}",
-            "Name an instant in the future.",
-        )
-    instant = _to_instant(at, local) if at.tzinfo is None else at.astimezone(UTC)
-    instant = cut(instant)
-    return instant if instant > after else None
-
-
-def _next_delay(schedule: Schedule, after: datetime) -> datetime | None:
-    instant = schedule.effective_from + parse_duration(schedule.expression, "schedule")
-    return instant if instant > after else None
-
-
-def _next_cron(schedule: Schedule, after: datetime) -> datetime | None:
-    expression = _cron(schedule.expression)
-    try:
-        return _next_cron_instant(expression, zone(schedule.timezone), after.astimezone(UTC))
-    except CroniterBadDateError as error:
-        raise InvalidInputError(
-            "schedule",
-            schedule.expression,
-            "names dates that never come",
-            "Check day of month against month, e.g. 30 February.",
-        ) from error
-
-
-_NEXT: dict[ScheduleType, Callable[[Schedule, datetime], datetime | None]] = {
-    ScheduleType.ONCE: _next_once,
-    ScheduleType.DELAY: _next_delay,
-    ScheduleType.CRON: _next_cron,
-}
+def _span(schedule: Schedule, after: datetime) -> _Span:
+    start, end = _bounds(schedule.start_at, schedule.end_at, schedule.timezone)
+    after = max(after, schedule.effective_from, FIRST - _MOMENT)
+    if start is not None:
+        after = max(after, start - _MOMENT)
+    until = HORIZON - _MOMENT if end is None else end
+    return _Span(cut(after) if after < until else None, until)
 
 
 @lru_cache(maxsize=4096)
-def _cron(text: str) -> str:
-    """*text* as five lower-case fields, refused where croniter would read what we do not mean."""
-    if text.strip().startswith("@") and text.strip().lower() not in _MACROS:
-        raise _bad_cron(text, "unknown macro", f"Use one of {', '.join(_MACROS)}.")
-    expression = _MACROS.get(text.strip().lower(), text.lower())
-    fields = expression.split()
-    if len(fields) != _FIELDS:
-        raise _bad_cron(
-            text,
-            f"has {len(fields)} fields",
-            "Give five: minute, hour, day of month, month, day of week (no seconds, no years).",
-        )
-    for name, field in zip(_FIELD_NAMES, fields, strict=True):
-        if not _TOKEN.fullmatch(field) or _RANDOM.search(field):
-            raise _bad_cron(
-                text, f"{field!r} in the {name} field", "Use numbers, names, * / , - L and #."
-            )
-        for part in field.split(","):
-            low, dash, high = part.partition("/")[0].partition("-")
-            if dash and _number(low) > _number(high):
-                raise _bad_cron(
-                    text, f"the range {part!r} runs backward", "Write two ranges joined by a comma."
-                )
-    expression = " ".join(fields)
+def _bounds(
+    start_at: str | None, end_at: str | None, timezone: str
+) -> tuple[datetime | None, datetime | None]:
+    zone(timezone)
+    return (
+        None if start_at is None else read_instant(start_at, timezone, "startAt"),
+        None if end_at is None else read_instant(end_at, timezone, "endAt"),
+    )
+
+
+def read_instant(text: str, timezone: str, field: str) -> datetime:
+    """The instant that *text* (ISO 8601) names, in UTC; without an offset it is of *timezone*, and
+    the first time round if it comes twice.
+
+    Raises:
+        InvalidInputError: It names none, or the zone is unknown. Told as the value of *field*.
+    """
+    named = _named(text, field)
+    if named.tzinfo is not None:
+        return named
+    near = named.replace(tzinfo=UTC) - _NEAR
+    return next(_walk(_walls((named,)), timezone, Dst.ONCE, near)).at
+
+
+def _named(text: str, field: str) -> datetime:
+    """*text* as an instant in UTC, or naive where it has no offset; cut to milliseconds."""
     try:
-        croniter.expand(expression)
-    except (CroniterBadCronError, KeyError, ValueError) as error:
-        raise _bad_cron(
-            text, f"not a cron expression ({error})", "Example: 0 3 * * 1-5 is 03:00 on weekdays."
+        if not _INSTANT.fullmatch(text):
+            raise ValueError("another form")
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInputError(
+            field,
+            text,
+            "not an ISO 8601 instant",
+            "Without an offset it is of the timezone. For example `2030-05-24T10:00:00Z`.",
         ) from error
-    return expression
+    # Both ends are a little inside, so that no zone's offset leads out.
+    room = timedelta(days=1)
+    if not FIRST + room <= at.replace(tzinfo=UTC) < HORIZON - room:
+        raise InvalidInputError(
+            field,
+            text,
+            f"not of the years {FIRST.year} to {HORIZON.year - 1}",
+            "For example `2030-05-24T10:00:00Z`.",
+        )
+    if at.tzinfo is None:
+        return at.replace(microsecond=at.microsecond // 1000 * 1000)
+    return cut(at)
 
 
-def _number(text: str) -> int:
-    # What is neither a number nor a name is left to croniter to refuse.
-    return int(text) if text.isdigit() else _NAMES.get(text, -1)
+# Each type's occurrences strictly after an instant
 
 
-def _bad_cron(text: str, problem: str, remedy: str) -> InvalidInputError:
-    return InvalidInputError("schedule", text, problem, remedy)
+def _once(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    return _of_dates((_text(schedule),), schedule.timezone, Dst.ONCE, after, ("schedule",))
+
+
+def _dates(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    texts = schedule.expression
+    if not isinstance(texts, tuple) or not 1 <= len(texts) <= MAX_DATES:
+        raise InvalidInputError(
+            "schedule",
+            texts,
+            f"not a list of 1 to {MAX_DATES} instants",
+            'For example `["2030-05-24T10:00:00Z"]`.',
+        )
+    fields = tuple(f"schedule.{index}" for index in range(len(texts)))
+    return _of_dates(texts, schedule.timezone, schedule.dst, after, fields)
+
+
+def _of_dates(
+    texts: tuple[str, ...], timezone: str, dst: Dst, after: datetime, fields: tuple[str, ...]
+) -> Iterator[Occurrence]:
+    instants, walls = _sorted_dates(texts, fields)
+    local = zone(timezone)
+    named = (Occurrence(at, at.astimezone(local)) for at in instants if at > after)
+    last = None
+    for each in merge(
+        _walk(_walls(walls), timezone, dst, after), named, key=lambda found: found.at
+    ):
+        if each.at != last:
+            yield each
+        last = each.at
+
+
+@lru_cache(maxsize=256)
+def _sorted_dates(
+    texts: tuple[str, ...], fields: tuple[str, ...]
+) -> tuple[tuple[datetime, ...], tuple[datetime, ...]]:
+    """Instants, and wall-clock times; each ascending."""
+    named = {_named(text, field) for text, field in zip(texts, fields, strict=True)}
+    return (
+        tuple(sorted(at for at in named if at.tzinfo is not None)),
+        tuple(sorted(at for at in named if at.tzinfo is None)),
+    )
+
+
+def _delay(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    at = cut(schedule.effective_from) + parse_duration(_text(schedule), "schedule")
+    if at > after:
+        yield Occurrence(at, at.astimezone(zone(schedule.timezone)))
+
+
+def _interval(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    period = parse_duration(_text(schedule), "schedule")
+    if period < MIN_INTERVAL:
+        raise InvalidInputError(
+            "schedule",
+            schedule.expression,
+            "shorter than a second",
+            "Give PT1S or more. For example `PT10S`.",
+        )
+    start, _ = _bounds(schedule.start_at, None, schedule.timezone)
+    at = anchor = cut(schedule.effective_from) if start is None else start
+    if at <= after:
+        at = anchor + ((after - anchor) // period + 1) * period
+    local = zone(schedule.timezone)
+    while at < HORIZON:
+        yield Occurrence(at, at.astimezone(local))
+        at += period
+
+
+def _cron(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+    cron = read_cron(_text(schedule))
+    return _walk(cron.next_wall, schedule.timezone, None if cron.elapsed else schedule.dst, after)
 
 
 @lru_cache(maxsize=16384)
-def _next_cron_instant(expression: str, local: ZoneInfo, after: datetime) -> datetime:
+def _next_cron(text: str, timezone: str, dst: Dst, after: datetime) -> datetime | None:
     """Thousands of jobs share one expression and instant: the answer is kept."""
-    if expression.split()[1].startswith("*"):
-        return _next_elapsed(expression, local, after)
-    wall = after.astimezone(local).replace(tzinfo=None)
-    walk = croniter(expression, wall, ret_type=datetime)
-    while True:
-        found = _to_instant(walk.get_next(datetime), local)
-        if found > after:
-            return found
+    found = next(_cron(Schedule(ScheduleType.CRON, text, timezone, after, dst=dst), after), None)
+    return None if found is None else found.at
 
 
-def _next_elapsed(expression: str, local: ZoneInfo, after: datetime) -> datetime:
-    """Walk in the offset that holds at *after*; where the zone changes it first, go on from there
-    in the new one.
+def _manual(_schedule: Schedule, _after: datetime) -> Iterator[Occurrence]:
+    return iter(())
+
+
+_SOURCES: dict[ScheduleType, Callable[[Schedule, datetime], Iterator[Occurrence]]] = {
+    ScheduleType.ONCE: _once,
+    ScheduleType.DELAY: _delay,
+    ScheduleType.CRON: _cron,
+    ScheduleType.INTERVAL: _interval,
+    ScheduleType.DATES: _dates,
+    ScheduleType.MANUAL: _manual,
+}
+
+
+def _text(schedule: Schedule) -> str:
+    if not isinstance(schedule.expression, str):
+        raise InvalidInputError(
+            "schedule",
+            schedule.expression,
+            f"not a text, as {schedule.type} needs",
+            f"For example `{EXAMPLES[schedule.type]}`.",
+        )
+    return schedule.expression
+
+
+# From the wall clock to instants
+
+NextWall = Callable[[datetime], datetime | None]
+"""The first wall-clock time at or after a given one, both naive; None if there is none."""
+
+
+def _walls(times: tuple[datetime, ...]) -> NextWall:
+    def next_wall(at: datetime) -> datetime | None:
+        index = bisect_left(times, at)
+        return times[index] if index < len(times) else None
+
+    return next_wall
+
+
+def _walk(
+    next_wall: NextWall, timezone: str, dst: Dst | None, after: datetime
+) -> Iterator[Occurrence]:
+    """The occurrences after the instant *after* of the times that *next_wall* tells. Without *dst*
+    they go by elapsed time.
+
+    Goes from one change of the clock to the next: in between, the offset is one.
     """
+    local = zone(timezone)
+    at, ahead = after, offset(after, local)
+    low = wall(at, ahead) + _MOMENT  # times before it are done
+    if dst is Dst.ONCE:
+        # What was shown before a change back is not shown again.
+        low = max([low, *(c.wall_before for c in changes(timezone, at - _NEAR, at))])
     while True:
-        offset = _offset(after, local)
-        found = _next_wall(expression, after + offset) - offset
-        change = _next_change(local, after, found)
+        time = next_wall(low)
+        found = HORIZON if time is None else time.replace(tzinfo=UTC) - ahead
+        change = next(changes(timezone, at, min(found, HORIZON)), None)
         if change is None:
-            return found
-        # One millisecond back, so that an occurrence at the very change is seen.
-        start = change - timedelta(milliseconds=1)
-        offset = _offset(change, local)
-        found = _next_wall(expression, start + offset) - offset
-        if _offset(found, local) == offset and _next_change(local, change, found) is None:
-            return found
-        after = change
+            if time is None or found >= HORIZON:
+                return
+            shown = found.astimezone(local)
+            yield Occurrence(found, shown, "" if dst is None else _round(time, shown, dst))
+            at, low = found, time + _MOMENT
+            continue
+        at, ahead = change.at, change.after
+        skipped = [] if dst is None else _between(next_wall, low, change.wall_after)
+        # In ONCE, what was shown before a change back is done.
+        low = max(low, change.wall_after) if dst is Dst.ONCE else change.wall_after
+        if skipped:
+            joined = next_wall(low) == low
+            note = _skipped(skipped, change.wall_after, joined=joined)
+            yield Occurrence(at, at.astimezone(local), note)
+            low += _MOMENT * joined
 
 
-def _next_wall(expression: str, wall: datetime) -> datetime:
-    naive = wall.replace(tzinfo=None)
-    found: datetime = croniter(expression, naive, ret_type=datetime).get_next(datetime)
-    return found.replace(tzinfo=UTC)
+def _between(next_wall: NextWall, low: datetime, high: datetime) -> list[datetime]:
+    found: list[datetime] = []
+    while (time := next_wall(low)) is not None and time < high:
+        found.append(time)
+        low = time + _MOMENT
+    return found
 
 
-def _next_change(local: ZoneInfo, after: datetime, until: datetime) -> datetime | None:
-    """The first instant in (*after*, *until*] at which the zone's offset is another; None if there
-    is none.
-    """
-    offset, low = _offset(after, local), after
-    while low < until:
-        high = min(low + timedelta(days=1), until)
-        if _offset(high, local) != offset:
-            while high - low > timedelta(seconds=1):
-                middle = low + (high - low) / 2
-                low, high = (low, middle) if _offset(middle, local) != offset else (middle, high)
-            # Zones change on whole seconds.
-            return high.replace(microsecond=0)
-        low = high
-    return None
+def _round(time: datetime, shown: datetime, dst: Dst) -> str:
+    """What is to be said of *time* if the clock shows it twice."""
+    if not shown.fold and shown.replace(fold=1).utcoffset() == shown.utcoffset():
+        return ""
+    if dst is Dst.ONCE:
+        return f"{_spoken(time)} comes twice: fires the first time round only"
+    return f"{_spoken(time)} comes twice: the {'second' if shown.fold else 'first'} time round"
 
 
-def _offset(at: datetime, local: ZoneInfo) -> timedelta:
-    return at.astimezone(local).utcoffset() or timedelta()
+def _skipped(times: list[datetime], shown: datetime, *, joined: bool) -> str:
+    named = [_spoken(time) for time in times]
+    if len(named) > _SPOKEN:
+        named = [named[0], "…", f"{named[-1]} ({len(named)} times)"]
+    verb = "is" if len(times) == 1 else "are"
+    text = f"{', '.join(named)} {verb} skipped by the clock: fires once, at the change"
+    return f"{text}, with {_spoken(shown)}" if joined else text
 
 
-def _to_instant(wall: datetime, local: ZoneInfo) -> datetime:
-    """The instant of a naive wall-clock time: the first round if repeated, the change if
-    skipped.
-    """
-    first = wall.replace(tzinfo=local, fold=0).astimezone(UTC)
-    if first.astimezone(local).replace(tzinfo=None) == wall:
-        return first
-    # Skipped. fold=0 reads it with the offset before the change, which lands after it; fold=1
-    # lands before.
-    before = wall.replace(tzinfo=local, fold=1).astimezone(UTC)
-    return _next_change(local, before, first) or first
+def _spoken(time: datetime) -> str:
+    return time.isoformat(timespec="seconds" if time.second else "minutes")

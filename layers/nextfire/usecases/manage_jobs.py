@@ -155,8 +155,10 @@ class ManageJobs:
         script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
 
 
-def _first(job: Job) -> DueEntry:
-    return fire(job.key, job.uid, job.schedule_version, check(job.schedule))
+def _first(job: Job) -> DueEntry | None:
+    """The first due entry; a MANUAL job has none."""
+    at = check(job.schedule)
+    return None if at is None else fire(job.key, job.uid, job.schedule_version, at)
 
 
 def _revised(job: Job, now: datetime, *, definition: JobDefinition) -> Job:
