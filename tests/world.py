@@ -121,10 +121,13 @@ class World:
         return self.watcher
 
     def tick(self) -> TickReport:
-        """Poll, then release until nothing is due."""
-        report = self.watcher.poll(self.now)
-        while self.watcher.next_at is not None and self.watcher.next_at <= self.now:
-            report += self.watcher.release(self.now)
+        """Poll and release until the cursors have come as far as they can and nothing is due."""
+        report, were = TickReport(), None
+        while were != self.control.moved:
+            were = dict(self.control.moved)
+            report += self.watcher.poll(self.now)
+            while self.watcher.next_at is not None and self.watcher.next_at <= self.now:
+                report += self.watcher.release(self.now)
         return report
 
     def tick_at(self, time: str) -> TickReport:

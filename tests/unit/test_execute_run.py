@@ -247,7 +247,9 @@ def test_a_worker_that_finds_itself_replaced_records_nothing(world: World) -> No
         run = world.run(job, "12:00")
         world.runs.advance(
             run,
-            run.taken_over(token="b", worker="b", now=world.now, lease_until=world.now + LEASE),
+            run.taken_over(
+                dispatch=1, token="b", worker="b", now=world.now, lease_until=world.now + LEASE
+            ),
         )
 
     world.script(lasts=timedelta(seconds=30))
@@ -269,7 +271,9 @@ def test_an_outcome_that_comes_after_a_take_over_is_not_recorded(
         run = world.run(job, "12:00")
         world.runs.advance(
             run,
-            run.taken_over(token="b", worker="b", now=world.now, lease_until=world.now + LEASE),
+            run.taken_over(
+                dispatch=1, token="b", worker="b", now=world.now, lease_until=world.now + LEASE
+            ),
         )
 
     world.script(**script)
