@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,21 +44,22 @@ class Worker:
         self._inbox = inbox
         self._execute_run = execute_run
         self._telemetry = telemetry
-        self._stopping = threading.Event()
+        self._stopping = False
         self._receiving = False
         self._free = threading.Semaphore(settings.slots)
         self._telling = threading.Lock()
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:  # noqa: ARG002
         """Signal handler: receive no more, hand back what runs."""
-        self._stopping.set()
+        # A plain flag: an Event's lock may be held by the very code that the signal interrupts.
+        self._stopping = True
         if self._receiving:
             raise _StopReceiving
 
     def serve(self) -> None:
         """Receive and carry out until `stop` is called."""
         with ThreadPoolExecutor(self._settings.slots) as slots:
-            while not self._stopping.is_set():
+            while not self._stopping:
                 # A slot first: a message received with none free would age unseen by others.
                 if not self._free.acquire(timeout=1):
                     continue
@@ -80,7 +82,7 @@ class Worker:
         except Exception as error:
             self._receiving = False  # the pause below is ended by the event, not by the signal
             self._telemetry.logger.warning("receiving failed", exc_info=error)
-            self._stopping.wait(_AFTER_TROUBLE)
+            self._pause()
             return []
         finally:
             self._receiving = False
@@ -88,6 +90,11 @@ class Worker:
         for delivery in deliveries:
             groups[delivery.group].append(delivery)
         return list(groups.values())
+
+    def _pause(self) -> None:
+        over_at = time.monotonic() + _AFTER_TROUBLE
+        while not self._stopping and time.monotonic() < over_at:
+            time.sleep(0.05)
 
     def _carry_out(self, deliveries: Sequence[SqsDelivery]) -> None:
         try:
@@ -100,7 +107,7 @@ class Worker:
 
     def _carry_out_one(self, delivery: SqsDelivery) -> bool:
         try:
-            handled = self._execute_run.handle(delivery, stopping=self._stopping.is_set)
+            handled = self._execute_run.handle(delivery, stopping=lambda: self._stopping)
             acknowledge = handled.disposition is Disposition.ACKNOWLEDGE
             if acknowledge:
                 delivery.acknowledge()

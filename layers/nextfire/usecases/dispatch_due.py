@@ -187,7 +187,14 @@ class DispatchDue:
             if stored.slot in self._held or stored.slot in self._ignored:
                 continue
             if isinstance(stored, BrokenEntry):
-                self._set_aside(stored, now, report)
+                try:
+                    self._set_aside(stored, now, report)
+                except UnavailableError:
+                    raise
+                except Exception as error:  # noqa: BLE001 — one entry must not stop the others
+                    self._ignored[stored.slot] = now + _BROKEN_FOR
+                    report.quarantined += 1
+                    report.notes.append(f"not quarantined, stays: {stored.slot}: {error}")
                 continue
             self._held[stored.slot] = stored
             heapq.heappush(self._heap, (stored.entry.at, stored.slot.bucket, stored.slot.sort_key))
