@@ -65,6 +65,17 @@ class Client:
         """The tenant's jobs, at most *limit*, and whether there may be more."""
         return self._items("/v1/jobs", limit)
 
+    def upcoming(self, job_id: str, *, count: int) -> list[Document]:
+        """A job's next occurrences, at most *count* (1 to 100)."""
+        path = f"/v1/jobs/{quote(job_id, safe='')}/upcoming?count={count}"
+        items: list[Document] = self._call("GET", path)["items"]
+        return items
+
+    def preview(self, schedule: Document) -> list[Document]:
+        """The occurrences that a job with this *schedule* would have."""
+        items: list[Document] = self._call("POST", "/v1/schedules/preview", body=schedule)["items"]
+        return items
+
     def update_job(self, job_id: str, changes: Document) -> Document:
         return self._call("PATCH", f"/v1/jobs/{quote(job_id, safe='')}", body=changes)
 

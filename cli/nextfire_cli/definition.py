@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import typer
@@ -26,6 +26,8 @@ def definition(
     cron: str | None = None,
     at: str | None = None,
     in_: str | None = None,
+    every: str | None = None,
+    dates: Sequence[str] = (),
     timezone: str | None = None,
     handler: str | None = None,
     pool: str | None = None,
@@ -40,11 +42,11 @@ def definition(
         typer.BadParameter: A value cannot be read, or flags contradict each other.
     """
     document = _read_document(file) if file else {}
-    document |= _given(name=name, timezone=timezone) | _schedule(cron, at, in_)
+    document |= _given(name=name, timezone=timezone) | _schedule(cron, at, in_, every, dates)
     if payload is not None:
         document["payload"] = _payload(payload)
     if timeout is not None:
-        document["timeoutSec"] = _seconds(timeout)
+        document["timeoutSec"] = whole_seconds(timeout, "--timeout")
     for field, part in (
         ("target", _given(handler=handler, pool=pool)),
         ("retryPolicy", _given(maxAttempts=max_attempts)),
@@ -74,7 +76,9 @@ def iso_duration(text: str, flag: str) -> str:
     return text.upper()
 
 
-def _schedule(cron: str | None, at: str | None, in_: str | None) -> Document:
+def _schedule(
+    cron: str | None, at: str | None, in_: str | None, every: str | None, dates: Sequence[str]
+) -> Document:
     given: list[Document] = []
     if cron is not None:
         given.append({"type": "CRON", "schedule": cron})
@@ -82,19 +86,29 @@ def _schedule(cron: str | None, at: str | None, in_: str | None) -> Document:
         given.append({"type": "ONCE", "schedule": at})
     if in_ is not None:
         given.append({"type": "DELAY", "schedule": iso_duration(in_, "--in")})
+    if every is not None:
+        given.append({"type": "INTERVAL", "schedule": iso_duration(every, "--every")})
+    if dates:
+        given.append({"type": "DATES", "schedule": [*dates]})
     if len(given) > 1:
-        raise typer.BadParameter("give one of them", param_hint="--cron, --at, --in")
+        more = ", --every, --date" if every is not None or dates else ""
+        raise typer.BadParameter("give one of them", param_hint=f"--cron, --at, --in{more}")
     return given[0] if given else {}
 
 
-def _seconds(text: str) -> int:
+def whole_seconds(text: str, flag: str) -> int:
+    """Seconds as a number, or a duration as `iso_duration` takes it.
+
+    Raises:
+        typer.BadParameter: It is neither, or not whole seconds.
+    """
     length = (
         timedelta(seconds=int(text))
         if text.isdecimal()
-        else parse_duration(iso_duration(text, "--timeout"), "--timeout")
+        else parse_duration(iso_duration(text, flag), flag)
     )
     if length % timedelta(seconds=1):
-        raise typer.BadParameter("give whole seconds", param_hint="--timeout")
+        raise typer.BadParameter("give whole seconds", param_hint=flag)
     return length // timedelta(seconds=1)
 
 
@@ -125,7 +139,7 @@ def _read_document(file: str) -> Document:
         # YAML alone would not do: it takes no tabs, which JSON may be indented with.
         document = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
         # YAML reads an unquoted instant as a date; the API wants the text.
-        document = json.loads(json.dumps(document, default=datetime.isoformat))
+        document = json.loads(json.dumps(document, default=_iso))
     except (ValueError, TypeError, yaml.YAMLError) as error:
         raise typer.BadParameter(
             f"{file} is neither JSON nor YAML: {error}", param_hint="--file"
@@ -133,6 +147,12 @@ def _read_document(file: str) -> Document:
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{file} holds no JSON object", param_hint="--file")
     return document
+
+
+def _iso(value: object) -> str:
+    if isinstance(value, date):  # or a datetime, which is one
+        return value.isoformat()
+    raise TypeError(f"{value!r} is no value of JSON")
 
 
 def _read(file: str, flag: str) -> str:

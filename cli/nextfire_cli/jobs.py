@@ -70,6 +70,7 @@ MaxAttempts = Annotated[
     int | None,
     typer.Option(min=1, max=100, help="How often a run is tried. [dim]Default: 3[/]"),
 ]
+Count = Annotated[int, typer.Option(min=1, max=100, help="At most so many.")]
 Labels = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="May be repeated.")
 ]
@@ -141,6 +142,14 @@ def get(context: typer.Context, job_id: JobId) -> None:
     caller = session.of(context)
     job = caller.client().job(job_id)
     caller.show(job, render.job(job))
+
+
+@app.command()
+def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
+    """Show when a job fires next, and what the clock's changes do to it."""
+    caller = session.of(context)
+    items = caller.client().upcoming(job_id, count=count)
+    caller.show({"items": items}, render.upcoming(items))
 
 
 @app.command()

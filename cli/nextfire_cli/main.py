@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from nextfire_cli import jobs, render, runs, scripts, session
+from nextfire_cli import jobs, render, runs, schedules, scripts, session
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -61,6 +61,7 @@ app = typer.Typer(
 )
 app.add_typer(jobs.app, name="jobs", help="Create, look at, change and cancel jobs.")
 app.add_typer(runs.app, name="runs", help="See what ran, when, and how it ended.")
+app.add_typer(schedules.app, name="schedules", help="See when a schedule would fire.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
 
 

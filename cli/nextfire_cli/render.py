@@ -107,6 +107,26 @@ def job(document: Document) -> RenderableType:
     )
 
 
+def upcoming(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "Nothing is to come."
+    jittered = any("dueAt" in each for each in items)
+    return table(
+        ("AT (UTC)", "LOCAL", "OFFSET", *(["DUE (UTC)"] * jittered), "NOTE"),
+        (
+            (
+                each["at"],
+                each["local"],
+                each["offset"],
+                *([each.get("dueAt", "")] * jittered),
+                each.get("note", ""),
+            )
+            for each in items
+        ),
+        folding=(4 if jittered else 3,),
+    )
+
+
 def executions(items: Sequence[Document]) -> RenderableType:
     if not items:
         return "No runs yet. `nextfire jobs get` shows when the next one is due; --follow waits."
@@ -258,7 +278,10 @@ def state(name: str | None) -> Text:
 
 
 def _schedule(document: Document) -> str:
-    text = f"{document.get('type', '')} {document.get('schedule', '')}".strip()
+    when = document.get("schedule", "")
+    if isinstance(when, list):
+        when = when[0] if len(when) == 1 else f"{when[0]} and {len(when) - 1} more"
+    text = f"{document.get('type', '')} {when}".strip()
     zone = document.get("timezone", "UTC")
     return text if zone == "UTC" else f"{text} {zone}"
 

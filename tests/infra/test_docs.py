@@ -22,7 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DEPLOY = ROOT / "docs" / "deploy.md"
-PAGES = [README, ARCHITECTURE, DEPLOY, ROOT / "CHANGELOG.md", ROOT / "examples" / "README.md"]
+PAGES = [
+    README,
+    ARCHITECTURE,
+    DEPLOY,
+    ROOT / "docs" / "schedules.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "examples" / "README.md",
+]
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
