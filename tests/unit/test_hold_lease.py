@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from nextfire.domain.instants import to_ms
 from nextfire.domain.ports import Lease
 from nextfire.usecases.hold_lease import LIFE, HoldLease
 from tests.builders import NOON
@@ -171,6 +172,17 @@ def test_clocks_that_differ_change_nothing(control: MemoryControlStore, apart: i
     assert taken_at is not None
     assert LIFE <= taken_at - timedelta(seconds=apart) - died_at <= LIFE + timedelta(seconds=1)
     assert control.leases[0].epoch > first.epoch, "epochs grow whatever the clocks say"
+
+
+def test_the_epoch_grows_under_a_standby_whose_clock_is_an_hour_behind(
+    control: MemoryControlStore,
+) -> None:
+    epoch = to_ms(second(3600))
+    control.leases[0] = Lease("dead", epoch, 5)
+
+    until_held(HoldLease(control, group=0, holder="b"), NOON, 2 * LIFE)
+
+    assert control.leases[0] == Lease("b", epoch + 1, 0)
 
 
 def test_two_standbys_do_not_both_take_over(control: MemoryControlStore) -> None:
