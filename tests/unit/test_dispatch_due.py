@@ -592,3 +592,30 @@ def test_a_job_whose_schedule_can_no_longer_be_read_stops_no_other(world: World)
     assert world.sent == ["good 12:00"]
     assert "Mars/Olympus" in told(report)
     assert a_fire(bad, at("12:00")) in world.entries
+
+
+def test_a_job_with_max_runs_fires_that_often(world: World) -> None:
+    job = world.register(schedule="* * * * *", maxRuns=2)  # at 11:59
+    for minute in range(5):
+        world.tick_at(f"12:{minute:02d}")
+
+    assert [m.key.scheduled_at for m in world.queue.log] == [at("12:00"), at("12:01")]
+    assert world.entries == []
+    assert not job.is_last(at("12:00"))
+    assert job.is_last(at("12:01"))
+
+
+def test_jitter_puts_a_run_off_and_leaves_its_schedule(world: World) -> None:
+    job = world.register(schedule="* * * * *", jitterSec=30)
+    late = job.fire_entry(at("12:00"), 1)
+    assert at("12:00") < late.at < at("12:00:30")
+    assert (late.occurs_at, late.at) == (at("12:00"), job.upcoming(at("11:59"), 1)[0].due_at)
+
+    world.clock.move_to(late.at - timedelta(milliseconds=1))
+    world.tick()
+    assert world.queue.log == []
+    world.clock.move_to(late.at)
+    world.tick()
+
+    assert [m.key.scheduled_at for m in world.queue.log] == [at("12:00")]
+    assert world.entries == [job.fire_entry(at("12:01"), 1)]

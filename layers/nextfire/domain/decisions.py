@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from nextfire.domain.due import DueEntry, DueKind, fire
+from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, RetryPolicy
@@ -61,14 +61,13 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
         return _orphan(entry, now, "its job is not there")
     if entry.version > job.schedule_version:
         return _orphan(entry, now, f"its job has no schedule version {entry.version} yet")
-    key = RunKey(entry.job, run_id(entry.uid, entry.at))
+    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
     pool = job.definition.target.pool
     if entry.version == job.schedule_version:
         # A job that is not active got a version of its own when it ceased to be.
-        following = job.next_after(entry.at)
-        successor = following and fire(entry.job, entry.uid, entry.version, following)
-        return DueDecision(DueAction.FIRE, "occurrence is due", key, 1, pool, successor or None)
-    if entry.at <= job.effective_from:
+        successor = job.successor(entry)
+        return DueDecision(DueAction.FIRE, "occurrence is due", key, 1, pool, successor)
+    if entry.occurs_at <= job.effective_from:
         reason = f"due before the change of {isoformat(job.effective_from)}"
         return DueDecision(DueAction.FIRE, reason, key, 1, pool)
     return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")

@@ -8,7 +8,7 @@ its sort key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from nextfire.domain.ids import JobKey
@@ -26,8 +26,10 @@ class DueKind(StrEnum):
 class DueEntry:
     """Something that must happen at `at`.
 
-    FIRE has the `version` of the schedule that made it. RETRY names the run, the pool and the
-    number of the dispatch to make; it is never checked against a version.
+    FIRE has the `version` of the schedule that made it, the `occurrence` it stands for where jitter
+    put it later, and, for a job with `maxRuns`, that occurrence's `ordinal` (from 1) since the
+    version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
+    checked against a version.
     """
 
     kind: DueKind
@@ -35,18 +37,28 @@ class DueEntry:
     uid: str
     at: datetime
     version: int = 0
+    occurrence: datetime | None = None
+    ordinal: int = 1
     run_id: str = ""
     dispatch: int = 1
     pool: str = ""
+
+    @property
+    def occurs_at(self) -> datetime:
+        """The instant that the schedule names; `at` or, with jitter, before it."""
+        return self.occurrence or self.at
 
     @property
     def sort_key(self) -> str:
         """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is
         harmless.
         """
-        tail = (
-            f"F#{self.version}" if self.kind is DueKind.FIRE else f"R#{self.run_id}#{self.dispatch}"
-        )
+        if self.kind is DueKind.RETRY:
+            tail = f"R#{self.run_id}#{self.dispatch}"
+        else:
+            tail = f"F#{self.version}"
+            # Jitter may put two occurrences on one instant.
+            tail += f"#{to_ms(self.occurrence)}" if self.occurrence else ""
         return f"{to_ms(self.at):013d}#{self.uid}#{tail}"
 
     def bucket(self, now: datetime, shards: int) -> str:
@@ -84,9 +96,21 @@ class BrokenEntry:
     job: JobKey | None
 
 
-def fire(job: JobKey, uid: str, version: int, at: datetime) -> DueEntry:
-    """The FIRE entry for the occurrence at *at*."""
-    return DueEntry(DueKind.FIRE, job, uid, cut(at), version=version)
+def fire(
+    job: JobKey,
+    uid: str,
+    version: int,
+    at: datetime,
+    *,
+    put_off: timedelta = timedelta(),
+    ordinal: int = 1,
+) -> DueEntry:
+    """The FIRE entry for the occurrence at *at*, due *put_off* later."""
+    at = cut(at)
+    occurrence = at if put_off else None
+    return DueEntry(
+        DueKind.FIRE, job, uid, at + put_off, version, occurrence=occurrence, ordinal=ordinal
+    )
 
 
 def bucket_name(minute: datetime, shard: int) -> str:

@@ -20,6 +20,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from nextfire.domain.due import DueEntry, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.schedule import (
     EXAMPLES,
@@ -30,6 +31,8 @@ from nextfire.domain.schedule import (
     Schedule,
     ScheduleType,
     Upcoming,
+    count_occurrences,
+    jitter,
     next_instant,
     upcoming,
 )
@@ -257,6 +260,48 @@ class Job:
     def next_after(self, after: datetime) -> datetime | None:
         """The next occurrence strictly after *after*, whatever the job's state."""
         return next_instant(self.schedule, after)
+
+    def fire_entry(self, occurrence: datetime, ordinal: int) -> DueEntry:
+        """The due entry for the occurrence at *occurrence*, the *ordinal*-th of this version."""
+        put_off = jitter(self.uid, occurrence, self.definition.jitter_width)
+        return fire(
+            self.key, self.uid, self.schedule_version, occurrence, put_off=put_off, ordinal=ordinal
+        )
+
+    def successor(self, entry: DueEntry) -> DueEntry | None:
+        """The entry that follows *entry*, one of this version; None after the last.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        most = self.definition.max_runs
+        following = self.next_after(entry.occurs_at)
+        if following is None or (most is not None and entry.ordinal >= most):
+            return None
+        # Counted only where it is asked for, so that other entries stay as small as they are.
+        return self.fire_entry(following, 1 if most is None else entry.ordinal + 1)
+
+    def ordinal(self, occurrence: datetime) -> int:
+        """Which occurrence of this version it is, from 1. Counted only where `max_runs` asks.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        most = self.definition.max_runs
+        return 1 if most is None else count_occurrences(self.schedule, occurrence, at_most=most)
+
+    def is_last(self, occurrence: datetime) -> bool:
+        """Whether no occurrence follows the one at *occurrence*. A MANUAL job has no last one.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        if self.definition.type is ScheduleType.MANUAL:
+            return False
+        most = self.definition.max_runs
+        return self.next_after(occurrence) is None or (
+            most is not None and self.ordinal(occurrence) >= most
+        )
 
     def upcoming(self, after: datetime, count: int) -> list[Upcoming]:
         """The next *count* occurrences due after *after*; none of a job that is not ACTIVE.

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Self
 
 from nextfire.domain.decisions import DueAction, DueDecision, decide_due
-from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name, fire
+from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import JobState, Priority
@@ -205,10 +205,12 @@ class DispatchDue:
             job = self._jobs.get(broken.job) if broken.job else None
             if job is not None and job.state is JobState.ACTIVE:
                 at = broken.at or now
-                # Its own instant if that is an occurrence, else the next one.
-                following = job.next_after(min(at, now) - timedelta(milliseconds=1))
+                # Its own occurrence if it is one, else the next. With jitter one before it may come
+                # again; its run has a record, so nothing comes of that.
+                since = min(at, now) - job.definition.jitter_width - timedelta(milliseconds=1)
+                following = job.next_after(since)
                 if following is not None:
-                    entry = fire(job.key, job.uid, job.schedule_version, following)
+                    entry = job.fire_entry(following, job.ordinal(following))
                     if not self._due.put([entry], now):
                         self._ignored[broken.slot] = now + _LEFT_FOR
                         return

@@ -301,7 +301,7 @@ class ExecuteRun:
     def _settle(self, job: Job, run: Run) -> None:
         """Do what follows from an ended run. Idempotent: a redelivered message does it again."""
         self._bury(run)
-        if job.state is JobState.ACTIVE and job.next_after(run.key.scheduled_at) is None:
+        if job.state is JobState.ACTIVE and job.is_last(run.key.scheduled_at):
             self._jobs.complete(job, self._clock.now())
 
     def _bury(self, run: Run) -> None:

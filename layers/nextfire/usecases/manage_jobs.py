@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, fire
+from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,
@@ -158,7 +158,7 @@ class ManageJobs:
 def _first(job: Job) -> DueEntry | None:
     """The first due entry; a MANUAL job has none."""
     at = check(job.schedule)
-    return None if at is None else fire(job.key, job.uid, job.schedule_version, at)
+    return None if at is None else job.fire_entry(at, 1)
 
 
 def _revised(job: Job, now: datetime, *, definition: JobDefinition) -> Job:
