@@ -95,8 +95,8 @@ class PoolSettings(_Settings):
     """MiB of a Lambda executor."""
     batch_size: Annotated[int, Field(ge=1, le=10)] = 1
     """Messages that one invocation of a Lambda executor takes."""
-    max_concurrency: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """Invocations of a Lambda executor at a time; unset: the account's limit."""
+    max_concurrency: Annotated[int, Field(ge=2, le=1000)] | None = 50
+    """Invocations of a Lambda executor at a time: what it leaves, the watcher and the API have."""
     timeout: Duration | None = None
     """How long an executor may work on a batch; by default the longest its kind allows."""
 

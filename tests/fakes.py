@@ -56,6 +56,9 @@ class Clock:
         self._at = at
         return at
 
+    def sleep(self, duration: timedelta) -> None:
+        self.advance(duration)
+
 
 class Killed(BaseException):
     """The process died here, as by SIGKILL. No `except Exception` sees it."""

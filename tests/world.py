@@ -178,7 +178,10 @@ class Worker:
     pool: str
 
     def handle(
-        self, delivery: MemoryDelivery, stopping: Callable[[], bool] = lambda: False
+        self,
+        delivery: MemoryDelivery,
+        stopping: Callable[[], bool] = lambda: False,
+        longest: timedelta = timedelta.max,
     ) -> Handled:
         """Do what *delivery* asks for, and acknowledge it if that is the answer."""
         world = self.world
@@ -194,7 +197,7 @@ class Worker:
             terms=Terms(self.name, self.pool, BUCKET, LEASE),
             new_token=lambda: f"{self.name}-{delivery.receipt}-{next(tokens)}",
         )
-        handled = execute_run.handle(delivery, stopping=stopping)
+        handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
         if handled.disposition is Disposition.ACKNOWLEDGE:
             delivery.acknowledge()
         return handled
@@ -203,11 +206,15 @@ class Worker:
         """The next visible message, hidden for a lease."""
         return next(iter(self.world.queue.queues[self.pool].receive(1, hidden_for=LEASE)), None)
 
-    def work_one(self, stopping: Callable[[], bool] = lambda: False) -> Handled:
+    def work_one(
+        self,
+        stopping: Callable[[], bool] = lambda: False,
+        longest: timedelta = timedelta.max,
+    ) -> Handled:
         """Handle the next visible message; there must be one."""
         delivery = self.receive()
         assert delivery is not None, f"no message is visible at {self.world.now}"
-        return self.handle(delivery, stopping)
+        return self.handle(delivery, stopping, longest)
 
     def work(self) -> list[Handled]:
         """Handle what is visible until nothing is."""

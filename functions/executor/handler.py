@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,8 @@ from nextfire.wiring.telemetry import Telemetry
 _HAND_BACK_BEFORE_MS = 15_000
 """What is left of an invocation when its run is handed back: grace, record, acknowledgement."""
 
+_MARGIN = timedelta(seconds=2)
+
 telemetry = Telemetry("executor")
 
 
@@ -37,6 +40,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Carry out each message; report those that stay, and what follows them in their groups."""
     settings, execute_run, client = ExecutorSettings.read(), _execute_run(), sqs()
 
+    # What this invocation can give a script. Less, and a run that fills it would be handed back
+    # again and again. One that comes later in the batch finds less, and is handed back.
+    left = timedelta(milliseconds=context.get_remaining_time_in_millis() - _HAND_BACK_BEFORE_MS)
+    longest = max(left - _MARGIN, timedelta(seconds=1))
+
     def carry_out(record: SQSRecord) -> None:
         delivery = SqsDelivery(
             client,
@@ -50,6 +58,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             delivery.hide(settings.lease)
             handled = execute_run.handle(
                 delivery,
+                longest=longest,
                 stopping=lambda: context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS,
             )
         except UnavailableError as error:

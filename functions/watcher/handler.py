@@ -17,7 +17,6 @@ from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.metrics import Metric
 from nextfire.domain.ports import Lease
 from nextfire.settings import WatcherSettings
 from nextfire.usecases.dispatch_due import DispatchDue
@@ -75,7 +74,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
     clock = SystemClock()
     watch = _watch_for(int(event.get("group", 0)))
     end_at = clock.now() + WatcherSettings.read().life
-    ticks, tell_at, dispatched = 0, clock.now() + _TELL_EVERY, 0
+    tell_at, dispatched = clock.now() + _TELL_EVERY, 0
     while (now := clock.now()) < end_at:
         try:
             report, again_at = watch.step(now)
@@ -83,19 +82,16 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
             telemetry.logger.warning(str(error))
             report, again_at = None, now + _AFTER_TROUBLE
         if report is not None:
-            ticks += 1
             dispatched += len(report.dispatched)
             telemetry.tick(report)
         if now >= tell_at:
-            telemetry.count(Metric.TICKS, ticks)
             telemetry.flush()
-            ticks, tell_at = 0, now + _TELL_EVERY
+            tell_at = now + _TELL_EVERY
         _sleep_until(min(again_at, end_at), clock)
     try:
         watch.end()
     except UnavailableError as error:
         telemetry.logger.warning(str(error))
-    telemetry.count(Metric.TICKS, ticks)
     telemetry.flush()
     return {"dispatched": dispatched}
 

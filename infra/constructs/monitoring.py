@@ -81,6 +81,12 @@ class Monitoring(Construct):
             evaluation_periods=2,
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
         )
+        self._alarm(
+            "watcher-undelivered",
+            _metric(Metric.UNDELIVERED, "watcher"),
+            "A pool's queue has refused due runs for three minutes: see the watcher's log group.",
+            evaluation_periods=3,
+        )
         for service in _SERVICES_THAT_DECODE:
             self._alarm(
                 f"{service}-quarantined",
@@ -130,6 +136,7 @@ class Monitoring(Construct):
             "Dispatch lateness (ms)": lateness,
             "Dispatched": [_metric(Metric.DISPATCHED, "watcher")],
             "Ticks": [_metric(Metric.TICKS, "watcher")],
+            "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
             "Attempts": outcomes,
             "Waiting in pools": [
                 pool.queue.metric_approximate_number_of_messages_visible(label=pool.name)

@@ -194,7 +194,7 @@ class TestOutcomes:
         system.upload("import time; time.sleep(60)")
         message = send(system, system.register())
 
-        reported = system.execute(system.receive(), Context(remaining_ms=14_000))
+        reported = system.execute(system.receive(), Context(60_000, later_ms=14_000))
 
         assert len(reported) == 1
         run = system.run(message)

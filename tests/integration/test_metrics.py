@@ -22,7 +22,7 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch_due import Dispatched, TickReport
 from nextfire.wiring.execution import build_execute_run
 from nextfire.wiring.telemetry import Telemetry
-from tests.builders import a_fire
+from tests.builders import a_fire, a_retry
 from tests.infra.conftest import Template, synthesize
 from tests.integration.deployment import Context, Deployment, message_for
 
@@ -105,7 +105,8 @@ def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     job = system.register(schedule="0 0 1 1 *")
     now = cut(SystemClock().now())
     entry = a_fire(job, now)
-    system.due.put([entry], now)
+    nowhere = a_retry(message_for(job, now).key, now, pool="gone")
+    system.due.put([entry, nowhere], now)
     broken = Slot(entry.bucket(now, 1), "0000000000000#broken")
     item: Any = {"bucket": {"S": broken.bucket}, "entry": {"S": broken.sort_key}}
     system.database.put_item(TableName=system.due_table, Item=item)

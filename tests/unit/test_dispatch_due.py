@@ -161,7 +161,7 @@ def test_a_successor_that_was_not_stored_keeps_its_predecessor(world: World) -> 
     ]
 
     world.due.refuses = lambda _: False
-    world.tick_at("12:00:00.5")
+    world.tick_at("12:00:02")
     assert times(world.entries) == ["13:00", "13:00"]
     assert sorted(world.queued) == ["bad 12:00", "good 12:00"], "sent again, merged by the queue"
 

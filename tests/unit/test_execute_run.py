@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -495,11 +496,50 @@ def test_a_cancel_of_a_run_that_is_handed_back_is_seen_by_the_next_worker(world:
         meanwhile=lambda: world.runs.request_cancel(world.run(job, "12:00").key),
     )
 
-    world.worker("a").work_one(stopping=lambda: True)
+    asked = count()
+    world.worker("a").work_one(stopping=lambda: next(asked) > 0)  # stops once it has begun
     world.worker("b").work_one()
 
     assert world.run(job, "12:00").state is RunState.CANCELLED
     assert len(world.runner.calls) == 1
+
+
+def test_a_stopping_executor_begins_nothing(world: World) -> None:
+    job = dispatched(world)
+
+    handled = world.worker("a").work_one(stopping=lambda: True)
+    assert (handled.disposition, world.runner.calls) == (Disposition.LEAVE, [])
+
+    world.worker("b").work_one()
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("answer", ["refuse", "lose_answer"])
+@pytest.mark.parametrize(
+    ("call", "behaviour"), [("runs.advance", {}), ("runs.advance", FAILS), ("due.put", FAILS)]
+)
+def test_an_outcome_is_written_again_until_the_store_answers(
+    world: World, call: str, behaviour: dict[str, Any], answer: str
+) -> None:
+    job = dispatched(world)
+    world.script(**behaviour)
+    getattr(world.faults, answer)(call, times=5)
+
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert run.attempts[0].outcome is (
+        AttemptOutcome.FAILED if behaviour else AttemptOutcome.SUCCEEDED
+    )
+    assert len(world.runner.calls) == 1
+
+
+def test_a_script_gets_no_more_time_than_its_executor_has(world: World) -> None:
+    dispatched(world, timeoutSec=600)
+
+    world.worker("a").work_one(longest=timedelta(minutes=4))
+
+    assert world.runner.calls[0].timeout == timedelta(minutes=4)
 
 
 # Jobs that are gone
@@ -669,11 +709,12 @@ def test_what_follows_from_an_outcome_is_done_again_by_a_redelivery(
 ) -> None:
     job = dispatched(world, **NOON_ONLY, retryPolicy={"maxAttempts": 1})
     world.script(**FAILS)
-    getattr(world.faults, answer)(call)
+    getattr(world.faults, answer)(call, times=100)
 
     with pytest.raises(UnavailableError):
-        world.worker("a").work_one()
+        world.worker("a").work_one()  # it insists for as long as its lease stands
     assert world.run(job, "12:00").state is RunState.DEAD
+    world.faults.clear()
     world.advance(minutes=1)
     handled = world.worker("b").work_one()
 

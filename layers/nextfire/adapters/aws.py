@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
@@ -75,9 +76,18 @@ class SystemClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
+    def sleep(self, duration: timedelta) -> None:
+        time.sleep(duration.total_seconds())
+
 
 def error_code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_transient(error: ClientError) -> bool:
+    """Whether the same request may succeed later."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
 
 
 @contextmanager
@@ -90,9 +100,8 @@ def translated(what: str) -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if error_code(error) in TRANSIENT_CODES or status >= 500:  # noqa: PLR2004 — a server error
-            raise UnavailableError(f"{what}: {error_code(error) or status}. Try again.") from error
+        if is_transient(error):
+            raise UnavailableError(f"{what}: {error_code(error) or error}. Try again.") from error
         raise
     except BotoCoreError as error:
         raise UnavailableError(f"{what}: {type(error).__name__}: {error}. Try again.") from error

@@ -27,7 +27,7 @@ from nextfire.domain.due import (
     StoredEntry,
     bucket_name,
 )
-from nextfire.domain.ids import JOB_ID, JobKey, run_id
+from nextfire.domain.ids import JOB_ID, JobKey, content_id, run_id
 from nextfire.domain.instants import from_ms, isoformat, to_ms
 from nextfire.domain.message import RunMessage
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
+_MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
 _FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
 """What an entry is made of, beside its key."""
@@ -98,7 +99,7 @@ class DynamoDbDueStore:
         item |= to_item(
             {
                 "bucket": _QUARANTINE,
-                "entry": f"{entry.slot.bucket}/{entry.slot.sort_key}",
+                "entry": _quarantine_key(entry.slot),
                 "error": entry.error,
                 "quarantined_at": isoformat(now),
             }
@@ -155,6 +156,12 @@ class DynamoDbDueStore:
 
         written = self._executor.map(batch, chunks([*requests], _WRITE_LIMIT))
         return [slot for slots in written for slot in slots]
+
+
+def _quarantine_key(slot: Slot) -> str:
+    """Where a slot's item is kept: readable, and within what a sort key may be long."""
+    key = f"{slot.bucket}/{slot.sort_key}"
+    return key if len(key.encode()) <= _MAX_SORT_KEY else f"{slot.bucket}/{content_id(key)}"
 
 
 def _slot_of(request: Any) -> Slot:

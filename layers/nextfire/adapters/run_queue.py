@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from nextfire.adapters.aws import chunks, error_code, one_by_one, translated
+from nextfire.adapters.aws import chunks, error_code, is_transient, one_by_one, translated
 from nextfire.domain.ids import dedup_id, group_id
 from nextfire.domain.message import RunMessage
 
@@ -28,7 +28,7 @@ _GONE = frozenset(
         "ReceiptHandleIsInvalid",
     }
 )
-_MAX_HIDE = timedelta(hours=12)
+_MAX_HIDE = timedelta(hours=11, minutes=59)  # SQS counts its 12 h from the receive
 _MAX_FAILURE = 1000
 
 
@@ -60,9 +60,13 @@ class SqsRunQueue:
                         _parameters(messages[index][1]) | {"Id": str(index)} for index in indexes
                     ],
                 )
-            except (ClientError, BotoCoreError):
-                # Refused whole, or unknown: one entry's fault may be all's. The deduplication id
-                # makes each harmless to repeat.
+            except BotoCoreError:
+                return []
+            except ClientError as error:
+                if is_transient(error):
+                    return []  # more requests would only make it worse
+                # Refused whole: one entry's fault may be all's. The deduplication id makes each
+                # harmless to repeat.
                 return one_by_one(
                     indexes,
                     lambda index: self._client.send_message(

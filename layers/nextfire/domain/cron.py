@@ -167,9 +167,9 @@ class _Reader:
         self.fields: list[str] = []
 
     def cron(self) -> Cron:
-        text = self.text.strip(" \t").lower()
-        if not text.isascii() or len(text) > MAX_LENGTH:
+        if not self.text.isascii() or len(self.text) > MAX_LENGTH:
             raise self.refused("not a cron expression", "Give five fields.")
+        text = self.text.strip(" \t").lower()
         if text.startswith("@"):
             if text == "@reboot":
                 raise self.refused("@reboot: nothing boots here", "Name a time.", MACROS["@hourly"])

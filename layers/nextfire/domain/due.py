@@ -73,6 +73,13 @@ class Slot:
     bucket: str
     sort_key: str
 
+    @property
+    def minute(self) -> datetime:
+        """The bucket's minute."""
+        return datetime.strptime(self.bucket.partition("#")[0], "%Y-%m-%dT%H:%MZ").replace(
+            tzinfo=UTC
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:

@@ -14,6 +14,7 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationInfo,
+    field_serializer,
     field_validator,
     model_validator,
 )
@@ -144,6 +145,10 @@ class WhenDocument(Document):
         problem, remedy = _form(kind)
         told = {"problem": problem, "remedy": remedy}
         raise PydanticCustomError("schedule_form", "{problem}", told)
+
+    @field_serializer("schedule")
+    def _as_json(self, expression: str | tuple[str, ...] | None) -> str | list[str] | None:
+        return [*expression] if isinstance(expression, tuple) else expression
 
     @property
     def jitter_width(self) -> timedelta:

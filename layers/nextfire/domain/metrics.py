@@ -14,7 +14,8 @@ class Metric(StrEnum):
         "DispatchLateness"  # ms from a run's due instant to its message's acceptance
     )
     DISPATCHED = "Dispatched"  # runs sent to a queue
-    TICKS = "Ticks"  # rounds of a watcher that holds its group's lease
+    TICKS = "Ticks"  # polls of the due table by a watcher that holds its group's lease
+    UNDELIVERED = "Undelivered"  # due runs that a queue did not take; they are tried again
     QUARANTINED = "Quarantined"  # entries, jobs and messages that could not be decoded
     STARTED = "Started"  # attempts begun
     SUCCEEDED = "Succeeded"  # runs that ended well

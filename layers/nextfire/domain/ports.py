@@ -28,6 +28,9 @@ class Clock(Protocol):
     def now(self) -> datetime:
         """The present instant, aware, in UTC."""
 
+    def sleep(self, duration: timedelta) -> None:
+        """Return when *duration* has passed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):

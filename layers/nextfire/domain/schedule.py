@@ -20,10 +20,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from datetime import timezone as fixed
 from enum import StrEnum
 from functools import lru_cache
 from heapq import merge
 from itertools import islice, takewhile
+from zoneinfo import ZoneInfo
 
 from nextfire.domain.cron import read_cron
 from nextfire.domain.errors import InvalidInputError
@@ -97,8 +99,8 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One instant of a schedule: `at` in UTC, `local` in its zone; `note` says what a change of the
-    clock did to it.
+    """One instant of a schedule: `at` in UTC, `local` with the offset that its zone has then;
+    `note` says what a change of the clock did to it.
     """
 
     at: datetime
@@ -393,7 +395,7 @@ def _of_dates(
 ) -> Iterator[Occurrence]:
     instants, walls = _sorted_dates(texts, fields)
     local = zone(timezone)
-    named = (Occurrence(at, at.astimezone(local)) for at in instants if at > after)
+    named = (Occurrence(at, _shown(at, local)) for at in instants if at > after)
     last = None
     for each in merge(
         _walk(_walls(walls), timezone, dst, after), named, key=lambda found: found.at
@@ -418,7 +420,7 @@ def _sorted_dates(
 def _delay(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
     at = cut(schedule.effective_from) + parse_duration(_text(schedule), "schedule")
     if at > after:
-        yield Occurrence(at, at.astimezone(zone(schedule.timezone)))
+        yield Occurrence(at, _shown(at, zone(schedule.timezone)))
 
 
 def _interval(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
@@ -436,7 +438,7 @@ def _interval(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
         at = anchor + ((after - anchor) // period + 1) * period
     local = zone(schedule.timezone)
     while at < HORIZON:
-        yield Occurrence(at, at.astimezone(local))
+        yield Occurrence(at, _shown(at, local))
         at += period
 
 
@@ -512,8 +514,8 @@ def _walk(
         if change is None:
             if time is None or found >= HORIZON:
                 return
-            shown = found.astimezone(local)
-            yield Occurrence(found, shown, "" if dst is None else _round(time, shown, dst))
+            note = "" if dst is None else _round(time, found.astimezone(local), dst)
+            yield Occurrence(found, _shown(found, local), note)
             at, low = found, time + _MOMENT
             continue
         at, ahead = change.at, change.after
@@ -523,8 +525,15 @@ def _walk(
         if skipped:
             joined = next_wall(low) == low
             note = _skipped(skipped, change.wall_after, joined=joined)
-            yield Occurrence(at, at.astimezone(local), note)
+            yield Occurrence(at, _shown(at, local), note)
             low += _MOMENT * joined
+
+
+def _shown(at: datetime, local: ZoneInfo) -> datetime:
+    """*at* as the clock shows it. With a fixed offset: one of a zone, in an hour that comes twice,
+    equals no instant of another zone, itself in UTC included (PEP 495).
+    """
+    return at.astimezone(fixed(offset(at, local)))
 
 
 def _between(next_wall: NextWall, low: datetime, high: datetime) -> list[datetime]:

@@ -34,6 +34,7 @@ reach the present; one long poll would outlive the lease, and so would the next 
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 _LEFT_FOR = timedelta(seconds=2)
 _BROKEN_FOR = timedelta(seconds=60)
+_BROKEN_REACH = timedelta(days=1)
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
 _RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
 
@@ -53,11 +54,15 @@ class TickReport:
     """What one step did. `notes`: what was not simply dispatched, and why."""
 
     dispatched: list[Dispatched] = field(default_factory=list)
+    polled: bool = False
+    undelivered: int = 0
     quarantined: int = 0
     notes: list[str] = field(default_factory=list)
 
     def __iadd__(self, other: TickReport) -> Self:
         self.dispatched += other.dispatched
+        self.polled = self.polled or other.polled
+        self.undelivered += other.undelivered
         self.quarantined += other.quarantined
         self.notes += other.notes
         return self
@@ -132,14 +137,24 @@ class DispatchDue:
                 self._cursors[shard] = cursor
         if self._stragglers_at is None or now - self._stragglers_at >= MINUTE:
             self._stragglers_at = now
-            for shard in self._shards:
-                for back in range(1, STRAGGLER_BUCKETS + 1):
-                    minute = self._cursors[shard] - back * MINUTE
-                    late = self._due.read(minute, shard, before=None, consistent=False)
-                    self._hold(islice(late, READ_AT_MOST), now, report)
+            for late in [self._executor.submit(self._stragglers, s) for s in self._shards]:
+                try:
+                    self._hold(late.result(), now, report)
+                except UnavailableError as error:
+                    trouble = error
         if trouble is not None:
             raise trouble
+        report.polled = True
         return report
+
+    def _stragglers(self, shard: int) -> list[StoredEntry | BrokenEntry]:
+        """What was written late into buckets that the cursor has passed."""
+        found: list[StoredEntry | BrokenEntry] = []
+        for back in range(1, STRAGGLER_BUCKETS + 1):
+            minute = self._cursors[shard] - back * MINUTE
+            late = self._due.read(minute, shard, before=None, consistent=False)
+            found += islice(late, READ_AT_MOST)
+        return found
 
     def release(self, now: datetime) -> TickReport:
         """Dispatch up to `BATCH` entries whose instant has come.
@@ -178,6 +193,12 @@ class DispatchDue:
             minute += MINUTE
             if closed and not found:
                 cursor = minute
+        # Whatever holds the cursor back, the present is read.
+        while minute <= floor_minute(until):
+            minute = max(minute, floor_minute(now) - MINUTE)
+            present = self._due.read(minute, shard, before=until, consistent=False)
+            found += islice(present, READ_AT_MOST)
+            minute += MINUTE
         return found, cursor
 
     def _hold(
@@ -204,7 +225,8 @@ class DispatchDue:
         try:
             job = self._jobs.get(broken.job) if broken.job else None
             if job is not None and job.state is JobState.ACTIVE:
-                at = broken.at or now
+                # A key that lies about its time must not bring the job's whole history back.
+                at = max(broken.at or now, broken.slot.minute - _BROKEN_REACH)
                 # Its own occurrence if it is one, else the next. With jitter one before it may come
                 # again; its run has a record, so nothing comes of that.
                 since = min(at, now) - job.definition.jitter_width - timedelta(milliseconds=1)
@@ -237,6 +259,7 @@ class DispatchDue:
         for index, (entry, decision) in enumerate(going):
             if index not in sent:
                 waiting.append(entry)
+                report.undelivered += 1
                 report.notes.append(f"not sent, stays: {entry.slot.sort_key} to {decision.pool}")
                 continue
             assert decision.run is not None  # noqa: S101 — for the type checker
@@ -251,6 +274,7 @@ class DispatchDue:
             if decision.successor is None or decision.successor in stored:
                 finished.append(entry.slot)
             else:
+                waiting.append(entry)
                 report.notes.append(f"successor not stored, stays: {entry.slot.sort_key}")
         gone = finished + dropped
         self._due.delete(gone)

@@ -15,6 +15,7 @@ from nextfire.domain.errors import (
     NotFoundError,
     UnavailableError,
     UndecodableError,
+    shorten,
 )
 from nextfire.domain.ids import content_id, dedup_id
 from nextfire.domain.instants import isoformat
@@ -99,12 +100,20 @@ class ExecuteRun:
         self._terms = terms
         self._new_token = new_token
 
-    def handle(self, delivery: Delivery, *, stopping: Callable[[], bool]) -> Handled:
+    def handle(
+        self,
+        delivery: Delivery,
+        *,
+        stopping: Callable[[], bool],
+        longest: timedelta = timedelta.max,
+    ) -> Handled:
         """Do what *delivery*, already hidden for the length of a lease, asks for.
 
         Args:
             delivery: The message.
             stopping: Asked several times a second; True makes the run be handed back.
+            longest: What a script may take here at most, whatever its job's timeout says. One that
+                takes longer is TIMED_OUT: handed back, it would begin anew without end.
 
         Raises:
             UnavailableError: A store did not answer. Leave the message: it comes again.
@@ -112,16 +121,21 @@ class ExecuteRun:
         try:
             message = decode_message(delivery.body)
         except UndecodableError as error:
-            self._dead_letters.put(delivery.body, str(error), dedup=content_id(delivery.body))
-            return Handled(Disposition.ACKNOWLEDGE, str(error), quarantined=True)
+            failure = shorten(str(error), 500)
+            self._dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
+            return Handled(Disposition.ACKNOWLEDGE, failure, quarantined=True)
+        if stopping():
+            delivery.hide(timedelta())
+            return Handled(Disposition.LEAVE, "this executor stops")
+        host = _Host(delivery, stopping, longest)
         try:
             job = self._jobs.get(message.key.job)
+            if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
+                return self._without_job(message, delivery)
+            return self._with_job(job, message, host)
         except UndecodableError as error:
-            # Mended, its runs go on: the message waits for that in the queue.
-            return Handled(Disposition.LEAVE, str(error), quarantined=True)
-        if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
-            return self._without_job(message, delivery)
-        return self._with_job(job, message, delivery, stopping)
+            # The job or the run: mended, it goes on. The message waits for that in the queue.
+            return Handled(Disposition.LEAVE, shorten(str(error), 500), quarantined=True)
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
         now = self._clock.now()
@@ -136,9 +150,7 @@ class ExecuteRun:
         claim = self._runs.advance(run, run.ended(RunState.CANCELLED, result, now))
         return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
 
-    def _with_job(
-        self, job: Job, message: RunMessage, delivery: Delivery, stopping: Callable[[], bool]
-    ) -> Handled:
+    def _with_job(self, job: Job, message: RunMessage, host: _Host) -> Handled:
         policy = job.definition.retry_policy
         token = self._new_token()
         while True:
@@ -153,7 +165,7 @@ class ExecuteRun:
                 lease_until=now + self._terms.lease,
             )
             if claim.taken:
-                return self._work(job, claim.run, delivery, stopping)
+                return self._work(job, claim.run, host)
             decision = decide_claim(claim.run, message, policy, now)
             match decision.action:
                 case ClaimAction.AGAIN:
@@ -165,7 +177,7 @@ class ExecuteRun:
                     return Handled(Disposition.ACKNOWLEDGE, decision.reason, claim.run)
                 case ClaimAction.WAIT:
                     assert decision.until is not None  # noqa: S101 — for the type checker
-                    delivery.hide(decision.until - now)
+                    host.delivery.hide(decision.until - now)
                     return Handled(Disposition.LEAVE, decision.reason, claim.run)
                 case ClaimAction.TAKE_OVER:
                     was, to = (
@@ -180,7 +192,7 @@ class ExecuteRun:
                     )
                     claim = self._runs.advance(was, to)
                     if claim.taken:
-                        done = self._work(job, claim.run, delivery, stopping)
+                        done = self._work(job, claim.run, host)
                         return _with_loss(done)
                 case ClaimAction.CANCEL if claim.run.state is RunState.PENDING:
                     # The next round finds it ended, and settles.
@@ -196,23 +208,30 @@ class ExecuteRun:
                     if ended is not None:
                         return _with_loss(ended)
 
-    def _work(
-        self,
-        job: Job,
-        run: Run,
-        delivery: Delivery,
-        stopping: Callable[[], bool],
-    ) -> Handled:
+    def _work(self, job: Job, run: Run, host: _Host) -> Handled:
         """Run the script of a run that is ours, and record what came of it."""
-        result, verdict = self._attempt(job, run, delivery, stopping)
-        now = self._clock.now()
+        heart = _Heart(self._runs, run, host, self._clock, self._terms)
+        result, verdict = self._attempt(job, run, heart, host.longest)
         if verdict is Verdict.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "the lease was lost; nothing is recorded", run, None, True
             )
+        now = self._clock.now()
+        return heart.insist(lambda: self._record(job, run, result, verdict, host, now))
+
+    def _record(
+        self,
+        job: Job,
+        run: Run,
+        result: Result,
+        verdict: Verdict,
+        host: _Host,
+        now: datetime,
+    ) -> Handled:
+        """Write down what came of an attempt. Done again, it finds what it wrote."""
         if verdict is Verdict.HAND_BACK:
             claim = self._runs.advance(run, run.handed_back(result.reason, now))
-            delivery.hide(timedelta())
+            host.delivery.hide(timedelta())
             return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
         ending = decide_ending(run, result, job.definition.retry_policy, now)
         if ending.retry_at is None:
@@ -230,9 +249,10 @@ class ExecuteRun:
         return handled
 
     def _attempt(
-        self, job: Job, run: Run, delivery: Delivery, stopping: Callable[[], bool]
+        self, job: Job, run: Run, heart: _Heart, longest: timedelta
     ) -> tuple[Result, Verdict]:
         definition = job.definition
+        timeout = min(definition.timeout, longest)
         try:
             url = script_url(
                 definition.target, bucket=self._terms.scripts_bucket, tenant=job.key.tenant
@@ -246,11 +266,10 @@ class ExecuteRun:
             name=definition.target.handler or url.rsplit("/", 1)[-1].removesuffix(".py"),
             source=source,
             payload=json.dumps(definition.payload),
-            timeout=definition.timeout,
-            context=_context(job, run, self._clock.now() + definition.timeout),
+            timeout=timeout,
+            context=_context(job, run, self._clock.now() + timeout),
         )
-        heart = _Heart(self._runs, run, delivery, self._clock, self._terms, stopping)
-        return _result(self._runner.run(call, heart.ask), definition.timeout)
+        return _result(self._runner.run(call, heart.ask), timeout)
 
     def _end(
         self,
@@ -288,7 +307,7 @@ class ExecuteRun:
             at,
             run_id=run.key.run_id,
             dispatch=run.dispatch + 1,
-            pool=run.pool or self._terms.pool,
+            pool=job.definition.target.pool,
         )
         if not self._due.put([entry], now):
             raise UnavailableError("The retry could not be stored. Try again.")
@@ -320,26 +339,45 @@ class ExecuteRun:
         )
 
 
+_AGAIN_AFTER = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """What an executor's host gives for one message; see `ExecuteRun.handle`."""
+
+    delivery: Delivery
+    stopping: Callable[[], bool]
+    longest: timedelta
+
+
 class _Heart:
     """Keeps a run's lease and message alive while its script runs."""
 
-    def __init__(
-        self,
-        runs: RunStore,
-        run: Run,
-        delivery: Delivery,
-        clock: Clock,
-        terms: Terms,
-        stopping: Callable[[], bool],
-    ) -> None:
+    def __init__(self, runs: RunStore, run: Run, host: _Host, clock: Clock, terms: Terms) -> None:
         self._runs = runs
         self._run = run
-        self._delivery = delivery
+        self._delivery = host.delivery
         self._clock = clock
         self._terms = terms
-        self._stopping = stopping
+        self._stopping = host.stopping
         self._beat_at = clock.now() + terms.heartbeat
         self._lease_until = run.lease_until or clock.now()
+
+    def insist(self, write: Callable[[], Handled]) -> Handled:
+        """Do *write* until the store answers, as long as the lease stands: what a script has done
+        is not thrown away for one refused request.
+
+        Raises:
+            UnavailableError: It did not answer in that time.
+        """
+        while True:
+            try:
+                return write()
+            except UnavailableError:
+                if self._clock.now() + _AGAIN_AFTER >= self._lease_until:
+                    raise
+                self._clock.sleep(_AGAIN_AFTER)
 
     def ask(self) -> Verdict:
         now = self._clock.now()

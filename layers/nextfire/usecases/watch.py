@@ -22,6 +22,7 @@ class Watch:
         self._dispatcher: DispatchDue | None = None
         self._epoch = 0
         self._poll_at: datetime | None = None
+        self._polled = False
 
     @property
     def holds(self) -> bool:
@@ -46,11 +47,14 @@ class Watch:
             self._dispatcher, self._epoch = self._new_dispatcher(lease), lease.epoch
             self._poll_at = None
         hungry = self._dispatcher.backlog < ENOUGH
-        if hungry and (self._poll_at is None or now >= self._poll_at):
-            # Set first: a poll that fails is tried again at its time, releases go on meanwhile.
-            self._poll_at = now + POLL_EVERY
-            # It may have taken a while: the lease is looked at again before anything is released.
+        due = self._poll_at is None or now >= self._poll_at
+        if hungry and due and not self._polled:
+            # Set first: a poll that fails is tried again at its time, releases go on meanwhile. It
+            # may take long: the lease is looked at again before anything is released; and
+            # something is, before the next poll, however long that one took.
+            self._poll_at, self._polled = now + POLL_EVERY, True
             return self._dispatcher.poll(now), now
+        self._polled = False
         report = self._dispatcher.release(now)
         poll_at = self._poll_at if hungry and self._poll_at else again_at
         return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)

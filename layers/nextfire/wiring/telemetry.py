@@ -10,6 +10,9 @@ from nextfire.domain.run import AttemptOutcome, RunState
 from nextfire.usecases.dispatch_due import TickReport
 from nextfire.usecases.execute_run import Handled
 
+_NOTES = 20
+"""Lines that one step may log; a pool that is gone concerns thousands of entries at once."""
+
 
 class Telemetry:
     """One function's logger and metrics. `service` is its folder's name."""
@@ -40,9 +43,13 @@ class Telemetry:
                 reason=run.reason,
             )
         self.count(Metric.DISPATCHED, len(report.dispatched))
+        self.count(Metric.TICKS, int(report.polled))
+        self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.QUARANTINED, report.quarantined)
-        for note in report.notes:
+        for note in report.notes[:_NOTES]:
             self.logger.warning(note)
+        if len(report.notes) > _NOTES:
+            self.logger.warning("more of the same", count=len(report.notes) - _NOTES)
 
     def handled(self, handled: Handled) -> None:
         """What became of a message."""
