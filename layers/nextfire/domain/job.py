@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Self, TypeGuard
@@ -23,6 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from nextfire.domain.due import DueEntry, fire
 from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.schedule import (
     EXAMPLES,
     MAX_DATES,
@@ -241,6 +242,23 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """A schedule version that is no longer in force. It owns its occurrences after
+    `effective_from`, up to and with `until`, the instant of the change that replaced it.
+    """
+
+    version: int
+    effective_from: datetime
+    until: datetime
+    when: WhenDocument
+
+
+MAX_REPLACED = 8
+"""How many replaced versions a job remembers. Only those matter whose occurrences are not all
+dispatched yet: one, unless the watcher is behind."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A stored job.
 
@@ -257,6 +275,36 @@ class Job:
     definition: JobDefinition
     created_at: datetime
     updated_at: datetime
+    replaced: tuple[Replaced, ...] = ()
+
+    def with_new_version(self, now: datetime) -> Job:
+        """The same job with a schedule version of its own from *now* on. Version and
+        `effective_from` only grow, whatever the clocks of writers say.
+        """
+        effective_from = max(cut(now), self.effective_from)
+        when = self.definition.model_dump(include=set(WhenDocument.model_fields))
+        past = Replaced(
+            self.schedule_version,
+            self.effective_from,
+            effective_from,
+            WhenDocument.model_validate(when),
+        )
+        return replace(
+            self,
+            schedule_version=max(self.schedule_version + 1, to_ms(now)),
+            effective_from=effective_from,
+            replaced=(*self.replaced, past)[-MAX_REPLACED:],
+        )
+
+    def as_of(self, past: Replaced) -> Job:
+        """This job with its schedule as it was in the version *past*."""
+        when = {name: getattr(past.when, name) for name in WhenDocument.model_fields}
+        return replace(
+            self,
+            schedule_version=past.version,
+            effective_from=past.effective_from,
+            definition=self.definition.model_copy(update=when),
+        )
 
     @property
     def schedule(self) -> Schedule:

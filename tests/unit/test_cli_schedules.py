@@ -1,0 +1,155 @@
+"""The commands that look ahead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from nextfire_cli.main import app
+
+ITEM = {
+    "at": "2026-10-25T00:30:00Z",
+    "local": "2026-10-25T02:30:00",
+    "offset": "+02:00",
+    "note": "2026-10-25T02:30 comes twice: fires the first time round only",
+}
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def asked() -> list[httpx.Request]:
+    return []
+
+
+@pytest.fixture
+def items() -> list[dict[str, str]]:
+    return [ITEM]
+
+
+@pytest.fixture
+def call(asked: list[httpx.Request], items: list[Any], tmp_path: Path) -> Call:
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={"items": items})
+
+    environment = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_PROFILE": None,
+        "NEXTFIRE_ENDPOINT": "https://abc123.execute-api.eu-west-1.amazonaws.com",
+    }
+
+    def run(*args: str) -> Result:
+        transport = httpx.MockTransport(answer)
+        return CliRunner().invoke(app, list(args), env=environment, obj=transport)
+
+    return run
+
+
+def sent(asked: list[httpx.Request]) -> Any:
+    [request] = asked
+    assert (request.method, request.url.path) == ("POST", "/v1/schedules/preview")
+    return json.loads(request.content)
+
+
+@pytest.mark.parametrize(
+    ("flags", "document"),
+    [
+        (["--cron", "@daily"], {"type": "CRON", "schedule": "@daily"}),
+        (["--at", "2030-01-01"], {"type": "ONCE", "schedule": "2030-01-01"}),
+        (["--in", "5m"], {"type": "DELAY", "schedule": "PT5M"}),
+        (["--every", "1h30m"], {"type": "INTERVAL", "schedule": "PT1H30M"}),
+        (
+            ["--date", "2030-01-01", "--date", "2031-01-01"],
+            {"type": "DATES", "schedule": ["2030-01-01", "2031-01-01"]},
+        ),
+    ],
+)
+def test_preview_sends_what_the_flags_say(
+    call: Call, asked: list[httpx.Request], flags: list[str], document: dict[str, Any]
+) -> None:
+    result = call("schedules", "preview", *flags)
+
+    assert result.exit_code == 0, result.output
+    assert sent(asked) == document | {"count": 10}
+
+
+def test_preview_sends_all_of_when_and_nothing_else(
+    call: Call, asked: list[httpx.Request], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "type: DATES\nschedule: [2030-01-01, 2030-02-01T10:00:00]\njobId: a\n"
+        "target: {handler: hello}\nmaxRuns: 3\n"
+    )
+    flags = (
+        "--timezone Asia/Tokyo --start-at 2029-01-01 --end-at 2031-01-01 --dst EACH --max-runs 7"
+        " --jitter 10m --after 2028-01-01 --count 3"
+    )
+
+    result = call("schedules", "preview", "-f", str(file), *flags.split())
+
+    assert result.exit_code == 0, result.output
+    assert sent(asked) == {
+        "type": "DATES",
+        "schedule": ["2030-01-01", "2030-02-01T10:00:00"],
+        "timezone": "Asia/Tokyo",
+        "startAt": "2029-01-01",
+        "endAt": "2031-01-01",
+        "dst": "EACH",
+        "maxRuns": 7,
+        "jitterSec": 600,
+        "after": "2028-01-01",
+        "count": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ([], "--every"),
+        (["--cron", "@daily", "--every", "5m"], "--every"),
+        (["--every", "soon"], "--every"),
+        (["--every", "5m", "--jitter", "0.5s"], "--jitter"),
+        (["--every", "5m", "--count", "101"], "--count"),
+        (["--every", "5m", "--dst", "TWICE"], "--dst"),
+    ],
+)
+def test_wrong_usage(call: Call, asked: list[httpx.Request], flags: list[str], named: str) -> None:
+    result = call("schedules", "preview", *flags)
+
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert not asked
+
+
+def test_upcoming_asks_for_the_job(call: Call, asked: list[httpx.Request]) -> None:
+    result = call("jobs", "upcoming", "job_1", "--count", "3")
+
+    assert result.exit_code == 0, result.output
+    assert str(asked[0].url).endswith("/v1/jobs/job_1/upcoming?count=3")
+
+
+@pytest.mark.parametrize(
+    "command", [("schedules", "preview", "--cron", "30 2 * * *"), ("jobs", "upcoming", "job_1")]
+)
+def test_what_is_shown(call: Call, items: list[Any], command: tuple[str, ...]) -> None:
+    told = call(*command).stdout
+    assert all(text in told for text in ITEM.values())
+    assert "DUE" not in told
+    assert json.loads(call(*command, "--json").stdout) == {"items": [ITEM]}
+
+    items[0] = ITEM | {"dueAt": "2026-10-25T00:30:07.125Z"}
+    assert "2026-10-25T00:30:07.125Z" in call(*command).stdout
+
+    items.clear()
+    assert call(*command).stdout == "Nothing is to come.\n"

@@ -1,0 +1,133 @@
+"""Against cronsim, which goes by Debian's cron: each difference has a name, and each name occurs.
+
+Run with ``-s`` to see how often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from itertools import islice
+
+import pytest
+from cronsim import CronSim
+
+from nextfire.domain.schedule import Schedule, ScheduleType, next_occurrences
+from nextfire.domain.zones import Change, changes, zone
+from tests.crons import Expression, cases
+
+FIRST = 15
+NEAR = timedelta(hours=26)
+FAR = timedelta(days=500)
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One comparison. `raw` is what cronsim said; `theirs` that after `after`, each once."""
+
+    cron: Expression
+    zone: str
+    after: datetime
+    ours: list[datetime]
+    raw: list[datetime]
+
+    @property
+    def theirs(self) -> list[datetime]:
+        return sorted({at for at in self.raw if at > self.after})
+
+    @property
+    def differing(self) -> set[datetime]:
+        """The instants that only one of them has, as far as both go."""
+        ours, theirs = self.ours, self.theirs
+        both = min(ours[-1], theirs[-1]) if theirs else self.after
+        return {at for at in set(ours) ^ set(theirs) if at <= both}
+
+    def only_near(self, kind: Callable[[Change], bool]) -> bool:
+        """Whether they differ, and only around changes of this kind."""
+        turns = [
+            change
+            for change in changes(self.zone, self.after - NEAR, self.ours[-1] + NEAR)
+            if kind(change)
+        ]
+        return bool(self.differing) and all(
+            any(abs(at - change.at) <= NEAR for change in turns) for at in self.differing
+        )
+
+
+def a_second_round_leads_back(case: Case) -> bool:
+    """Asked in the second round, it answers with times of the first: before the question."""
+    return not case.cron.elapsed and any(at <= case.after for at in case.raw)
+
+
+def a_minute_wildcard_goes_by_elapsed_time(case: Case) -> bool:
+    """For it, as for Debian, ``*/5 2 * * *`` is no job of a fixed time; for us the hour decides."""
+    return case.cron.minute_wildcard and not case.cron.elapsed and case.only_near(lambda _: True)
+
+
+def it_reckons_in_whole_hours(case: Case) -> bool:
+    """Where the clock is changed at or by a part of an hour, it goes on at the wrong minute."""
+    return case.cron.elapsed and case.only_near(
+        lambda c: bool((c.after - c.before) % HOUR) or c.wall_before.minute > 0
+    )
+
+
+def it_stumbles_over_a_skipped_midnight(case: Case) -> bool:
+    """It goes on at the next day's midnight, which the clock does not show, or at one too late."""
+    return case.cron.elapsed and case.only_near(
+        lambda c: c.after > c.before and c.wall_before.time() == time()
+    )
+
+
+def it_never_returns(cron: Expression, name: str, after: datetime) -> bool:
+    """Where the clock goes back over midnight it may look for the next day for ever: not asked."""
+    fixed = not cron.elapsed and not cron.minute_wildcard
+    return not fixed and any(
+        (change.wall_before - SECOND).date() > change.wall_after.date()
+        for change in changes(name, after - NEAR, after + FAR)
+    )
+
+
+NAMED = (
+    a_second_round_leads_back,
+    a_minute_wildcard_goes_by_elapsed_time,
+    it_reckons_in_whole_hours,
+    it_stumbles_over_a_skipped_midnight,
+)
+
+
+def test_every_difference_to_cronsim_has_a_name_and_every_name_occurs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hits: Counter[str] = Counter()
+    for cron, name, after in cases(2026, 2500):
+        if it_never_returns(cron, name, after):
+            hits["it_never_returns"] += 1
+            continue
+        schedule = Schedule(ScheduleType.CRON, cron.text, name, after)
+        ours = [each.at for each in next_occurrences(schedule, after, FIRST)]
+        simulated = islice(CronSim(cron.text, after.astimezone(zone(name))), 8 * FIRST)
+        raw: list[datetime] = []
+        for each in simulated:
+            raw.append(each.astimezone(UTC))
+            if raw[-1] > ours[-1]:
+                break
+        case = Case(cron, name, after, ours, raw)
+        if raw[:FIRST] == ours:
+            hits["equal"] += 1
+            continue
+        reasons = [named.__name__ for named in NAMED if named(case)]
+        told = f"{cron.text} in {name} after {after.isoformat()}"
+        assert reasons, f"{told}: {sorted(map(str, case.differing))}"
+        if case.differing:
+            excuses = {named.__name__ for named in NAMED[1:]}
+            assert excuses & set(reasons), f"{told}: {sorted(map(str, case.differing))}"
+        hits.update(reasons)
+
+    with capsys.disabled():
+        print(f"\ncronsim: {dict(hits)}")  # noqa: T201 — the counts are the finding
+    names = {named.__name__ for named in (*NAMED, it_never_returns)}
+    assert names <= set(hits), "a difference that does not occur"

@@ -1,0 +1,87 @@
+"""The clock's changes, against the files that tell them."""
+
+from __future__ import annotations
+
+import struct
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+
+import pytest
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.zones import FIRST, Change, changes, zone
+from tests.crons import LONG, ZONES
+
+DATABASE = resources.files("tzdata")
+NAMES = DATABASE.joinpath("zones").read_text("utf-8").split()
+
+
+def told(name: str) -> list[Change]:
+    """The changes of the offset that the zone's file lists (RFC 9636, version 2)."""
+    data = DATABASE.joinpath("zoneinfo", *name.split("/")).read_bytes()
+    first = struct.unpack(">6l", data[20:44])
+    start = 44 + sum(n * size for n, size in zip(first, (1, 1, 8, 5, 6, 1), strict=True))
+    _, _, _, times, types, _ = struct.unpack(">6l", data[start + 20 : start + 44])
+    at = start + 44
+    seconds = struct.unpack(f">{times}q", data[at : at + 8 * times])
+    indexes = data[at + 8 * times : at + 9 * times]
+    table = at + 9 * times
+    offsets = [
+        timedelta(seconds=struct.unpack(">l", data[table + 6 * n : table + 6 * n + 4])[0])
+        for n in range(types)
+    ]
+    found, before = [], offsets[0]
+    for second, index in zip(seconds, indexes, strict=True):
+        after = offsets[index]
+        if after != before:
+            found.append(
+                Change(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second), before, after)
+            )
+        before = after
+    return [change for change in found if change.at > FIRST]
+
+
+@pytest.mark.parametrize("name", NAMES if LONG else [*ZONES, "Africa/Monrovia", "Asia/Gaza"])
+def test_changes_are_those_of_the_database(name: str) -> None:
+    listed = told(name)
+    # What comes after the last that is listed, the file tells as a rule.
+    until = listed[-1].at if listed else FIRST
+
+    assert list(changes(name, FIRST, until)) == listed
+
+
+def test_a_change_at_the_bounds() -> None:
+    [change] = changes(
+        "Europe/Berlin", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC)
+    )
+
+    assert change.at.isoformat() == "2026-03-29T01:00:00+00:00"
+    assert change.wall_before.isoformat() == "2026-03-29T02:00:00"
+    assert change.wall_after.isoformat() == "2026-03-29T03:00:00"
+    moment = timedelta(milliseconds=1)
+    assert list(changes("Europe/Berlin", change.at - moment, change.at)) == [change]
+    assert not list(changes("Europe/Berlin", change.at, change.at + moment))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Mars/Olympus",
+        "europe/berlin",
+        "Europe",
+        "../zones",
+        "/etc/localtime",
+        "localtime",
+        "",
+        "UTC\n",
+        "Europe/Berlin/",
+        "\uff35TC",
+        "\ud800",
+    ],
+)
+def test_what_is_no_zone_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        zone(name)
+
+    assert refused.value.field == "timezone"
+    assert "`Europe/Berlin`" in refused.value.remedy
