@@ -193,6 +193,8 @@ class Settings(_Settings):
             raise ValueError("groups must not exceed readShards: a group without shards is idle")
         if self.watcher_timeout > LAMBDA_LIMIT:
             raise ValueError("life must be at most PT14M40S: a watcher is a Lambda function")
+        if self.adopt.due and not self.adopt.control:
+            raise ValueError("adopt.due needs adopt.control: without its cursors nobody reads it")
         return self
 
     @classmethod

@@ -619,3 +619,34 @@ def test_jitter_puts_a_run_off_and_leaves_its_schedule(world: World) -> None:
 
     assert [m.key.scheduled_at for m in world.queue.log] == [at("12:00")]
     assert world.entries == [job.fire_entry(at("12:01"), 1)]
+
+
+def test_a_version_owns_what_was_due_before_its_change_however_late_it_is_seen(
+    world: World,
+) -> None:
+    job = world.register(schedule="* * * * *")
+    world.tick_at("12:00")  # then the watcher is away
+    world.at("12:05:30")
+    world.change(job, schedule="30 * * * *")
+    for second in range(8):
+        world.tick_at(f"12:06:{second:02d}")
+
+    assert [f"{m.key.scheduled_at:%H:%M}" for m in world.queue.log] == [
+        f"12:{minute:02d}" for minute in range(6)
+    ]
+    assert [e.at for e in world.entries] == [at("12:30")]
+
+
+def test_an_occurrence_that_a_change_took_away_does_not_come_back_with_the_next_change(
+    world: World,
+) -> None:
+    job = world.register(schedule="0 * * * *")  # its entry is for 12:00
+    world.at("11:59:30")
+    world.change(job, schedule="30 * * * *")
+    world.at("12:00:00.4")
+    world.change(job, schedule="45 * * * *")
+
+    world.tick_at("12:00:01")
+
+    assert world.sent == []
+    assert [e.at for e in world.entries if e.at > at("12:01")] == [at("12:30"), at("12:45")]

@@ -19,7 +19,7 @@ from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
 from nextfire.domain.ports import Page
 
 if TYPE_CHECKING:
@@ -197,9 +197,30 @@ def _encode(job: Job) -> Item:
             "definition": json.dumps(
                 job.definition.document(), ensure_ascii=False, separators=(",", ":")
             ),
+            "replaced": json.dumps([_encode_replaced(past) for past in job.replaced])
+            if job.replaced
+            else None,
             "created_at": isoformat(job.created_at),
             "updated_at": isoformat(job.updated_at),
         }
+    )
+
+
+def _encode_replaced(past: Replaced) -> dict[str, Any]:
+    return {
+        "version": past.version,
+        "effective_from": isoformat(past.effective_from),
+        "until": isoformat(past.until),
+        "when": past.when.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+
+
+def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
+    return Replaced(
+        version=int(values["version"]),
+        effective_from=parse_instant(values["effective_from"]),
+        until=parse_instant(values["until"]),
+        when=WhenDocument.model_validate(values["when"]),
     )
 
 
@@ -221,6 +242,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             definition=JobDefinition.model_validate_json(values["definition"]),
             created_at=parse_instant(values["created_at"]),
             updated_at=parse_instant(values["updated_at"]),
+            replaced=tuple(map(_decode_replaced, json.loads(values.get("replaced", "[]")))),
         )
     except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

@@ -67,9 +67,15 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
         # A job that is not active got a version of its own when it ceased to be.
         successor = job.successor(entry)
         return DueDecision(DueAction.FIRE, "occurrence is due", key, 1, pool, successor)
-    if entry.occurs_at <= job.effective_from:
-        reason = f"due before the change of {isoformat(job.effective_from)}"
-        return DueDecision(DueAction.FIRE, reason, key, 1, pool)
+    # A version owns its occurrences up to the change that ended it, however late they are seen.
+    past = next((each for each in job.replaced if each.version == entry.version), None)
+    until = past.until if past else job.effective_from
+    if entry.occurs_at <= until:
+        reason = f"due before the change of {isoformat(until)}"
+        successor = job.as_of(past).successor(entry) if past else None
+        if successor is not None and successor.occurs_at > until:
+            successor = None
+        return DueDecision(DueAction.FIRE, reason, key, 1, pool, successor)
     return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
 
 

@@ -90,7 +90,8 @@ class ManageJobs:
             changed = _revised(job, now, definition=definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
-            changed = replace(_reversioned(changed, now), state=JobState.ACTIVE)
+            changed = _revised(job.with_new_version(now), now, definition=definition)
+            changed = replace(changed, state=JobState.ACTIVE)
             return changed, _first(changed)
 
         return self._revise(key, next_revision)
@@ -103,7 +104,7 @@ class ManageJobs:
         """
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
-            cancelled = _reversioned(_revised(job, now, definition=job.definition), now)
+            cancelled = _revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), None
 
         return self._revise(key, next_revision)
@@ -167,13 +168,4 @@ def _revised(job: Job, now: datetime, *, definition: JobDefinition) -> Job:
         definition=definition,
         revision=job.revision + 1,
         updated_at=max(cut(now), job.updated_at),
-    )
-
-
-def _reversioned(job: Job, now: datetime) -> Job:
-    """With a new schedule version. Both numbers only grow, whatever the clocks of writers say."""
-    return replace(
-        job,
-        schedule_version=max(job.schedule_version + 1, to_ms(now)),
-        effective_from=max(cut(now), job.effective_from),
     )
