@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import isoformat, parse_instant
@@ -737,3 +738,16 @@ def test_a_definition_says_it_all_to_its_schedule() -> None:
     assert next(occurrences(definition.schedule_from(NOON), NOON)).local.isoformat() == (
         "2026-06-01T00:00:00+02:00"
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [("CRON", None), ("CRON", ["@daily"]), ("DATES", "2030-01-01"), ("DATES", []), ("MANUAL", "")],
+)
+def test_a_schedule_has_the_form_of_its_type(kind: str, expression: Any) -> None:
+    with pytest.raises(ValidationError) as refused:
+        a_definition(expression, kind)
+
+    [fault] = refused.value.errors()
+    assert fault["loc"] == ("schedule",)
+    assert fault["ctx"]["remedy"]

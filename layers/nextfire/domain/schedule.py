@@ -437,7 +437,7 @@ def _interval(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
     if at <= after:
         at = anchor + ((after - anchor) // period + 1) * period
     local = zone(schedule.timezone)
-    while at < HORIZON:
+    while True:  # the caller ends it, at `HORIZON` or before
         yield Occurrence(at, _shown(at, local))
         at += period
 
