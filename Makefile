@@ -5,7 +5,7 @@ BIN := .venv/bin
 CDK := $(BIN)/python -m infra
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test check synth deploy bootstrap destroy bench clean
+.PHONY: help install demo up down test check synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,9 +45,6 @@ deploy: install ## Deploy to the AWS account and region of your credentials
 
 destroy: install ## Remove the stack and keep its data; DATA=yes deletes the data too
 	$(if $(filter yes,$(DATA)),$(CDK) deploy -c removeData=true &&) $(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
-
-bench: install ## Measure what the README prints
-	$(BIN)/python -m benchmarks
 
 clean: ## Delete what was built; local data stay
 	rm -rf .venv cdk.out .nextfire/uv .nextfire/build .nextfire/aws-cdk-*

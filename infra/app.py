@@ -1,9 +1,11 @@
 """The CDK app: `cdk synth` and `cdk deploy` run this module from the project's root."""
 
+import sys
 import tempfile
 from pathlib import Path
 
 from aws_cdk import App, CliCredentialsStackSynthesizer
+from pydantic import ValidationError
 
 from infra.build import Build
 from infra.settings import Settings, Target
@@ -28,7 +30,10 @@ def build_app(app: App, *, staging: Path, root: Path = ROOT) -> NextfireStack:
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="nextfire-") as staging:
         app = App()
-        build_app(app, staging=Path(staging))
+        try:
+            build_app(app, staging=Path(staging))
+        except ValidationError as error:
+            sys.exit(f"The settings in cdk.json (or given by -c) cannot be used:\n{error}")
         app.synth()
 
 

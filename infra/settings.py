@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+MIN_LIFE = timedelta(minutes=2)
 LAMBDA_LIMIT = timedelta(minutes=15)
 SQS_VISIBILITY_LIMIT = timedelta(hours=12)
 EXECUTOR_MARGIN = timedelta(minutes=1)
@@ -191,6 +192,11 @@ class Settings(_Settings):
             raise ValueError("readShards must be at least writeShards, or entries are never read")
         if self.groups > self.read_shards:
             raise ValueError("groups must not exceed readShards: a group without shards is idle")
+        if self.life < MIN_LIFE:
+            raise ValueError(
+                f"life must be at least {iso8601(MIN_LIFE)}: a watcher is woken each minute, and "
+                "one must stand by while another works"
+            )
         if self.watcher_timeout > LAMBDA_LIMIT:
             raise ValueError("life must be at most PT14M40S: a watcher is a Lambda function")
         if self.adopt.due and not self.adopt.control:

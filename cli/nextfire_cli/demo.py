@@ -172,7 +172,7 @@ def report(runs: list[Document]) -> RenderableType:
                 for run in runs
             ),
         ),
-        Text("Times are UTC. LATE: from when a run was due to when its script started.", "dim"),
+        Text("Times are UTC. LATE: from when a run was due to when a worker took it.", "dim"),
     ]
     for run in runs:
         parts += ["", Text(f"{run['job']} printed", "bold"), Text(run.get("stdout", "").rstrip())]

@@ -22,6 +22,9 @@ _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
 """What people are told of a running local stack."""
 
 
+_UNUSABLE = (ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
 class _Group(TyperGroup):
     """Takes the global options anywhere, and tells errors in words."""
 
@@ -33,6 +36,14 @@ class _Group(TyperGroup):
             return super().invoke(ctx)
         except CliError as error:
             session.of(ctx).fail(error)
+            raise typer.Exit(1) from error
+        except _UNUSABLE as error:
+            # No value that a user can give may end in a traceback.
+            what = CliError(
+                f"Something given here cannot be used: {type(error).__name__}: {error}.",
+                "Check the flags and files against --help. If they are right, this is a defect.",
+            )
+            session.of(ctx).fail(what)
             raise typer.Exit(1) from error
 
 

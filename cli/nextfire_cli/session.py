@@ -83,7 +83,8 @@ class Session:
         if info is None:
             raise CliError(
                 f"The local stack of {root} has lost one of its processes.",
-                "Its data are kept: stop `nextfire up`, if it still runs, and start it again.",
+                "Stop `nextfire up`, if it still runs, and start it again. If it was the emulator"
+                " that ended, what changed since the last clean stop is lost: it saves its data then.",
             )
         return info
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import FrameType
+
+from pydantic import ValidationError
 
 from nextfire.adapters.aws import sqs
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
@@ -125,7 +128,10 @@ class Worker:
 
 def main() -> None:
     """Serve the pool that the environment names until SIGTERM or SIGINT."""
-    settings = ExecutorSettings.read()
+    try:
+        settings = ExecutorSettings.read()
+    except ValidationError as error:
+        sys.exit(f"The environment (NEXTFIRE_…) is not that of a worker:\n{error}")
     telemetry = Telemetry("worker")
     name = f"{socket.gethostname()}-{os.getpid()}"
     worker = Worker(
