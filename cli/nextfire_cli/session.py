@@ -84,7 +84,7 @@ class Session:
             raise CliError(
                 f"The local stack of {root} has lost one of its processes.",
                 "Stop `nextfire up`, if it still runs, and start it again. If it was the emulator"
-                " that ended, what changed since the last clean stop is lost: it saves its data then.",
+                " that ended, changes since the last clean stop are lost: it saves its data then.",
             )
         return info
 
