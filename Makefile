@@ -5,10 +5,10 @@ BIN := .venv/bin
 CDK := $(BIN)/python -m infra
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test check synth deploy bootstrap destroy clean
+.PHONY: help install demo up down test test-long check synth deploy bootstrap destroy clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(BIN)/.installed ## Make the virtual environment (every target does it when needed)
 
@@ -30,6 +30,9 @@ down: install ## Stop the local stack and remove its data; also ends one that wa
 test: install ## Run all tests
 	$(BIN)/pytest -n 2 tests/unit tests/integration
 	$(BIN)/pytest tests/infra tests/e2e
+
+test-long: install ## The schedules against many more cases; minutes
+	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/integration/test_preview.py
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
