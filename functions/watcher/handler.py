@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -87,14 +86,10 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
         if now >= tell_at:
             telemetry.flush()
             tell_at = now + _TELL_EVERY
-        _sleep_until(min(again_at, end_at), clock)
+        clock.sleep(max(min(again_at, end_at) - clock.now(), timedelta()))
     try:
         watch.end()
     except UnavailableError as error:
         telemetry.logger.warning(str(error))
     telemetry.flush()
     return {"dispatched": dispatched}
-
-
-def _sleep_until(at: datetime, clock: SystemClock) -> None:
-    time.sleep(max(0.0, (at - clock.now()).total_seconds()))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.due import DueKind
+from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import decode_message
@@ -793,3 +793,20 @@ def test_a_claim_whose_answer_was_lost_is_found_to_be_ours(world: World) -> None
         (1, "a", AttemptOutcome.WORKER_LOST),
         (2, "b", AttemptOutcome.SUCCEEDED),
     ]
+
+
+def test_a_retry_that_is_stored_late_lies_where_it_is_still_read(world: World) -> None:
+    dispatched(world, retryPolicy={"maxAttempts": 2, "initialDelayMs": 0})
+    world.script(**FAILS)
+    world.faults.refuse("due.put", times=50)
+    world.at("12:00:30")
+
+    world.worker("a").work_one()
+
+    assert world.now == at("12:01:20")
+    retries = [
+        slot.minute
+        for slot, entry in world.due.items.items()
+        if isinstance(entry, DueEntry) and entry.kind is DueKind.RETRY
+    ]
+    assert retries == [at("12:01")]

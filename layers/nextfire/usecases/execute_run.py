@@ -309,7 +309,8 @@ class ExecuteRun:
             dispatch=run.dispatch + 1,
             pool=job.definition.target.pool,
         )
-        if not self._due.put([entry], now):
+        # Done again, this may be a while after *now*: an entry's bucket is that of its writing.
+        if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
         claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
         if not claim.taken:
