@@ -359,7 +359,19 @@ class MemoryControlStore:
     def __init__(self) -> None:
         self.leases: dict[int, Lease] = {}
         self.moved: dict[int, tuple[datetime, int]] = {}
+        self._lost: set[int] = set()
+        self._spoilt = 0
         self._lock = threading.Lock()
+
+    def spoil_lease(self, group: int) -> None:
+        """Make the item of *group* one that reads as no lease, each time another."""
+        self._spoilt += 1
+        self.leases[group] = Lease("", 0, self._spoilt)
+
+    def spoil_cursor(self, shard: int) -> None:
+        """Make the item of *shard* one that reads as no cursor."""
+        self.moved.setdefault(shard, (from_ms(0), 0))
+        self._lost.add(shard)
 
     def lease(self, group: int) -> Lease | None:
         return self.leases.get(group)
@@ -375,18 +387,31 @@ class MemoryControlStore:
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
         with self._lock:
-            for shard in range(shards):
-                self.moved.setdefault(shard, (minute, 0))
+            there = {shard: self.moved[shard][0] for shard in range(shards) if shard in self.moved}
+            sound = {
+                shard: cursor
+                for shard, cursor in there.items()
+                if shard not in self._lost and cursor <= minute + timedelta(hours=1)
+            }
+            back = min([minute, *sound.values()]) - timedelta(days=1)
+            for shard in set(range(shards)) - sound.keys():
+                self.moved[shard] = (back if shard in there else minute, 0)
+                self._lost.discard(shard)
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
-        return {shard: self.moved[shard][0] for shard in shards if shard in self.moved}
+        return {
+            shard: self.moved[shard][0]
+            for shard in shards
+            if shard in self.moved and shard not in self._lost
+        }
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
         with self._lock:
             _, by = self.moved.get(shard, (minute, 0))
-            if by > epoch:
+            if by > epoch and shard not in self._lost:
                 return False
             self.moved[shard] = (minute, epoch)
+            self._lost.discard(shard)
             return True
 
 

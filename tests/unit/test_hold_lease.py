@@ -199,3 +199,53 @@ def test_two_standbys_do_not_both_take_over(control: MemoryControlStore) -> None
 def test_groups_do_not_share_a_lease(control: MemoryControlStore) -> None:
     assert HoldLease(control, group=0, holder="a").step(NOON) is not None
     assert HoldLease(control, group=1, holder="b").step(NOON) is not None
+
+
+def test_a_lease_that_does_not_decode_is_taken_over_after_its_life(
+    control: MemoryControlStore,
+) -> None:
+    control.spoil_lease(0)
+    standbys = [HoldLease(control, group=0, holder=name) for name in "bc"]
+
+    for tenths in range(30):
+        now = NOON + tenths * TENTH
+        assert [standby.step(now) for standby in standbys] == [None, None]
+
+    held = [standby.step(second(3)) is not None for standby in standbys]
+    assert held == [True, False]
+    assert control.leases[0] == Lease("b", to_ms(second(3)), 0)
+
+
+def test_a_lease_that_is_broken_under_its_holder_changes_hands_once(
+    control: MemoryControlStore,
+) -> None:
+    watchers = [HoldLease(control, group=0, holder=name) for name in "abc"]
+    for watcher in watchers:
+        watcher.step(NOON)
+    assert control.leases[0].holder == "a"
+    control.spoil_lease(0)
+
+    epochs, idle = set(), 0
+    for tenths in range(1, 100):
+        now = NOON + tenths * TENTH
+        held = [lease for watcher in watchers if (lease := watcher.step(now)) is not None]
+        assert len(held) <= 1, f"two hold the lease at {now}"
+        epochs |= {lease.epoch for lease in held}
+        idle += not held
+
+    assert len(epochs) == 2
+    assert idle * TENTH <= LIFE + timedelta(milliseconds=500)
+
+
+def test_a_lease_that_is_broken_again_and_again_ends_nobody(control: MemoryControlStore) -> None:
+    watchers = [HoldLease(control, group=0, holder=name) for name in "ab"]
+
+    for tenths in range(200):
+        if tenths % 7 == 0 and tenths < 150:
+            control.spoil_lease(0)
+        for watcher in watchers:
+            watcher.step(NOON + tenths * TENTH)
+        if tenths % 11 == 0:
+            watchers[0].release()
+
+    assert control.leases[0].holder in {"a", "b"}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import Item, chunks, error_code, from_item, to_item, translated
-from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.ports import Lease
 
 if TYPE_CHECKING:
@@ -17,10 +19,30 @@ if TYPE_CHECKING:
 
 _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _REFUSED = "ConditionalCheckFailedException"
+_LEASE_FIELDS = ("holder", "epoch", "beat", "released")
+_CURSOR_FIELDS = ("minute", "epoch")
+_BEGINNING, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_LAST_EPOCH = to_ms(_END)
+"""No holder has a later epoch; a higher number was not written by one."""
+_SET_BACK = timedelta(days=1)
+_AHEAD = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _BrokenLease(Lease):
+    """An item that does not read as a lease. It stands still for as long as `raw` is the same, and
+    is replaced on condition that it is.
+    """
+
+    raw: Item = field(default_factory=dict)
 
 
 class DynamoDbControlStore:
-    """`ControlStore` on the table `control`: ``lease#<group>`` and ``cursor#<shard>``."""
+    """`ControlStore` on the table `control`: ``lease#<group>`` and ``cursor#<shard>``.
+
+    Neither item ends a watcher by not decoding. A lease that does not is one of nobody: whoever
+    sees it stand still takes it over. A cursor that does not is seeded again, see `seed_cursors`.
+    """
 
     def __init__(self, client: DynamoDBClient, *, table: str) -> None:
         self._client = client
@@ -49,6 +71,8 @@ class DynamoDbControlStore:
         }
         if was is None:
             request["ConditionExpression"] = "attribute_not_exists(id)"
+        elif isinstance(was, _BrokenLease):
+            request |= _unchanged(was.raw, _LEASE_FIELDS)
         else:
             request["ConditionExpression"] = "epoch = :epoch AND beat = :beat"
             request["ExpressionAttributeValues"] = to_item({":epoch": was.epoch, ":beat": was.beat})
@@ -64,11 +88,50 @@ class DynamoDbControlStore:
         return True
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
-        for shard in set(range(shards)) - self.cursors(range(shards)).keys():
-            self._set_cursor(shard, minute, 0, "attribute_not_exists(id)")
+        """Set the cursor of each shard below *shards* that has none to *minute*.
+
+        One that does not decode, or lies more than an hour after *minute* (nothing that is written
+        would ever be read), is set to a day before *minute*, or before the earliest of the other
+        cursors if that is earlier. Everything since the lost value must be read again, and that
+        value is unknown. Cursors keep within minutes of each other, so a long outage shows in the
+        others; the day is for all of them being lost at once. Too early a value costs reads of
+        empty buckets, 60 a poll beside the present ones; too late a value would cost runs.
+        """
+        items = self._read_cursors(range(shards))
+        decoded = {shard: _decode_cursor(item) for shard, item in items.items()}
+        sound = {
+            shard: cursor
+            for shard, cursor in decoded.items()
+            if cursor is not None and cursor <= minute + _AHEAD
+        }
+        back = max(min([minute, *sound.values()]) - _SET_BACK, _BEGINNING)
+        for shard in set(range(shards)) - sound.keys():
+            if shard in items:
+                self._set_cursor(shard, back, 0, _unchanged(items[shard], _CURSOR_FIELDS))
+            else:
+                absent = {"ConditionExpression": "attribute_not_exists(id)"}
+                self._set_cursor(shard, minute, 0, absent)
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
-        found: dict[int, datetime] = {}
+        decoded = {shard: _decode_cursor(i) for shard, i in self._read_cursors(shards).items()}
+        return {shard: cursor for shard, cursor in decoded.items() if cursor is not None}
+
+    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
+        # An epoch that is none holds nobody off: its holder's knowledge mends the item.
+        condition = {
+            "ConditionExpression": (
+                "attribute_not_exists(id) OR NOT attribute_type(epoch, :number)"
+                " OR epoch <= :epoch OR epoch > :last"
+            ),
+            "ExpressionAttributeValues": to_item(
+                {":epoch": epoch, ":last": _LAST_EPOCH, ":number": "N"}
+            ),
+        }
+        return self._set_cursor(shard, minute, epoch, condition)
+
+    def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
+        items: dict[int, Item] = {}
+        by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
         for chunk in chunks([*shards], _GET_LIMIT):
             keys: list[Any] = [_cursor_key(shard) for shard in chunk]
             while keys:
@@ -77,23 +140,18 @@ class DynamoDbControlStore:
                         RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}
                     )
                 for item in answer["Responses"].get(self._table, []):
-                    values = from_item(item)
-                    found[int(values["id"].partition("#")[2])] = parse_instant(values["minute"])
+                    items[by_id[item["id"]["S"]]] = dict(item)
                 left = answer["UnprocessedKeys"].get(self._table)
                 keys = list(left["Keys"]) if left else []
-        return found
+        return items
 
-    def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
-        return self._set_cursor(shard, minute, epoch, "attribute_not_exists(id) OR epoch <= :epoch")
-
-    def _set_cursor(self, shard: int, minute: datetime, epoch: int, condition: str) -> bool:
+    def _set_cursor(
+        self, shard: int, minute: datetime, epoch: int, condition: Mapping[str, Any]
+    ) -> bool:
         item = _cursor_key(shard) | to_item({"minute": isoformat(minute), "epoch": epoch})
-        request: dict[str, Any] = {"TableName": self._table, "Item": item}
-        if ":epoch" in condition:
-            request["ExpressionAttributeValues"] = to_item({":epoch": epoch})
         try:
             with translated("set cursor"):
-                self._client.put_item(ConditionExpression=condition, **request)
+                self._client.put_item(TableName=self._table, Item=item, **condition)
         except ClientError as error:
             if error_code(error) == _REFUSED:
                 return False
@@ -109,11 +167,57 @@ def _cursor_key(shard: int) -> Item:
     return to_item({"id": f"cursor#{shard}"})
 
 
+def _unchanged(item: Item, fields: Sequence[str]) -> dict[str, Any]:
+    """The condition that the stored item is *item* still, as far as *fields* go.
+
+    A sound item differs from a broken one in at least one of them, so it is not overwritten; and of
+    several that saw the same broken one the first makes it sound.
+    """
+    there = [name for name in fields if name in item]
+    tests = [
+        f"#{name} = :{name}" if name in there else f"attribute_not_exists(#{name})"
+        for name in fields
+    ]
+    request: dict[str, Any] = {
+        "ConditionExpression": " AND ".join(["attribute_exists(id)", *tests]),
+        "ExpressionAttributeNames": {f"#{name}": name for name in fields},
+    }
+    if there:
+        request["ExpressionAttributeValues"] = {f":{name}": item[name] for name in there}
+    return request
+
+
 def _decode_lease(item: Mapping[str, Any]) -> Lease:
-    values = from_item(item)
-    return Lease(
-        holder=values["holder"],
-        epoch=int(values["epoch"]),
-        beat=int(values["beat"]),
-        released=bool(values.get("released", False)),
-    )
+    epoch = 0
+    try:
+        values = from_item(item)
+        epoch = _count(values["epoch"])
+        holder, released = values["holder"], values.get("released", False)
+        if not isinstance(holder, str) or not isinstance(released, bool):
+            raise TypeError("holder is no text, or released no boolean")
+        return Lease(holder, epoch, _count(values["beat"]), released=released)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return _BrokenLease("", epoch, 0, raw=dict(item))
+
+
+def _decode_cursor(item: Mapping[str, Any]) -> datetime | None:
+    """The cursor's minute; None if *item* does not read as a cursor."""
+    try:
+        values = from_item(item)
+        _count(values["epoch"])
+        minute = floor_minute(parse_instant(values["minute"]))
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+    return minute if _BEGINNING <= minute < _END else None
+
+
+def _count(value: object) -> int:
+    """A whole number as the conditions of this table compare it.
+
+    Raises:
+        ValueError: *value* is none, or one that no watcher writes.
+    """
+    # `epoch = 1` is never true of 1.5, and a number of more than 38 digits cannot be counted up.
+    if not isinstance(value, Decimal) or not 0 <= value <= _LAST_EPOCH or value % 1:
+        raise ValueError(f"{value!r} is no count")
+    return int(value)

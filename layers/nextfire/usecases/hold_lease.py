@@ -17,7 +17,9 @@ class HoldLease:
     """One watcher's part in its group's lease.
 
     A standby takes over when it has seen the lease stand still for `LIFE` by its own clock, or at
-    once when it was released. No two clocks are compared, so none needs to be right.
+    once when it was released. No two clocks are compared, so none needs to be right. An item that
+    does not decode stands still like any other: its holder cannot renew it and gives up, and after
+    a life whoever sees it first takes over.
     """
 
     def __init__(self, control: ControlStore, *, group: int, holder: str) -> None:
