@@ -98,6 +98,8 @@ class PoolSettings(_Settings):
     """Messages that one invocation of a Lambda executor takes."""
     max_concurrency: Annotated[int, Field(ge=2, le=1000)] | None = 50
     """Invocations of a Lambda executor at a time: what it leaves, the watcher and the API have."""
+    max_backlog: Annotated[int, Field(ge=1, le=100_000)] = 10_000
+    """Messages that the queue may hold; what is due beyond that waits in the table."""
     timeout: Duration | None = None
     """How long an executor may work on a batch; by default the longest its kind allows."""
 
@@ -155,6 +157,10 @@ class Settings(_Settings):
     """Shards that watchers read; at least `writeShards`."""
     groups: Annotated[int, Field(ge=1, le=100)] = 1
     """Watcher groups; the shards are divided among them."""
+    tenant_weights: Annotated[
+        dict[str, Annotated[int, Field(ge=1, le=1000)]], BeforeValidator(_json_if_text)
+    ] = Field(default_factory=dict)
+    """A tenant's part of the turns where not all can go at once; 1 where it is not named."""
     life: Duration = timedelta(seconds=130)
     """How long one invocation of a watcher lives; over two minutes, so that two overlap."""
     lease: Duration = timedelta(seconds=60)

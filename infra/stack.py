@@ -116,10 +116,11 @@ class NextfireStack(Stack):
             memory=self._settings.watcher_memory,
             timeout=self._settings.watcher_timeout,
             environment={
-                **self._tables("jobs", "due", "control"),
+                **self._tables("jobs", "due", "runs", "control"),
                 **self._shards(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_GROUPS": str(self._settings.groups),
+                "NEXTFIRE_TENANT_WEIGHTS": self.to_json_string(self._settings.tenant_weights),
                 "NEXTFIRE_LIFE": iso8601(self._settings.life),
             },
         )
@@ -128,7 +129,11 @@ class NextfireStack(Stack):
             dynamodb("Query", "PutItem", "DeleteItem", "BatchWriteItem"),
             stores.due.table_arn,
         )
-        allow(watcher.role, dynamodb("GetItem", "BatchGetItem"), stores.jobs.table_arn)
+        # It ends a job whose last occurrence does not run.
+        allow(
+            watcher.role, dynamodb("GetItem", "BatchGetItem", "UpdateItem"), stores.jobs.table_arn
+        )
+        allow(watcher.role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(
             watcher.role,
             dynamodb("GetItem", "BatchGetItem", "PutItem"),
@@ -181,7 +186,7 @@ class NextfireStack(Stack):
 
     def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
         stores = self._stores
-        allow(role, dynamodb("UpdateItem"), stores.runs.table_arn)
+        allow(role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(role, dynamodb("PutItem"), stores.due.table_arn)
         allow(role, ["s3:GetObject"], stores.scripts.arn_for_objects("*"))
@@ -210,6 +215,7 @@ class NextfireStack(Stack):
             pool.name: {
                 "queueUrl": pool.queue.queue_url,
                 "maxTimeout": iso8601(pool.settings.longest_run),
+                "maxBacklog": pool.settings.max_backlog,
             }
             for pool in self._pools
         }

@@ -14,6 +14,9 @@ from nextfire.domain.run import Run, RunState
 
 UID = "uid00001"
 LEASE = timedelta(seconds=60)
+RUN_ALL = {"policy": "RUN_ALL"}
+RUN_LATEST = {"policy": "RUN_LATEST"}
+SKIP = {"policy": "SKIP"}
 
 
 def at(time: str) -> datetime:

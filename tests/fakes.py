@@ -22,7 +22,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
@@ -505,12 +505,15 @@ class MemoryRunQueue:
                 continue
             self.queues[pool].send(
                 message.encode(),
-                group=group_id(message.key),
+                group=message.group,
                 dedup=dedup_id(message.key, message.dispatch),
             )
             self.log.append(message)
             sent.add(index)
         return sent
+
+    def backlog(self, pool: str) -> int:
+        return len(self.queues[pool]) if pool in self.queues else 0
 
 
 class MemoryDeadLetters:
@@ -620,6 +623,43 @@ class MemoryRunStore:
             )
             return self._store(run)
 
+    def skip(self, run: Run) -> Run:
+        with self._lock:
+            return self.get(run.key) or self._store(run)
+
+    def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None:
+                return replace(run, state=RunState.CANCELLED)
+            if there.state is RunState.PENDING:
+                there = replace(
+                    there,
+                    state=RunState.CANCELLED,
+                    reason=reason,
+                    finished_at=now,
+                    not_before=None,
+                )
+            elif there.state is RunState.RUNNING:
+                there = replace(there, cancel_requested=True, cancel_reason=reason)
+            return self._store(there)
+
+    def between(
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,  # noqa: ARG002 — a limit of requests
+    ) -> Iterator[Run]:
+        with self._lock:
+            keys = [k for k in self._runs if k.job == job and first <= k.run_id <= last]
+        for key in sorted(keys, key=lambda k: k.run_id, reverse=newest_first):
+            run = self.get(key)
+            if run is not None:
+                yield run
+
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         with self._lock:
             there = self.get(run.key)
@@ -664,6 +704,7 @@ def _cut_run(run: Run) -> Run:
         dispatched_at=_cut(run.dispatched_at),
         started_at=_cut(run.started_at),
         finished_at=_cut(run.finished_at),
+        covered_to=_cut(run.covered_to),
         stdout=run.stdout or None,
         stderr=run.stderr or None,
         attempts=tuple(

@@ -17,7 +17,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.run import Run
-from nextfire.usecases.dispatch_due import DispatchDue, TickReport
+from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from tests.builders import LEASE, a_definition, at, job_key
@@ -58,6 +58,7 @@ class World:
         self.script_store = MemoryScriptStore()
         self.runner = MemoryScriptRunner(self.clock)
         self.shards = shards
+        self.shares = Shares()
         self._executor = executor or InlineExecutor()
         self._uids = count(1)
         self._epochs = count(1)
@@ -101,6 +102,12 @@ class World:
     def delete(self, job: Job) -> Job:
         return self.manage.delete(job.key, now=self.now)
 
+    def pause(self, job: Job, reason: str | None = None) -> Job:
+        return self.manage.pause(job.key, reason, now=self.now)
+
+    def resume(self, job: Job) -> Job:
+        return self.manage.resume(job.key, now=self.now)
+
     def job(self, key: JobKey) -> Job:
         return self.manage.get(key)
 
@@ -108,17 +115,23 @@ class World:
 
     def new_watcher(self) -> DispatchDue:
         """A watcher that knows nothing yet, as after a restart, and with a later epoch."""
-        self.watcher = DispatchDue(
+        self.watcher = self.dispatcher(next(self._epochs))
+        return self.watcher
+
+    def dispatcher(self, epoch: int, *, executor: Executor | None = None) -> DispatchDue:
+        """What dispatches for the holder of *epoch*."""
+        return DispatchDue(
             jobs=self.faults.through(self.jobs, "jobs"),
             due=self.faults.through(self.due, "due"),
+            runs=self.faults.through(self.runs, "runs"),
             queue=self.faults.through(self.queue, "queue"),
             control=self.faults.through(self.control, "control"),
             clock=self.clock,
-            executor=self._executor,
+            executor=executor or self._executor,
             shards=range(self.shards),
-            epoch=next(self._epochs),
+            epoch=epoch,
+            shares=self.shares,
         )
-        return self.watcher
 
     def tick(self) -> TickReport:
         """Poll and release until the cursors have come as far as they can and nothing is due."""

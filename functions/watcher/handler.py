@@ -15,10 +15,11 @@ from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Lease
 from nextfire.settings import WatcherSettings
-from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from nextfire.wiring.telemetry import Telemetry
@@ -40,6 +41,10 @@ def _watch_for(group: int) -> Watch:
     database = dynamodb()
     control = DynamoDbControlStore(database, table=settings.control_table)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
+    shares = Shares(
+        backlogs={name: pool.max_backlog for name, pool in settings.pools.items()},
+        weights=settings.tenant_weights,
+    )
 
     def dispatcher(lease: Lease) -> DispatchDue:
         telemetry.logger.info("holds the lease", group=group, epoch=lease.epoch)
@@ -51,12 +56,14 @@ def _watch_for(group: int) -> Watch:
                 shards=settings.write_shards,
                 executor=batches,
             ),
+            runs=DynamoDbRunStore(database, table=settings.runs_table),
             queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
             control=control,
             clock=SystemClock(),
             executor=executor,
             shards=range(group, settings.read_shards, settings.groups),
             epoch=lease.epoch,
+            shares=shares,
         )
 
     lease = HoldLease(control, group=group, holder=f"{group}-{uuid.uuid4().hex[:12]}")

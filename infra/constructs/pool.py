@@ -43,7 +43,7 @@ class Pool(Construct):
 
     def grant_send(self, grantee: iam.IGrantable) -> None:
         """What a watcher needs."""
-        grants.allow(grantee, grants.sqs("SendMessage"), self.queue.queue_arn)
+        grants.allow(grantee, grants.sqs("SendMessage", "GetQueueAttributes"), self.queue.queue_arn)
 
     def grant_work(self, grantee: iam.IGrantable) -> None:
         """What an executor of this pool needs."""

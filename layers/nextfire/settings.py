@@ -47,6 +47,7 @@ class PoolSettings(BaseModel):
 
     queue_url: str
     max_timeout: timedelta
+    max_backlog: Annotated[int, Field(ge=1)] = 10_000
 
 
 class ApiSettings(_Settings):
@@ -63,11 +64,13 @@ class ApiSettings(_Settings):
 class WatcherSettings(_Settings):
     jobs_table: str
     due_table: str
+    runs_table: str
     control_table: str
     pools: Json[dict[str, PoolSettings]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     groups: Annotated[int, Field(ge=1)] = 1
+    tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     life: timedelta = timedelta(seconds=130)
 
 

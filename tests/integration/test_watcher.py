@@ -18,6 +18,7 @@ from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, run_id
@@ -25,7 +26,7 @@ from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import Lease
-from nextfire.usecases.dispatch_due import DispatchDue, TickReport
+from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.watch import Watch
@@ -65,6 +66,7 @@ class Stand:
                 due=DynamoDbDueStore(
                     database, table=system.due_table, shards=SHARDS, executor=InlineExecutor()
                 ),
+                runs=DynamoDbRunStore(database, table=system.runs_table),
                 queue=SqsRunQueue(
                     queues, queues={"default": system.queue_url}, executor=InlineExecutor()
                 ),
@@ -73,6 +75,7 @@ class Stand:
                 executor=InlineExecutor(),
                 shards=range(SHARDS),
                 epoch=lease.epoch,
+                shares=Shares(backlogs={"default": 1_000}),
             )
 
         return Watch(HoldLease(control, group=0, holder=holder), dispatcher)

@@ -18,7 +18,7 @@ from nextfire.domain.decisions import (
 )
 from nextfire.domain.job import Backoff, JobState, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, RunState
-from tests.builders import NOON, a_fire, a_job, a_message, a_retry, a_run, at, run_key
+from tests.builders import NOON, RUN_ALL, a_fire, a_job, a_message, a_retry, a_run, at, run_key
 
 POLICY = RetryPolicy(max_attempts=3, initial_delay_ms=10_000)
 JOB = a_job(since=at("11:30"))
@@ -42,7 +42,9 @@ def test_the_present_version_fires_with_a_successor() -> None:
 
 
 def test_the_successor_follows_the_occurrence_not_the_clock() -> None:
-    decision = decide_due(a_fire(JOB, NOON), JOB, at("18:30"))
+    job = a_job(since=JOB.effective_from, misfire=RUN_ALL)
+
+    decision = decide_due(a_fire(job, NOON), job, at("18:30"))
 
     assert decision.successor == a_fire(JOB, at("13:00"))
 

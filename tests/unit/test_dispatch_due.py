@@ -13,7 +13,7 @@ from nextfire.domain.due import DueEntry, Slot, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
 from nextfire.usecases.dispatch_due import BATCH, TickReport
-from tests.builders import a_fire, a_job, a_retry, at, job_key, run_key
+from tests.builders import RUN_ALL, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
@@ -473,7 +473,7 @@ def test_a_straggler_in_a_passed_bucket_is_found_within_a_minute(world: World) -
 
 
 def test_missed_hours_are_caught_up_one_occurrence_after_the_other(world: World) -> None:
-    world.register()
+    world.register(misfire=RUN_ALL)
     world.tick()
 
     for seconds in range(30):
@@ -489,7 +489,7 @@ def test_missed_hours_are_caught_up_one_occurrence_after_the_other(world: World)
 def test_a_watcher_that_starts_after_an_outage_goes_on_where_the_last_one_was(
     world: World,
 ) -> None:
-    world.register()
+    world.register(misfire=RUN_ALL)
     world.tick()
     world.at("20:00:30")
 
@@ -624,7 +624,7 @@ def test_jitter_puts_a_run_off_and_leaves_its_schedule(world: World) -> None:
 def test_a_version_owns_what_was_due_before_its_change_however_late_it_is_seen(
     world: World,
 ) -> None:
-    job = world.register(schedule="* * * * *")
+    job = world.register(schedule="* * * * *", misfire=RUN_ALL)
     world.tick_at("12:00")  # then the watcher is away
     world.at("12:05:30")
     world.change(job, schedule="30 * * * *")

@@ -11,8 +11,7 @@ from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch_due import DispatchDue
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
-from tests.builders import at
-from tests.fakes import InlineExecutor
+from tests.builders import RUN_ALL, at
 from tests.world import World
 
 
@@ -34,17 +33,7 @@ class Watcher:
         self.alive = True
 
     def _dispatcher(self, lease: Lease) -> DispatchDue:
-        world = self.world
-        return DispatchDue(
-            jobs=world.faults.through(world.jobs, "jobs"),
-            due=world.faults.through(world.due, "due"),
-            queue=world.faults.through(world.queue, "queue"),
-            control=world.faults.through(world.control, "control"),
-            clock=world.clock,
-            executor=InlineExecutor(),
-            shards=range(world.shards),
-            epoch=lease.epoch,
-        )
+        return self.world.dispatcher(lease.epoch)
 
     def step(self) -> None:
         if self.alive and self.world.now >= self.again_at:
@@ -118,7 +107,7 @@ def test_a_holder_that_ends_hands_over_at_once(world: World) -> None:
 
 
 def test_a_standby_that_takes_over_reads_all_that_the_holder_left(world: World) -> None:
-    world.register(schedule="* * * * *")
+    world.register(schedule="* * * * *", misfire=RUN_ALL)
     first, second = Watcher(world, "a"), Watcher(world, "b")
     live(world, [first, second], "12:00:30")
     second.alive = first.alive = False

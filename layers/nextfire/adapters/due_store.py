@@ -20,6 +20,7 @@ from nextfire.adapters.aws import (
     translated,
 )
 from nextfire.domain.due import (
+    NORMAL_RANK,
     BrokenEntry,
     DueEntry,
     DueKind,
@@ -193,6 +194,8 @@ def entry_item(entry: DueEntry, now: datetime, shards: int) -> Item:
             "run_id": entry.run_id or None,
             "dispatch": entry.dispatch if entry.kind is DueKind.RETRY else None,
             "pool": entry.pool or None,
+            "rank": entry.rank if entry.rank != NORMAL_RANK else None,
+            "exclusive": entry.exclusive or None,
         }
     )
 
@@ -214,6 +217,8 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
             run_id=values["run_id"] if retry else "",
             dispatch=int(values["dispatch"]) if retry else 1,
             pool=values["pool"] if retry else "",
+            rank=int(values.get("rank", NORMAL_RANK)),
+            exclusive=bool(values.get("exclusive", False)),
         )
         if entry.sort_key != slot.sort_key:
             raise ValueError(f"its contents belong to the key {entry.sort_key}")

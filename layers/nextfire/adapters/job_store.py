@@ -202,6 +202,9 @@ def _encode(job: Job) -> Item:
             else None,
             "created_at": isoformat(job.created_at),
             "updated_at": isoformat(job.updated_at),
+            "counted_from": job.counted_from and isoformat(job.counted_from),
+            "resumed_at": job.resumed_at and isoformat(job.resumed_at),
+            "pause_reason": job.pause_reason,
         }
     )
 
@@ -211,6 +214,7 @@ def _encode_replaced(past: Replaced) -> dict[str, Any]:
         "version": past.version,
         "effective_from": isoformat(past.effective_from),
         "until": isoformat(past.until),
+        "counted_from": past.counted_from and isoformat(past.counted_from),
         "when": past.when.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
 
@@ -221,7 +225,12 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
         effective_from=parse_instant(values["effective_from"]),
         until=parse_instant(values["until"]),
         when=WhenDocument.model_validate(values["when"]),
+        counted_from=_from_text(values.get("counted_from")),
     )
+
+
+def _from_text(value: str | None) -> datetime | None:
+    return None if value is None else parse_instant(value)
 
 
 def decode_job(item: Mapping[str, Any]) -> Job:
@@ -243,6 +252,9 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             created_at=parse_instant(values["created_at"]),
             updated_at=parse_instant(values["updated_at"]),
             replaced=tuple(map(_decode_replaced, json.loads(values.get("replaced", "[]")))),
+            counted_from=_from_text(values.get("counted_from")),
+            resumed_at=_from_text(values.get("resumed_at")),
+            pause_reason=values.get("pause_reason"),
         )
     except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

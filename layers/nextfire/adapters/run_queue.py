@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from nextfire.adapters.aws import chunks, error_code, is_transient, one_by_one, translated
-from nextfire.domain.ids import dedup_id, group_id
+from nextfire.domain.ids import dedup_id
 from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
@@ -77,11 +77,26 @@ class SqsRunQueue:
 
         return {index for sent in self._executor.map(send, batches) for index in sent}
 
+    def backlog(self, pool: str) -> int:
+        if pool not in self._queues:
+            return 0
+        with translated("read backlog"):
+            attributes = self._client.get_queue_attributes(
+                QueueUrl=self._queues[pool],
+                AttributeNames=[
+                    "ApproximateNumberOfMessages",
+                    "ApproximateNumberOfMessagesNotVisible",
+                ],
+            )["Attributes"]
+        return int(attributes["ApproximateNumberOfMessages"]) + int(
+            attributes["ApproximateNumberOfMessagesNotVisible"]
+        )
+
 
 def _parameters(message: RunMessage) -> Any:
     return {
         "MessageBody": message.encode(),
-        "MessageGroupId": group_id(message.key),
+        "MessageGroupId": message.group,
         "MessageDeduplicationId": dedup_id(message.key, message.dispatch),
     }
 

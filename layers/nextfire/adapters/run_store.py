@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,60 @@ class DynamoDbRunStore:
             ours=lambda run: run.state is RunState.CANCELLED,
         ).run
 
+    def skip(self, run: Run) -> Run:
+        try:
+            with translated("skip run"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=_key(run.key) | to_item(_encode(run)),
+                    ConditionExpression="attribute_not_exists(run_id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ClientError as error:
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            item: Item = error.response.get("Item", {})  # type: ignore[assignment]
+            if not item:
+                raise UnavailableError("skip run: the record is gone. Try again.") from error
+            return _decode(item)
+        return run
+
+    def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
+        while not run.state.ended:
+            if run.state is RunState.PENDING:
+                claim = self._change(
+                    run.key,
+                    what="cancel run",
+                    update=(
+                        "SET #state = :to, reason = :reason, finished_at = :now, "
+                        "expires_at = :expires_at REMOVE not_before"
+                    ),
+                    condition="#state = :from",
+                    values={
+                        ":from": RunState.PENDING.value,
+                        ":to": RunState.CANCELLED.value,
+                        ":reason": reason,
+                        ":now": isoformat(now),
+                        ":expires_at": _expiry(now),
+                    },
+                    ours=lambda there: there.state is RunState.CANCELLED,
+                    absent_ok=True,
+                )
+            else:
+                claim = self._change(
+                    run.key,
+                    what="request cancel",
+                    update="SET cancel_requested = :yes, cancel_reason = :reason",
+                    condition="#state = :from",
+                    values={":from": RunState.RUNNING.value, ":yes": True, ":reason": reason},
+                    ours=lambda there: there.cancel_requested,
+                    absent_ok=True,
+                )
+            run = claim.run
+            if claim.taken:
+                break
+        return run
+
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         claim = self._change(
             run.key,
@@ -158,6 +212,27 @@ class DynamoDbRunStore:
             )
         item = answer.get("Item")
         return _decode(item) if item else None
+
+    def between(
+        self, job: JobKey, first: str, last: str, *, newest_first: bool = False, page: int = 100
+    ) -> Iterator[Run]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "job = :job AND run_id BETWEEN :first AND :last",
+            "ExpressionAttributeValues": to_item(
+                {":job": _partition(job), ":first": first, ":last": last}
+            ),
+            "ScanIndexForward": not newest_first,
+            "ConsistentRead": True,
+            "Limit": page,
+        }
+        while True:
+            with translated("read runs"):
+                answer = self._client.query(**request)
+            yield from map(_decode, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
         request: dict[str, Any] = {
@@ -238,13 +313,14 @@ def _instant(at: datetime | None) -> str | None:
 def _encode(run: Run) -> dict[str, object]:
     """The mutable attributes of *run*; None: not there."""
     changed_at = run.finished_at or run.attempts[-1].finished_at or run.attempts[-1].started_at
+    skipped = run.state is RunState.SKIPPED
     dead = run.state is RunState.DEAD
     return {
         "state": run.state.value,
         "dispatch": run.dispatch,
         "attempt": run.attempt,
         "fence": run.fence,
-        "claim_token": run.claim_token,
+        "claim_token": run.claim_token or None,
         "worker": run.worker,
         "lease_until": None if run.lease_until is None else to_ms(run.lease_until),
         "not_before": None if run.not_before is None else to_ms(run.not_before),
@@ -256,6 +332,11 @@ def _encode(run: Run) -> dict[str, object]:
         "reason": run.reason,
         "attempts": [_encode_attempt(attempt) for attempt in run.attempts],
         "expires_at": _expiry(changed_at),
+        # Of a SKIPPED record only: the others get theirs with the claim.
+        "pool": run.pool if skipped else None,
+        "dispatched_at": _instant(run.dispatched_at) if skipped else None,
+        "covered_to": to_ms(run.covered_to) if run.covered_to else None,
+        "covered": run.covered if run.covered > 1 else None,
         "attention": f"{run.key.job.tenant}#{run.state.value}" if dead else None,
         "attention_at": f"{_instant(run.finished_at)}#{run.key.execution_id}" if dead else None,
     }
@@ -293,6 +374,7 @@ def _decode(item: Mapping[str, Any]) -> Run:
             lease_until=_from_number(values.get("lease_until")),
             not_before=_from_number(values.get("not_before")),
             cancel_requested=bool(values.get("cancel_requested", False)),
+            cancel_reason=values.get("cancel_reason"),
             pool=values.get("pool"),
             job_revision=_int(values.get("job_revision")),
             dispatched_at=_from_text(values.get("dispatched_at")),
@@ -303,6 +385,8 @@ def _decode(item: Mapping[str, Any]) -> Run:
             stderr=values.get("stderr"),
             reason=values.get("reason"),
             attempts=_decode_attempts(values.get("attempts", [])),
+            covered_to=_from_number(values.get("covered_to")),
+            covered=int(values.get("covered", 1)),
         )
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"run does not decode: {type(error).__name__}: {error}") from error

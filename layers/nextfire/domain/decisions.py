@@ -4,14 +4,16 @@ reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Job, RetryPolicy
+from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 
@@ -26,18 +28,41 @@ MIN_RETRY_DELAY = timedelta(seconds=1)
 message would find the run RUNNING and wait for the lease's end."""
 
 
+MISFIRE_AFTER = timedelta(seconds=60)
+"""How late an occurrence may be noticed before the misfire policy decides over it."""
+
+MAX_OUTSTANDING = 20
+"""Runs of one job that may wait for each other in the queue; the next one waits in the table."""
+
+
 class DueAction(StrEnum):
-    """FIRE: send it and store the successor. DROP: delete it. LEAVE: look again later."""
+    """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
+    the successor. DROP: delete it. LEAVE: look again later.
+    """
 
     FIRE = "FIRE"
+    COVER = "COVER"
     DROP = "DROP"
     LEAVE = "LEAVE"
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """Occurrences that do not run, from that of an entry to `until`: all of them, or all but the
+    latest.
+    """
+
+    until: datetime
+    but_latest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DueDecision:
-    """What becomes of a due entry. `run` and `pool` are set for FIRE only; `successor` at most
-    then.
+    """What becomes of a due entry. `run` and `pool` are set for FIRE and COVER; `successor` at most
+    for FIRE.
+
+    `owner` is the job as it was in the entry's version, `owned_until` when that version ended;
+    `missed` is set for COVER.
     """
 
     action: DueAction
@@ -46,6 +71,10 @@ class DueDecision:
     dispatch: int = 1
     pool: str = ""
     successor: DueEntry | None = None
+    exclusive: bool = False
+    owner: Job | None = None
+    owned_until: datetime | None = None
+    missed: Missed | None = None
 
 
 def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
@@ -56,27 +85,198 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
     """
     if entry.kind is DueKind.RETRY:
         key = RunKey(entry.job, entry.run_id)
-        return DueDecision(DueAction.FIRE, "retry is due", key, entry.dispatch, entry.pool)
+        return DueDecision(
+            DueAction.FIRE,
+            "retry is due",
+            key,
+            entry.dispatch,
+            entry.pool,
+            exclusive=entry.exclusive,
+        )
     if job is None or job.uid != entry.uid:
         return _orphan(entry, now, "its job is not there")
     if entry.version > job.schedule_version:
         return _orphan(entry, now, f"its job has no schedule version {entry.version} yet")
-    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
-    pool = job.definition.target.pool
     if entry.version == job.schedule_version:
         # A job that is not active got a version of its own when it ceased to be.
-        successor = job.successor(entry)
-        return DueDecision(DueAction.FIRE, "occurrence is due", key, 1, pool, successor)
+        return _of_version(entry, job, None, now, job.definition.target.pool)
     # A version owns its occurrences up to the change that ended it, however late they are seen.
     past = next((each for each in job.replaced if each.version == entry.version), None)
     until = past.until if past else job.effective_from
-    if entry.occurs_at <= until:
-        reason = f"due before the change of {isoformat(until)}"
-        successor = job.as_of(past).successor(entry) if past else None
-        if successor is not None and successor.occurs_at > until:
-            successor = None
-        return DueDecision(DueAction.FIRE, reason, key, 1, pool, successor)
-    return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
+    if entry.occurs_at > until:
+        return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
+    pool = job.definition.target.pool
+    if past:
+        return _of_version(entry, job.as_of(past), until, now, pool)
+    reason = f"due before the change of {isoformat(until)}"
+    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+    return DueDecision(DueAction.FIRE, reason, key, 1, pool, exclusive=job.exclusive)
+
+
+def _of_version(
+    entry: DueEntry, owner: Job, owned_until: datetime | None, now: datetime, pool: str
+) -> DueDecision:
+    """Decide over an entry of the version that *owner* has."""
+    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+    successor = owned(owner.successor(entry), owned_until)
+    missed, reason = decide_misfire(entry, owner, successor, now)
+    if missed is not None:
+        return DueDecision(
+            DueAction.COVER,
+            reason,
+            key,
+            pool=pool,
+            exclusive=owner.exclusive,
+            owner=owner,
+            owned_until=owned_until,
+            missed=missed,
+        )
+    if owned_until is not None:
+        reason = f"due before the change of {isoformat(owned_until)}"
+    return DueDecision(
+        DueAction.FIRE,
+        reason,
+        key,
+        1,
+        pool,
+        successor,
+        exclusive=owner.exclusive,
+        owner=owner,
+        owned_until=owned_until,
+    )
+
+
+def owned(entry: DueEntry | None, until: datetime | None) -> DueEntry | None:
+    """*entry*, unless its occurrence comes after *until*, when its version ended."""
+    ended = entry is not None and until is not None and entry.occurs_at > until
+    return None if ended else entry
+
+
+def decide_misfire(
+    entry: DueEntry, job: Job, successor: DueEntry | None, now: datetime
+) -> tuple[Missed | None, str]:
+    """Whether the occurrence of *entry*, due by *now*, came too late to run: by the relevancy
+    window, or by the misfire policy where it is later than `MISFIRE_AFTER` or was due in a pause.
+
+    Args:
+        entry: Of the schedule version that *job* has.
+        job: Its job.
+        successor: The entry that follows; None where none does.
+        now: The instant of the decision.
+
+    Returns:
+        What does not run, if anything; and why, or why it runs.
+    """
+    late = now - entry.at
+    misfire = job.definition.misfire
+    window = misfire.relevancy_window
+    if window is not None and late > window:
+        reason = f"noticed {_spoken(late)} late; relevancyWindowSec is {_spoken(window)}"
+        return Missed(_due_by(job, now - window)), reason
+    in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
+    if late <= MISFIRE_AFTER and not in_pause:
+        return None, "occurrence is due"
+    when = "due during a pause" if in_pause else f"noticed {_spoken(late)} late"
+    reason = f"{when}; misfire policy {misfire.policy}"
+    match misfire.policy:
+        case MisfirePolicy.RUN_ALL:
+            return None, reason
+        case MisfirePolicy.RUN_LATEST:
+            # One whose successor is due too is not the latest.
+            if successor is None or successor.at > now:
+                return None, f"{reason}: the latest"
+            return Missed(_due_by(job, now), but_latest=True), reason
+        case MisfirePolicy.SKIP:
+            late_since = now - MISFIRE_AFTER
+            until = max(late_since, job.resumed_at) if in_pause and job.resumed_at else late_since
+            return Missed(_due_by(job, until)), reason
+
+
+def _due_by(job: Job, until: datetime) -> datetime:
+    """An instant up to which all occurrences are due by *until*, whatever their jitter."""
+    return until - job.definition.jitter_width
+
+
+def _spoken(duration: timedelta) -> str:
+    return f"{duration // timedelta(seconds=1)} s"
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapDecision:
+    """Whether a run of a job whose runs wait for each other may join the queue; `cancel`: the run
+    that it replaces.
+    """
+
+    joins: bool
+    reason: str = ""
+    cancel: Run | None = None
+
+
+def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> OverlapDecision:
+    """Decide over the dispatch of the occurrence at *occurs_at* of a job whose overlap policy is
+    not ALLOW.
+
+    Args:
+        job: The job, as it was in the occurrence's version.
+        occurs_at: The occurrence.
+        before: The records of earlier occurrences, the latest first. They are looked at up to the
+            first that an executor wrote: runs of one message group come to executors in order, so
+            what was due before that has been there, and what was due after it waits.
+    """
+    covered, latest = 0, None
+    for record in islice(before, 3 * MAX_OUTSTANDING):
+        if record.key.uid != job.uid:
+            break
+        if record.pool is not None:
+            latest = record
+            break
+        covered += record.covered
+    since = latest.key.scheduled_at if latest else job.effective_from
+    most = covered + MAX_OUTSTANDING
+    waiting = job.count_between(since, occurs_at, at_most=most) - covered
+    unended = latest is not None and not latest.state.ended
+    if waiting + unended >= MAX_OUTSTANDING:
+        return OverlapDecision(False, f"{MAX_OUTSTANDING} earlier runs have not ended")
+    if unended and job.definition.overlap is Overlap.REPLACE:
+        return OverlapDecision(
+            True, "overlap policy REPLACE: replaced by the occurrence at", latest
+        )
+    return OverlapDecision(True)
+
+
+def decide_pickup(
+    job: Job, key: RunKey, now: datetime, before: Callable[[], Iterable[Run]]
+) -> str | None:
+    """Why a run that an executor has before it for the first time is not to start; None if it is.
+
+    Args:
+        job: Its job.
+        key: The run, of an occurrence that is due by *now*.
+        now: The instant of the decision.
+        before: Brings the records of earlier occurrences, the latest first. Asked only where the
+            overlap policy is SKIP.
+    """
+    due_at = job.due_at(key.scheduled_at)
+    window = job.definition.misfire.relevancy_window
+    if window is not None and now - due_at > window:
+        late = _spoken(now - due_at)
+        return f"picked up {late} late; relevancyWindowSec is {_spoken(window)}"
+    overlap = job.definition.overlap
+    if overlap is Overlap.SKIP:
+        for run in before():
+            if run.key.uid != key.uid:
+                return None
+            if run.state is not RunState.SKIPPED:
+                over = run.finished_at is not None and run.finished_at <= due_at
+                if run.state.ended and over:
+                    return None
+                return f"overlap policy SKIP: {run.key.execution_id} had not ended when it was due"
+    if overlap is Overlap.REPLACE and job.state is JobState.ACTIVE:
+        at = key.scheduled_at
+        newer = None if job.is_last(at) else job.next_after(at)
+        if newer is not None and job.due_at(newer) <= now:
+            return f"overlap policy REPLACE: replaced by the occurrence at {isoformat(newer)}"
+    return None
 
 
 def _orphan(entry: DueEntry, now: datetime, what: str) -> DueDecision:

@@ -22,6 +22,9 @@ class DueKind(StrEnum):
     RETRY = "RETRY"
 
 
+NORMAL_RANK = 1
+
+
 @dataclass(frozen=True, slots=True)
 class DueEntry:
     """Something that must happen at `at`.
@@ -29,7 +32,8 @@ class DueEntry:
     FIRE has the `version` of the schedule that made it, the `occurrence` it stands for where jitter
     put it later, and, for a job with `maxRuns`, that occurrence's `ordinal` (from 1) since the
     version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
-    checked against a version.
+    checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
+    `exclusive`, of a RETRY, says that the job's runs share one message group.
     """
 
     kind: DueKind
@@ -42,6 +46,8 @@ class DueEntry:
     run_id: str = ""
     dispatch: int = 1
     pool: str = ""
+    rank: int = NORMAL_RANK
+    exclusive: bool = False
 
     @property
     def occurs_at(self) -> datetime:
@@ -111,12 +117,19 @@ def fire(
     *,
     put_off: timedelta = timedelta(),
     ordinal: int = 1,
+    rank: int = NORMAL_RANK,
 ) -> DueEntry:
     """The FIRE entry for the occurrence at *at*, due *put_off* later."""
     at = cut(at)
-    occurrence = at if put_off else None
     return DueEntry(
-        DueKind.FIRE, job, uid, at + put_off, version, occurrence=occurrence, ordinal=ordinal
+        DueKind.FIRE,
+        job,
+        uid,
+        at + put_off,
+        version,
+        occurrence=at if put_off else None,
+        ordinal=ordinal,
+        rank=rank,
     )
 
 

@@ -60,8 +60,15 @@ class RunKey:
 
 def run_id(uid: str, scheduled_at: datetime) -> str:
     """The id of the run for the occurrence at *scheduled_at*; the same whoever computes it."""
-    at = cut(scheduled_at)
-    return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z-{uid}"
+    return f"{runs_from(scheduled_at)}-{uid}"
+
+
+def runs_from(at: datetime) -> str:
+    """What sorts before the ids of all runs that are scheduled at *at* or later, and after those of
+    all others.
+    """
+    at = cut(at)
+    return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z"
 
 
 def parse_execution_id(tenant: str, text: str) -> RunKey:
@@ -86,9 +93,11 @@ def dedup_id(key: RunKey, dispatch: int) -> str:
     return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch))
 
 
-def group_id(key: RunKey) -> str:
-    """The FIFO message group of a run: runs do not wait for each other. 64 characters."""
-    return _digest(key.job.tenant, key.job.job_id, key.run_id)
+def group_id(key: RunKey, *, exclusive: bool = False) -> str:
+    """The FIFO message group of a run: its own, so that runs do not wait for each other;
+    *exclusive*: its job's, so that they do. 64 characters.
+    """
+    return _digest(key.job.tenant, key.job.job_id, key.uid if exclusive else key.run_id)
 
 
 def content_id(text: str) -> str:

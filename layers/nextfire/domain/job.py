@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice, takewhile
 from typing import Annotated, Any, Self, TypeGuard
 
 from pydantic import (
@@ -21,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.due import DueEntry, fire
+from nextfire.domain.due import NORMAL_RANK, DueEntry, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.schedule import (
@@ -32,16 +33,20 @@ from nextfire.domain.schedule import (
     Dst,
     Schedule,
     ScheduleType,
+    Stretch,
     Upcoming,
     count_occurrences,
     jitter,
     next_instant,
+    occurrences,
+    stretch,
     upcoming,
 )
 
 MAX_PAYLOAD_BYTES = 64 * 1024
 MAX_LABELS = 32
 """With the limits of keys and values they stay far below what a DynamoDB item can hold."""
+MAX_WINDOW_SEC = 30 * 86_400
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 MAX_EXPRESSION = 256
@@ -69,6 +74,42 @@ class Priority(StrEnum):
     HIGH = "HIGH"
     NORMAL = "NORMAL"
     LOW = "LOW"
+
+    @property
+    def rank(self) -> int:
+        """0 goes first."""
+        return {Priority.HIGH: 0, Priority.NORMAL: NORMAL_RANK, Priority.LOW: 2}[self]
+
+
+class MisfirePolicy(StrEnum):
+    """What becomes of occurrences that were noticed too late. What does not run is on record."""
+
+    RUN_ALL = "RUN_ALL"  # each runs, one after the other
+    RUN_LATEST = "RUN_LATEST"  # the latest runs
+    SKIP = "SKIP"  # none runs
+
+
+class Misfire(Document):
+    """What becomes of occurrences that come late. `relevancy_window_sec`: a run that would start
+    later than this after it was due is skipped, whatever the policy.
+    """
+
+    policy: MisfirePolicy = MisfirePolicy.RUN_LATEST
+    relevancy_window_sec: Annotated[int, Field(ge=1, le=MAX_WINDOW_SEC)] | None = None
+
+    @property
+    def relevancy_window(self) -> timedelta | None:
+        seconds = self.relevancy_window_sec
+        return None if seconds is None else timedelta(seconds=seconds)
+
+
+class Overlap(StrEnum):
+    """What becomes of an occurrence that is due while an earlier run of its job has not ended."""
+
+    ALLOW = "ALLOW"  # they run side by side
+    QUEUE = "QUEUE"  # it waits for its turn
+    SKIP = "SKIP"  # it is skipped
+    REPLACE = "REPLACE"  # the earlier one is cancelled
 
 
 class Backoff(StrEnum):
@@ -211,6 +252,8 @@ class JobDefinition(WhenDocument):
     retry_policy: RetryPolicy = RetryPolicy()
     timeout_sec: Annotated[int, Field(ge=1, le=39_600)] = 300
     priority: Priority = Priority.NORMAL
+    misfire: Misfire = Misfire()
+    overlap: Overlap = Overlap.ALLOW
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_LABELS)] = Field(
         default_factory=dict
     )
@@ -237,6 +280,7 @@ class JobState(StrEnum):
     """ACTIVE has a FIRE entry; the others have none. COMPLETED: no occurrence is left."""
 
     ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
     COMPLETED = "COMPLETED"
     CANCELLED = "CANCELLED"
 
@@ -251,6 +295,7 @@ class Replaced:
     effective_from: datetime
     until: datetime
     when: WhenDocument
+    counted_from: datetime | None = None
 
 
 MAX_REPLACED = 8
@@ -263,7 +308,10 @@ class Job:
     """A stored job.
 
     `uid` is new with every creation. `revision` (≥ 1) counts every change. `schedule_version`
-    changes only when *when* changes, and grows; `effective_from` is the instant of that change.
+    changes only when *when* changes, and grows. A version owns the occurrences after
+    `effective_from`: the instant of that change; of a job that was paused, that of the pause, for
+    what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
+    is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it.
     """
 
     key: JobKey
@@ -276,6 +324,9 @@ class Job:
     created_at: datetime
     updated_at: datetime
     replaced: tuple[Replaced, ...] = ()
+    counted_from: datetime | None = None
+    resumed_at: datetime | None = None
+    pause_reason: str | None = None
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -288,12 +339,33 @@ class Job:
             self.effective_from,
             effective_from,
             WhenDocument.model_validate(when),
+            self.counted_from,
         )
+        # What is due during a pause belongs to the version that ends it, or to none.
+        remembered = () if self.state is JobState.PAUSED else (past,)
         return replace(
             self,
-            schedule_version=max(self.schedule_version + 1, to_ms(now)),
+            schedule_version=self._next_version(now),
             effective_from=effective_from,
-            replaced=(*self.replaced, past)[-MAX_REPLACED:],
+            counted_from=None,
+            replaced=(*self.replaced, *remembered)[-MAX_REPLACED:],
+        )
+
+    def paused(self, now: datetime, reason: str | None) -> Job:
+        """The same job, nothing of which is due after *now* until it is resumed."""
+        paused = self.with_new_version(now)
+        return replace(
+            paused, state=JobState.PAUSED, counted_from=self._counted_from, pause_reason=reason
+        )
+
+    def resumed(self, now: datetime) -> Job:
+        """The same job, due again; what was due during the pause is now late."""
+        return replace(
+            self,
+            state=JobState.ACTIVE,
+            schedule_version=self._next_version(now),
+            resumed_at=max(cut(now), self.effective_from),
+            pause_reason=None,
         )
 
     def as_of(self, past: Replaced) -> Job:
@@ -303,22 +375,59 @@ class Job:
             self,
             schedule_version=past.version,
             effective_from=past.effective_from,
+            counted_from=past.counted_from,
+            resumed_at=None,
             definition=self.definition.model_copy(update=when),
         )
 
+    def _next_version(self, now: datetime) -> int:
+        return max(self.schedule_version + 1, to_ms(now))
+
+    @property
+    def _counted_from(self) -> datetime:
+        return self.counted_from or self.effective_from
+
     @property
     def schedule(self) -> Schedule:
-        return self.definition.schedule_from(self.effective_from)
+        return self.definition.schedule_from(self._counted_from)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether its runs wait for each other in the queue."""
+        return self.definition.overlap is not Overlap.ALLOW
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The next occurrence strictly after *after*, whatever the job's state."""
-        return next_instant(self.schedule, after)
+        """The next occurrence strictly after *after* and `effective_from`, whatever the job's
+        state.
+        """
+        return next_instant(self.schedule, max(after, self.effective_from))
+
+    def first(self) -> DueEntry | None:
+        """The entry of this version's first occurrence; None if it has none.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        at = self.next_after(self.effective_from)
+        if at is None:
+            return None
+        ordinal, most = self.ordinal(at), self.definition.max_runs
+        return None if most is not None and ordinal > most else self.fire_entry(at, ordinal)
+
+    def due_at(self, occurrence: datetime) -> datetime:
+        """When the run of the occurrence at *occurrence* is due: then, or with jitter later."""
+        return occurrence + jitter(self.uid, occurrence, self.definition.jitter_width)
 
     def fire_entry(self, occurrence: datetime, ordinal: int) -> DueEntry:
         """The due entry for the occurrence at *occurrence*, the *ordinal*-th of this version."""
-        put_off = jitter(self.uid, occurrence, self.definition.jitter_width)
         return fire(
-            self.key, self.uid, self.schedule_version, occurrence, put_off=put_off, ordinal=ordinal
+            self.key,
+            self.uid,
+            self.schedule_version,
+            occurrence,
+            put_off=jitter(self.uid, occurrence, self.definition.jitter_width),
+            ordinal=ordinal,
+            rank=self.definition.priority.rank,
         )
 
     def successor(self, entry: DueEntry) -> DueEntry | None:
@@ -327,21 +436,45 @@ class Job:
         Raises:
             InvalidInputError: The schedule cannot be read.
         """
-        most = self.definition.max_runs
-        following = self.next_after(entry.occurs_at)
-        if following is None or (most is not None and entry.ordinal >= most):
-            return None
-        # Counted only where it is asked for, so that other entries stay as small as they are.
-        return self.fire_entry(following, 1 if most is None else entry.ordinal + 1)
+        return self.following(entry.occurs_at, entry.ordinal)
 
-    def ordinal(self, occurrence: datetime) -> int:
-        """Which occurrence of this version it is, from 1. Counted only where `max_runs` asks.
+    def following(self, occurrence: datetime, ordinal: int) -> DueEntry | None:
+        """The entry that follows the *ordinal*-th occurrence; None after the last.
 
         Raises:
             InvalidInputError: The schedule cannot be read.
         """
         most = self.definition.max_runs
-        return 1 if most is None else count_occurrences(self.schedule, occurrence, at_most=most)
+        following = self.next_after(occurrence)
+        if following is None or (most is not None and ordinal >= most):
+            return None
+        # Counted only where it is asked for, so that other entries stay as small as they are.
+        return self.fire_entry(following, 1 if most is None else ordinal + 1)
+
+    def stretch(self, entry: DueEntry, until: datetime) -> Stretch:
+        """The occurrences from that of *entry* to *until*, within `maxRuns`; see
+        `schedule.stretch`.
+        """
+        most = self.definition.max_runs
+        left = MAX_RUNS**2 if most is None else max(most - entry.ordinal + 1, 1)
+        return stretch(self.schedule, entry.occurs_at, until, at_most=left)
+
+    def count_between(self, after: datetime, before: datetime, *, at_most: int) -> int:
+        """How many occurrences lie between *after* and *before*, counted to *at_most*."""
+        found = islice(occurrences(self.schedule, max(after, self.effective_from)), at_most)
+        return sum(1 for _ in takewhile(lambda occurrence: occurrence.at < before, found))
+
+    def ordinal(self, occurrence: datetime) -> int:
+        """Which occurrence of this version it is, from 1. Counted only where `max_runs` asks, to
+        one more than that.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        most = self.definition.max_runs
+        if most is None:
+            return 1
+        return count_occurrences(self.schedule, occurrence, at_most=most + 1)
 
     def is_last(self, occurrence: datetime) -> bool:
         """Whether no occurrence follows the one at *occurrence*. A MANUAL job has no last one.
@@ -364,4 +497,4 @@ class Job:
         """
         if self.state is not JobState.ACTIVE:
             return []
-        return self.definition.upcoming(self.effective_from, after, count, uid=self.uid)
+        return self.definition.upcoming(self._counted_from, after, count, uid=self.uid)

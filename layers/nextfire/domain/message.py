@@ -9,13 +9,13 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JobKey, RunKey, group_id
 from nextfire.domain.job import Document
 
 
 class RunMessage(Document):
     """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from
-    1.
+    1. `exclusive`: the job's runs share one message group, so that they wait for each other.
     """
 
     v: Literal[1] = 1
@@ -24,13 +24,21 @@ class RunMessage(Document):
     run_id: str = Field(pattern=r"^[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}$")
     dispatch: int = Field(ge=1)
     dispatched_at: AwareDatetime
+    exclusive: bool = False
 
     @property
     def key(self) -> RunKey:
         return RunKey(JobKey(self.tenant, self.job_id), self.run_id)
 
     def encode(self) -> str:
-        return self.model_dump_json(by_alias=True)
+        return self.model_dump_json(
+            by_alias=True, exclude=None if self.exclusive else {"exclusive"}
+        )
+
+    @property
+    def group(self) -> str:
+        """The FIFO message group it is sent in."""
+        return group_id(self.key, exclusive=self.exclusive)
 
 
 def decode_message(body: str) -> RunMessage:

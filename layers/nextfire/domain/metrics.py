@@ -16,6 +16,8 @@ class Metric(StrEnum):
     DISPATCHED = "Dispatched"  # runs sent to a queue
     TICKS = "Ticks"  # polls of the due table by a watcher that holds its group's lease
     UNDELIVERED = "Undelivered"  # due runs that a queue did not take; they are tried again
+    HELD_BACK = "HeldBack"  # due runs that had to wait for their pool's queue or their job's turn
+    SKIPPED = "Skipped"  # occurrences that do not run, by misfire or overlap policy or by window
     QUARANTINED = "Quarantined"  # entries, jobs and messages that could not be decoded
     STARTED = "Started"  # attempts begun
     SUCCEEDED = "Succeeded"  # runs that ended well

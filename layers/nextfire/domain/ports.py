@@ -156,6 +156,9 @@ class RunQueue(Protocol):
             The indexes of those that were accepted. A pool that is not there accepts none.
         """
 
+    def backlog(self, pool: str) -> int:
+        """About how many messages *pool*'s queue holds, in flight or not; 0 if it is not there."""
+
 
 class Delivery(Protocol):
     """One received message, as its executor sees it."""
@@ -216,6 +219,26 @@ class RunStore(Protocol):
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         """Extend the lease. Returns the record as it is now; None if the lease was lost."""
+
+    def skip(self, run: Run) -> Run:
+        """Store the SKIPPED record *run*, if there is none. Returns the record now in force."""
+
+    def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
+        """Make *run* CANCELLED if it is PENDING; if it is RUNNING, have its worker asked to end it.
+
+        Returns:
+            The record now in force.
+        """
+
+    def between(
+        self, job: JobKey, first: str, last: str, *, newest_first: bool = False, page: int = 100
+    ) -> Iterator[Run]:
+        """The job's runs whose ids lie from *first* to *last*, both included, by consistent reads,
+        page by page as they are asked for.
+
+        Raises:
+            UndecodableError: A stored item does not read as a run.
+        """
 
     def get(self, key: RunKey) -> Run | None:
         """The run, by a consistent read.

@@ -79,7 +79,8 @@ class Run:
 
     `fence` grows with every claim; `claim_token` is that claim's own; `lease_until` bounds its
     worker's right. `attempt` counts attempts that matter against `maxAttempts`. `attempts` is the
-    whole history.
+    whole history. A SKIPPED record with `covered_to` is a range record: it stands for the
+    `covered` occurrences from its own to that one.
     """
 
     key: RunKey
@@ -92,6 +93,7 @@ class Run:
     lease_until: datetime | None = None
     not_before: datetime | None = None
     cancel_requested: bool = False
+    cancel_reason: str | None = None
     pool: str | None = None
     job_revision: int | None = None
     dispatched_at: datetime | None = None
@@ -102,6 +104,13 @@ class Run:
     stderr: str | None = None
     reason: str | None = None
     attempts: tuple[Attempt, ...] = ()
+    covered_to: datetime | None = None
+    covered: int = 1
+
+    @property
+    def covers_until(self) -> datetime:
+        """The last occurrence that this record stands for."""
+        return self.covered_to or self.key.scheduled_at
 
     def taken_over(
         self, *, dispatch: int, token: str, worker: str, now: datetime, lease_until: datetime
@@ -162,6 +171,31 @@ class Run:
             lease_until=None,
             worker=None,
             reason=reason,
+        )
+
+    @staticmethod
+    def skipped(
+        key: RunKey,
+        reason: str,
+        now: datetime,
+        *,
+        covered_to: datetime | None = None,
+        covered: int = 1,
+        pool: str | None = None,
+        dispatched_at: datetime | None = None,
+    ) -> Run:
+        """The record of an occurrence that does not run, or of several in a row. `pool` and
+        `dispatched_at`, where an executor had it before it.
+        """
+        return Run(
+            key,
+            RunState.SKIPPED,
+            finished_at=now,
+            reason=reason,
+            covered_to=covered_to if covered > 1 else None,
+            covered=covered,
+            pool=pool,
+            dispatched_at=dispatched_at,
         )
 
     def _closed(self, result: Result, now: datetime) -> Run:

@@ -37,6 +37,8 @@ MIN_INTERVAL = timedelta(seconds=1)
 MAX_DATES = 1000
 MAX_RUNS = 100_000
 MAX_JITTER = timedelta(hours=1)
+MAX_STRETCH = 100_000
+"""Occurrences that are counted one by one: 69 days of every minute, about a second's work."""
 
 _MOMENT = timedelta(milliseconds=1)  # the resolution of instants
 _NEAR = timedelta(days=2)  # no clock is ever changed by more than a day
@@ -194,6 +196,62 @@ def count_occurrences(schedule: Schedule, until: datetime, *, at_most: int) -> i
     """
     first = islice(occurrences(schedule, schedule.effective_from), at_most)
     return sum(1 for _ in takewhile(lambda occurrence: occurrence.at <= until, first))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`count` occurrences in a row, from `first` to `last`; `before_last` only where there are
+    two.
+    """
+
+    first: datetime
+    last: datetime
+    count: int
+    before_last: datetime | None = None
+
+
+def stretch(schedule: Schedule, first: datetime, until: datetime, *, at_most: int) -> Stretch:
+    """The occurrences from *first*, which is one, to *until*: that one at least, *at_most* (≥ 1)
+    at most, and `MAX_STRETCH` of a type that must be counted one by one.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read.
+    """
+    _, end = _bounds(schedule.start_at, schedule.end_at, schedule.timezone)
+    until = max(first, until if end is None else min(until, end))
+    if schedule.type is ScheduleType.INTERVAL:
+        period = parse_duration(_text(schedule), "schedule")
+        count = min((until - first) // period + 1, at_most)
+        last = first + (count - 1) * period
+        return Stretch(first, last, count, last - period if count > 1 else None)
+    at_most = min(at_most, MAX_STRETCH)
+    if schedule.type is ScheduleType.CRON:
+        # Cron names minutes: thousands of jobs share one expression, and so one answer.
+        until = max(first, until.replace(second=0, microsecond=0))
+        return _cron_stretch(
+            _text(schedule), schedule.timezone, schedule.dst, first, until, at_most
+        )
+    return _counted(occurrences(schedule, first - _MOMENT), first, until, at_most)
+
+
+@lru_cache(maxsize=4096)
+def _cron_stretch(
+    text: str, timezone: str, dst: Dst, first: datetime, until: datetime, at_most: int
+) -> Stretch:
+    after = first - _MOMENT
+    schedule = Schedule(ScheduleType.CRON, text, timezone, after, dst=dst)
+    return _counted(_cron(schedule, after), first, until, at_most)
+
+
+def _counted(
+    found: Iterator[Occurrence], first: datetime, until: datetime, at_most: int
+) -> Stretch:
+    count, last, before_last = 0, first, None
+    for each in islice(found, at_most):
+        if each.at > until:
+            break
+        count, last, before_last = count + 1, each.at, last if count else None
+    return Stretch(first, last, max(count, 1), before_last)
 
 
 def jitter(key: str, occurrence: datetime, width: timedelta) -> timedelta:

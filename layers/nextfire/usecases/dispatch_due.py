@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
-from concurrent.futures import Executor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Self
 
-from nextfire.domain.decisions import DueAction, DueDecision, decide_due
+from nextfire.domain.decisions import (
+    DueAction,
+    DueDecision,
+    OverlapDecision,
+    decide_due,
+    decide_overlap,
+)
 from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
-from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.job import JobState, Priority
+from nextfire.domain.fair_queue import FairQueue
+from nextfire.domain.ids import JobKey, runs_from
+from nextfire.domain.instants import MINUTE, floor_minute, isoformat
+from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue
+from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.run import Run
+from nextfire.usecases.cover_missed import Covered, cover_missed
 
 POLL_EVERY = timedelta(milliseconds=500)
 LOOK_AHEAD = timedelta(seconds=2)
@@ -33,10 +44,16 @@ reach the present; one long poll would outlive the lease, and so would the next 
 """
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 _LEFT_FOR = timedelta(seconds=2)
+_AGAIN_AFTER = timedelta(milliseconds=100)
 _BROKEN_FOR = timedelta(seconds=60)
 _BROKEN_REACH = timedelta(days=1)
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
-_RANK = {Priority.HIGH: 0, Priority.NORMAL: 1, Priority.LOW: 2}
+_ROOM_AFTER = timedelta(seconds=1)
+_TURN_AFTER = timedelta(seconds=5)
+_WAITING_AT_MOST = 1_000  # entries held back in their buckets; more go to the next minute's
+_COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
+_READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
+_RECORDS = 5  # of a job's latest, read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +68,22 @@ class Dispatched:
 
 @dataclass(slots=True)
 class TickReport:
-    """What one step did. `notes`: what was not simply dispatched, and why."""
+    """What one step did. `skipped`: the records that it wrote for what does not run; `held_back`:
+    how often a due run had to wait in the table; `notes`: what was not simply dispatched, and why.
+    """
 
     dispatched: list[Dispatched] = field(default_factory=list)
+    skipped: list[Run] = field(default_factory=list)
     polled: bool = False
     undelivered: int = 0
+    held_back: int = 0
     quarantined: int = 0
     notes: list[str] = field(default_factory=list)
 
     def __iadd__(self, other: TickReport) -> Self:
         self.dispatched += other.dispatched
+        self.skipped += other.skipped
+        self.held_back += other.held_back
         self.polled = self.polled or other.polled
         self.undelivered += other.undelivered
         self.quarantined += other.quarantined
@@ -68,12 +91,31 @@ class TickReport:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who gets how much. `backlogs`: by pool, the messages that its queue may hold; a pool that is
+    not named has no bound. `weights`: by tenant, its part of the turns where all cannot go at once;
+    1 where it is not named.
+    """
+
+    backlogs: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many messages a queue still takes, as it said at `asked_at` and less what was sent."""
+
+    left: int
+    asked_at: datetime
+
+
 class DispatchDue:
     """The dispatching of one group's shards by the holder of its lease.
 
     `poll` brings entries that are due within `LOOK_AHEAD` from the table into a heap; `release`
-    dispatches those whose instant has come. Between the two nothing is written, so a watcher that
-    dies loses nothing: its successor reads the same entries.
+    dispatches those whose instant has come, tenants by turns. Between the two nothing is written,
+    so a watcher that dies loses nothing: its successor reads the same entries.
     """
 
     def __init__(
@@ -81,39 +123,52 @@ class DispatchDue:
         *,
         jobs: JobStore,
         due: DueStore,
+        runs: RunStore,
         queue: RunQueue,
         control: ControlStore,
         clock: Clock,
         executor: Executor,
         shards: Collection[int],
         epoch: int,
+        shares: Shares,
     ) -> None:
         self._jobs = jobs
         self._due = due
+        self._runs = runs
         self._queue = queue
         self._control = control
         self._clock = clock
         self._executor = executor
         self._shards = list(shards)
         self._epoch = epoch
+        self._shares = shares
+        self._ready = FairQueue(shares.weights)
+        self._rooms: dict[str, _Room] = {}
+        self._reading: dict[int, Future[tuple[list[StoredEntry | BrokenEntry], datetime]]] = {}
         self._cursors: dict[int, datetime] = {}
         self._heap: list[tuple[datetime, str, str]] = []
         self._held: dict[Slot, StoredEntry] = {}
         self._ignored: dict[Slot, datetime] = {}
+        self._held_back: set[Slot] = set()
         self._stragglers_at: datetime | None = None
 
     @property
     def backlog(self) -> int:
         """How many entries are held."""
-        return len(self._heap)
+        return len(self._held)
 
     @property
     def next_at(self) -> datetime | None:
-        """When the earliest entry that is held is due."""
+        """When there is something to release: the past, if there is something now."""
+        if self._ready:
+            return self._ready.next_at
         return self._heap[0][0] if self._heap else None
 
     def poll(self, now: datetime) -> TickReport:
         """Read every bucket from the cursors on; move the cursors over closed, empty ones.
+
+        A shard that does not answer in time is waited for in the polls that follow; the others are
+        read meanwhile.
 
         Raises:
             UnavailableError: A read failed. What was read is held, of the other shards too.
@@ -123,14 +178,23 @@ class DispatchDue:
             self._control.seed_cursors(max(self._shards) + 1, floor_minute(now) - _UNSEEDED)
             self._cursors.update(self._control.cursors(self._shards))
         self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
-        futures = [self._executor.submit(self._read_shard, s, now) for s in self._shards]
+        for shard in self._shards:
+            if shard not in self._reading:
+                reading = self._executor.submit(self._read_shard, shard, now)
+                self._reading[shard] = reading
         trouble: UnavailableError | None = None
-        for shard, future in zip(self._shards, futures, strict=True):
+        for shard, reading in [*self._reading.items()]:
+            left = now + _READ_FOR - self._clock.now()
             try:
-                found, cursor = future.result()
+                found, cursor = reading.result(max(left.total_seconds(), 0))
+            except TimeoutError:
+                report.notes.append(f"shard {shard} does not answer")
+                continue
             except UnavailableError as error:
+                del self._reading[shard]
                 trouble = error
                 continue
+            del self._reading[shard]
             self._hold(found, now, report)
             moved = cursor != self._cursors[shard]
             if moved and self._control.move_cursor(shard, cursor, self._epoch):
@@ -163,10 +227,12 @@ class DispatchDue:
             UnavailableError: Nothing could be decided. The entries are read again by the next poll.
         """
         report = TickReport()
-        batch: list[StoredEntry] = []
-        while self._heap and self._heap[0][0] <= now and len(batch) < BATCH:
+        while self._heap and self._heap[0][0] <= now:
             _, bucket, sort_key = heapq.heappop(self._heap)
-            batch.append(self._held.pop(Slot(bucket, sort_key)))
+            self._ready.push(self._held[Slot(bucket, sort_key)])
+        batch = [self._ready.pop() for _ in range(min(len(self._ready), BATCH))]
+        for stored in batch:
+            del self._held[stored.slot]
         if batch:
             self._dispatch(batch, now, report)
         return report
@@ -246,18 +312,24 @@ class DispatchDue:
 
     def _dispatch(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> None:
         decided = self._decide(batch, now, report)
-        going = [(s, d) for s, d, _ in decided if d.action is DueAction.FIRE]
-        dropped = [s.slot for s, d, _ in decided if d.action is DueAction.DROP]
+        gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
+        wanted = [(s, d) for s, d in decided if d.action in (DueAction.FIRE, DueAction.COVER)]
+        admitted = self._take_turns(self._with_room(wanted, now, report), now, report)
+        going = [(s, d) for s, d in admitted if d.action is DueAction.FIRE]
+        missed = [(s, d) for s, d in admitted if d.action is DueAction.COVER]
         messages = [(d.pool, _message(d, self._clock.now())) for _, d in going]
-        successors = {d.successor for _, d in going if d.successor is not None}
         sending = self._executor.submit(self._queue.send, messages)
+        covered = self._cover(missed, now, report)
+        following = [(s, d.successor) for s, d in going] + [(s, c.successor) for s, _, c in covered]
+        successors = {successor for _, successor in following if successor is not None}
         stored = self._due.put(successors, self._clock.now()) if successors else set()
         sent = sending.result()
         done_at = self._clock.now()
-        finished: list[Slot] = []
         waiting: list[StoredEntry] = []
+        unsent: set[Slot] = set()
         for index, (entry, decision) in enumerate(going):
             if index not in sent:
+                unsent.add(entry.slot)
                 waiting.append(entry)
                 report.undelivered += 1
                 report.notes.append(f"not sent, stays: {entry.slot.sort_key} to {decision.pool}")
@@ -271,15 +343,163 @@ class DispatchDue:
                     decision.reason,
                 )
             )
-            if decision.successor is None or decision.successor in stored:
-                finished.append(entry.slot)
-            else:
+        for entry, successor in following:
+            if successor is not None and successor not in stored:
                 waiting.append(entry)
                 report.notes.append(f"successor not stored, stays: {entry.slot.sort_key}")
-        gone = finished + dropped
+            elif entry.slot not in unsent:
+                gone.append(entry.slot)
         self._due.delete(gone)
         self._ignored.update((slot, now + _SEEN_AGAIN) for slot in gone)
-        self._wait(waiting, now, _LEFT_FOR)
+        self._wait([*dict.fromkeys(waiting)], now, _LEFT_FOR)
+
+    def _with_room(
+        self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
+    ) -> list[tuple[StoredEntry, DueDecision]]:
+        """Those of *wanted* that their pools' queues can take. The others wait in the table; the
+        misfire policy decides over what they miss meanwhile.
+        """
+        admitted: list[tuple[StoredEntry, DueDecision]] = []
+        held_back: list[StoredEntry] = []
+        for stored, decision in wanted:
+            bound = self._shares.backlogs.get(decision.pool)
+            if bound is None or self._room(decision.pool, bound, now).left > 0:
+                admitted.append((stored, decision))
+                if bound is not None and decision.action is DueAction.FIRE:
+                    self._rooms[decision.pool].left -= 1
+            else:
+                held_back.append(stored)
+        if held_back:
+            report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
+            self._hold_back(held_back, now, _ROOM_AFTER, report)
+        return admitted
+
+    def _room(self, pool: str, bound: int, now: datetime) -> _Room:
+        """The queue is asked once, and again when what was sent since may have filled it."""
+        room = self._rooms.get(pool)
+        if room is None or (room.left <= 0 and now - room.asked_at >= _ROOM_AFTER):
+            try:
+                left = bound - self._queue.backlog(pool)
+            except UnavailableError:
+                left = BATCH  # a bound that is passed does no harm; a run that waits may
+            room = self._rooms[pool] = _Room(left, now)
+        return room
+
+    def _take_turns(
+        self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
+    ) -> list[tuple[StoredEntry, DueDecision]]:
+        """Those of *wanted* that may join their jobs' earlier runs in the queue; only jobs whose
+        overlap policy asks for it pay for the question.
+        """
+        asked: dict[Slot, Future[OverlapDecision]] = {}
+        for stored, decision in wanted:
+            # Not of a retry, which has had its turn, nor of a version that nobody knows any more.
+            if decision.exclusive and decision.owner is not None:
+                asked[stored.slot] = self._executor.submit(
+                    self._overlap, decision.owner, decision, stored.entry.occurs_at, now
+                )
+        if not asked:
+            return wanted
+        admitted: list[tuple[StoredEntry, DueDecision]] = []
+        held_back: list[StoredEntry] = []
+        undecided: list[StoredEntry] = []
+        for stored, decision in wanted:
+            try:
+                overlap = asked[stored.slot].result() if stored.slot in asked else None
+            except UnavailableError as error:
+                held_back.append(stored)
+                report.notes.append(str(error))
+                continue
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                undecided.append(stored)
+                report.quarantined += 1
+                report.notes.append(_cannot_decide(stored, error))
+                continue
+            if overlap is not None and not overlap.joins:
+                held_back.append(stored)
+                report.notes.append(f"{stored.slot.sort_key} waits: {overlap.reason}")
+                continue
+            admitted.append((stored, decision))
+        self._hold_back(held_back, now, _TURN_AFTER, report)
+        self._wait(undecided, now, _BROKEN_FOR)
+        return admitted
+
+    def _overlap(
+        self, job: Job, decision: DueDecision, occurs_at: datetime, now: datetime
+    ) -> OverlapDecision:
+        before = self._runs.between(
+            job.key, "0", runs_from(occurs_at), newest_first=True, page=_RECORDS
+        )
+        overlap = decide_overlap(job, occurs_at, before)
+        if overlap.cancel is not None and decision.action is DueAction.FIRE:
+            # Done again, after a crash, it still concerns only what is before this occurrence.
+            reason = f"{overlap.reason} {isoformat(occurs_at)}"
+            self._runs.stop(overlap.cancel, reason=reason, now=now)
+        return overlap
+
+    def _cover(
+        self, missed: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
+    ) -> list[tuple[StoredEntry, DueDecision, Covered]]:
+        """Put on record what does not run. A job's entries one after the other, the earliest first;
+        for so long that the lease is not in danger: what is left comes again.
+        """
+        until = now + _COVER_FOR
+
+        def cover(
+            of_job: list[tuple[StoredEntry, DueDecision]],
+        ) -> Iterator[tuple[StoredEntry, DueDecision, Covered | Exception | None]]:
+            for stored, decision in of_job:
+                if self._clock.now() > until:
+                    yield stored, decision, None
+                    continue
+                try:
+                    covered = cover_missed(self._runs, stored.entry, decision, now)
+                    owner = decision.owner
+                    current = owner is not None and decision.owned_until is None
+                    if owner is not None and current and covered.successor is None:
+                        self._jobs.complete(owner, now)
+                except Exception as error:  # noqa: BLE001 — told apart below
+                    yield stored, decision, error
+                else:
+                    yield stored, decision, covered
+
+        by_job: dict[JobKey, list[tuple[StoredEntry, DueDecision]]] = {}
+        for stored, decision in sorted(missed, key=lambda each: each[0].entry.sort_key):
+            by_job.setdefault(stored.entry.job, []).append((stored, decision))
+        done: list[tuple[StoredEntry, DueDecision, Covered]] = []
+        again: list[StoredEntry] = []
+        undecided: list[StoredEntry] = []
+        for found in self._executor.map(lambda of_job: [*cover(of_job)], by_job.values()):
+            for stored, decision, covered in found:
+                if isinstance(covered, Covered):
+                    done.append((stored, decision, covered))
+                    report.skipped += [covered.written] if covered.written else []
+                elif covered is None or isinstance(covered, UnavailableError):
+                    again.append(stored)
+                    report.notes.append(f"not on record yet, stays: {stored.slot.sort_key}")
+                else:
+                    undecided.append(stored)
+                    report.quarantined += 1
+                    report.notes.append(_cannot_decide(stored, covered))
+        self._wait(again, now, _AGAIN_AFTER)
+        self._wait(undecided, now, _BROKEN_FOR)
+        return done
+
+    def _hold_back(
+        self, entries: list[StoredEntry], now: datetime, duration: timedelta, report: TickReport
+    ) -> None:
+        """Look at *entries* again after *duration*. Where they are too many to be read again and
+        again, put them off to the next minute: moved once, they are looked at then.
+        """
+        report.held_back += len(entries)
+        self._held_back = {slot for slot in self._held_back if slot in self._ignored}
+        room = max(_WAITING_AT_MOST - len(self._held_back), 0)
+        self._wait(entries[:room], now, duration)
+        self._held_back.update(stored.slot for stored in entries[:room])
+        if len(entries) > room:
+            carried = self._due.put({s.entry for s in entries[room:]}, now + MINUTE)
+            self._due.delete([s.slot for s in entries[room:] if s.entry in carried])
+            self._ignored.update((s.slot, now + _SEEN_AGAIN) for s in entries[room:])
 
     def _wait(self, entries: list[StoredEntry], now: datetime, duration: timedelta) -> None:
         """Look at *entries* again after *duration*; carry those of the past along to the present.
@@ -295,40 +515,55 @@ class DispatchDue:
 
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
-    ) -> list[tuple[StoredEntry, DueDecision, int]]:
-        """The decisions over *batch*, in the order of dispatch: due second, then priority."""
+    ) -> list[tuple[StoredEntry, DueDecision]]:
         jobs = self._jobs.get_many(
             {stored.entry.job for stored in batch if stored.entry.kind is DueKind.FIRE}
         )
-        decided: list[tuple[StoredEntry, DueDecision, int]] = []
+        decided: list[tuple[StoredEntry, DueDecision]] = []
         undecided: list[StoredEntry] = []
-        for stored in batch:
-            job = jobs.get(stored.entry.job)
+        unsure: dict[Slot, Future[Job | None]] = {}
+
+        def decide(stored: StoredEntry, find: Callable[[], Job | None]) -> DueDecision | None:
             try:
-                if isinstance(job, Exception):
-                    raise job
-                decision = decide_due(stored.entry, job, now)
-                if decision.action is not DueAction.FIRE:
-                    # The read may have been stale: what is not sent must be certain.
-                    job = self._jobs.get(stored.entry.job)
-                    decision = decide_due(stored.entry, job, now)
+                return decide_due(stored.entry, find(), now)
             except UnavailableError:
                 raise
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 # Kept where it is, told and alarmed; the others go on.
                 undecided.append(stored)
                 report.quarantined += 1
-                what = f"{type(error).__name__}: {error}"
-                report.notes.append(f"cannot decide {stored.slot.sort_key}: {what}")
-                continue
+                report.notes.append(_cannot_decide(stored, error))
+                return None
+
+        for stored in batch:
+            decision = decide(stored, partial(_sound, jobs.get(stored.entry.job)))
+            if decision is not None and decision.action is not DueAction.FIRE:
+                # The read may have been stale: what is not sent must be certain.
+                unsure[stored.slot] = self._executor.submit(self._jobs.get, stored.entry.job)
+            if decision is not None:
+                decided.append((stored, decision))
+        if unsure:
+            certain = [
+                (s, decide(s, unsure[s.slot].result) if s.slot in unsure else d) for s, d in decided
+            ]
+            decided = [(s, d) for s, d in certain if d is not None]
+        for stored, decision in decided:
             if decision.action is DueAction.LEAVE:
                 self._ignored[stored.slot] = now + _LEFT_FOR
             if decision.action is DueAction.DROP:
                 report.notes.append(f"dropped {stored.slot.sort_key}: {decision.reason}")
-            rank = _RANK[job.definition.priority] if job else 0
-            decided.append((stored, decision, rank))
         self._wait(undecided, now, _BROKEN_FOR)
-        return sorted(decided, key=lambda d: (d[0].entry.at.replace(microsecond=0), d[2]))
+        return decided
+
+
+def _sound(job: Job | Exception | None) -> Job | None:
+    if isinstance(job, Exception):
+        raise job
+    return job
+
+
+def _cannot_decide(stored: StoredEntry, error: Exception) -> str:
+    return f"cannot decide {stored.slot.sort_key}: {type(error).__name__}: {error}"
 
 
 def _message(decision: DueDecision, now: datetime) -> RunMessage:
@@ -340,4 +575,5 @@ def _message(decision: DueDecision, now: datetime) -> RunMessage:
         run_id=key.run_id,
         dispatch=decision.dispatch,
         dispatched_at=now,
+        exclusive=decision.exclusive,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from nextfire.domain.decisions import ClaimAction, decide_claim, decide_ending
+from nextfire.domain.decisions import ClaimAction, decide_claim, decide_ending, decide_pickup
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -17,7 +17,7 @@ from nextfire.domain.errors import (
     UndecodableError,
     shorten,
 )
-from nextfire.domain.ids import content_id, dedup_id
+from nextfire.domain.ids import RunKey, content_id, dedup_id, runs_from
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, decode_message
@@ -58,6 +58,7 @@ class Handled:
     started: bool = False
     lost: bool = False
     quarantined: bool = False
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class ExecuteRun:
             job = self._jobs.get(message.key.job)
             if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
                 return self._without_job(message, delivery)
-            return self._with_job(job, message, host)
+            return self._skip(job, message) or self._with_job(job, message, host)
         except UndecodableError as error:
             # The job or the run: mended, it goes on. The message waits for that in the queue.
             return Handled(Disposition.LEAVE, shorten(str(error), 500), quarantined=True)
@@ -141,7 +142,7 @@ class ExecuteRun:
         now = self._clock.now()
         run = self._runs.cancel(message, reason="its job was deleted", now=now)
         if run.state is not RunState.RUNNING:
-            self._bury(run)
+            self._bury(run, exclusive=message.exclusive)
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
         if run.lease_until is not None and run.lease_until > now:
             delivery.hide(run.lease_until - now)
@@ -208,6 +209,26 @@ class ExecuteRun:
                     if ended is not None:
                         return _with_loss(ended)
 
+    def _skip(self, job: Job, message: RunMessage) -> Handled | None:
+        """Put on record that the run is not to start, where that is so and it never has."""
+        key, now = message.key, self._clock.now()
+        reason = None if message.dispatch > 1 else decide_pickup(job, key, now, self._before(key))
+        if reason is None:
+            return None
+        skipped = Run.skipped(
+            key, reason, now, pool=self._terms.pool, dispatched_at=message.dispatched_at
+        )
+        run = self._runs.skip(skipped)
+        if run.state is not RunState.SKIPPED:
+            return None
+        self._settle(job, run)
+        return Handled(Disposition.ACKNOWLEDGE, run.reason or reason, run, skipped=True)
+
+    def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
+        """The records of the job's runs before *key*, the latest first."""
+        last = runs_from(key.scheduled_at)
+        return lambda: self._runs.between(key.job, "0", last, newest_first=True, page=_RECORDS)
+
     def _work(self, job: Job, run: Run, host: _Host) -> Handled:
         """Run the script of a run that is ours, and record what came of it."""
         heart = _Heart(self._runs, run, host, self._clock, self._terms)
@@ -269,7 +290,7 @@ class ExecuteRun:
             timeout=timeout,
             context=_context(job, run, self._clock.now() + timeout),
         )
-        return _result(self._runner.run(call, heart.ask), timeout)
+        return _result(self._runner.run(call, heart.ask), timeout, heart.cancel_reason)
 
     def _end(
         self,
@@ -308,6 +329,8 @@ class ExecuteRun:
             run_id=run.key.run_id,
             dispatch=run.dispatch + 1,
             pool=job.definition.target.pool,
+            rank=job.definition.priority.rank,
+            exclusive=job.exclusive,
         )
         # Done again, this may be a while after *now*: an entry's bucket is that of its writing.
         if not self._due.put([entry], self._clock.now()):
@@ -320,11 +343,11 @@ class ExecuteRun:
 
     def _settle(self, job: Job, run: Run) -> None:
         """Do what follows from an ended run. Idempotent: a redelivered message does it again."""
-        self._bury(run)
+        self._bury(run, exclusive=job.exclusive)
         if job.state is JobState.ACTIVE and job.is_last(run.key.scheduled_at):
             self._jobs.complete(job, self._clock.now())
 
-    def _bury(self, run: Run) -> None:
+    def _bury(self, run: Run, *, exclusive: bool) -> None:
         """If the run is DEAD, leave its message with the failure in the dead-letter queue."""
         if run.state is not RunState.DEAD:
             return
@@ -334,6 +357,7 @@ class ExecuteRun:
             run_id=run.key.run_id,
             dispatch=run.dispatch,
             dispatched_at=run.dispatched_at or run.key.scheduled_at,
+            exclusive=exclusive,
         )
         self._dead_letters.put(
             message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
@@ -341,6 +365,7 @@ class ExecuteRun:
 
 
 _AGAIN_AFTER = timedelta(seconds=1)
+_RECORDS = 5  # of a job's latest, read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +389,7 @@ class _Heart:
         self._stopping = host.stopping
         self._beat_at = clock.now() + terms.heartbeat
         self._lease_until = run.lease_until or clock.now()
+        self.cancel_reason = "cancelled on request"
 
     def insist(self, write: Callable[[], Handled]) -> Handled:
         """Do *write* until the store answers, as long as the lease stands: what a script has done
@@ -399,6 +425,7 @@ class _Heart:
         except UnavailableError:
             # The lease still stands; asked again at once until it does not.
             return Verdict.GO_ON
+        self.cancel_reason = extended.cancel_reason or self.cancel_reason
         return Verdict.CANCEL if extended.cancel_requested else Verdict.GO_ON
 
 
@@ -406,11 +433,11 @@ def _with_loss(handled: Handled) -> Handled:
     return replace(handled, lost=True)
 
 
-def _result(ended: ScriptExit, timeout: timedelta) -> tuple[Result, Verdict]:
+def _result(ended: ScriptExit, timeout: timedelta, cancel_reason: str) -> tuple[Result, Verdict]:
     if ended.error is not None:
         outcome, reason = AttemptOutcome.FAILED, ended.error
     elif ended.stopped is Verdict.CANCEL:
-        outcome, reason = AttemptOutcome.CANCELLED, "cancelled on request"
+        outcome, reason = AttemptOutcome.CANCELLED, cancel_reason
     elif ended.stopped is Verdict.HAND_BACK:
         outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
     elif ended.timed_out:

@@ -23,7 +23,7 @@ from nextfire.domain.job import (
     JobState,
 )
 from nextfire.domain.ports import JobStore
-from nextfire.domain.schedule import check
+from nextfire.domain.schedule import ScheduleType, check
 from nextfire.domain.script import script_url
 
 _TRIES = 5  # of a change that meets other changes of the same job
@@ -78,7 +78,8 @@ class ManageJobs:
         """Replace the definition by what *edit* makes of it; called again if another change wins.
 
         A change of *when* takes effect now: occurrences up to now are the old schedule's, later
-        ones the new one's. A COMPLETED job whose new schedule fires is ACTIVE again.
+        ones the new one's. A COMPLETED job whose new schedule fires is ACTIVE again; a PAUSED one
+        stays it.
 
         Raises:
             NotFoundError, ConflictError, InvalidInputError: As for `register`; nothing is changed.
@@ -91,8 +92,51 @@ class ManageJobs:
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
             changed = _revised(job.with_new_version(now), now, definition=definition)
+            if job.state is JobState.PAUSED:
+                check(changed.schedule)
+                return changed, None
             changed = replace(changed, state=JobState.ACTIVE)
             return changed, _first(changed)
+
+        return self._revise(key, next_revision)
+
+    def pause(self, key: JobKey, reason: str | None, *, now: datetime) -> Job:
+        """Have nothing of the job due after *now*, until it is resumed. What is due before, and
+        what runs, goes on. Paused already, it stays as it is.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is COMPLETED.
+        """
+
+        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+            if job.state is JobState.PAUSED:
+                return None
+            if job.state is not JobState.ACTIVE:
+                raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
+            return _revised(job.paused(now, reason), now, definition=job.definition), None
+
+        return self._revise(key, next_revision)
+
+    def resume(self, key: JobKey, *, now: datetime) -> Job:
+        """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
+        job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is COMPLETED.
+        """
+
+        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+            if job.state is JobState.ACTIVE:
+                return None
+            if job.state is not JobState.PAUSED:
+                raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
+            resumed = _revised(job.resumed(now), now, definition=job.definition)
+            first = resumed.first()
+            if first is None and resumed.definition.type is not ScheduleType.MANUAL:
+                return replace(resumed, state=JobState.COMPLETED), None
+            return resumed, first
 
         return self._revise(key, next_revision)
 
@@ -121,13 +165,17 @@ class ManageJobs:
         return job
 
     def _revise(
-        self, key: JobKey, next_revision: Callable[[Job], tuple[Job, DueEntry | None]]
+        self, key: JobKey, next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None]
     ) -> Job:
+        """Write what *next_revision* makes of the job; None: it is to stay as it is."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
                 raise NotFoundError("living job", key.job_id)
-            changed, entry = next_revision(job)
+            revised = next_revision(job)
+            if revised is None:
+                return job
+            changed, entry = revised
             if self._jobs.update(changed, entry, changed.updated_at):
                 return changed
         raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")

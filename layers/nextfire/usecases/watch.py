@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch_due import POLL_EVERY, DispatchDue, TickReport
 from nextfire.usecases.hold_lease import HoldLease
 
 ENOUGH = 1_000
-"""With so many entries held there is no need to poll: what the table holds more is due later."""
+"""With so many entries held there is less need to poll: most of what is due is known."""
+BUSY_POLL_EVERY = timedelta(seconds=2)
+"""How often then. Not never: what another tenant has due is to have its turn."""
 
 
 class Watch:
@@ -21,7 +23,7 @@ class Watch:
         self._new_dispatcher = dispatcher
         self._dispatcher: DispatchDue | None = None
         self._epoch = 0
-        self._poll_at: datetime | None = None
+        self._polled_at: datetime | None = None
         self._polled = False
 
     @property
@@ -45,18 +47,17 @@ class Watch:
             return None, again_at
         if self._dispatcher is None or lease.epoch != self._epoch:
             self._dispatcher, self._epoch = self._new_dispatcher(lease), lease.epoch
-            self._poll_at = None
-        hungry = self._dispatcher.backlog < ENOUGH
-        due = self._poll_at is None or now >= self._poll_at
-        if hungry and due and not self._polled:
+            self._polled_at = None
+        every = POLL_EVERY if self._dispatcher.backlog < ENOUGH else BUSY_POLL_EVERY
+        poll_at = now if self._polled_at is None else self._polled_at + every
+        if now >= poll_at and not self._polled:
             # Set first: a poll that fails is tried again at its time, releases go on meanwhile. It
             # may take long: the lease is looked at again before anything is released; and
             # something is, before the next poll, however long that one took.
-            self._poll_at, self._polled = now + POLL_EVERY, True
+            self._polled_at, self._polled = now, True
             return self._dispatcher.poll(now), now
         self._polled = False
         report = self._dispatcher.release(now)
-        poll_at = self._poll_at if hungry and self._poll_at else again_at
         return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)
 
     def end(self) -> None:

@@ -6,7 +6,7 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from nextfire.domain.metrics import NAMESPACE, Metric
-from nextfire.domain.run import AttemptOutcome, RunState
+from nextfire.domain.run import AttemptOutcome, Run, RunState
 from nextfire.usecases.dispatch_due import TickReport
 from nextfire.usecases.execute_run import Handled
 
@@ -45,11 +45,24 @@ class Telemetry:
         self.count(Metric.DISPATCHED, len(report.dispatched))
         self.count(Metric.TICKS, int(report.polled))
         self.count(Metric.UNDELIVERED, report.undelivered)
+        self.count(Metric.HELD_BACK, report.held_back)
+        self.count(Metric.SKIPPED, sum(run.covered for run in report.skipped))
+        for record in report.skipped[:_NOTES]:
+            self._tell_skipped(record)
         self.count(Metric.QUARANTINED, report.quarantined)
         for note in report.notes[:_NOTES]:
             self.logger.warning(note)
         if len(report.notes) > _NOTES:
             self.logger.warning("more of the same", count=len(report.notes) - _NOTES)
+
+    def _tell_skipped(self, run: Run) -> None:
+        self.logger.info(
+            run.reason or "skipped",
+            execution_id=run.key.execution_id,
+            tenant=run.key.job.tenant,
+            state=run.state,
+            covered=run.covered,
+        )
 
     def handled(self, handled: Handled) -> None:
         """What became of a message."""
@@ -57,6 +70,7 @@ class Telemetry:
         self.count(Metric.LOST, int(handled.lost))
         self.count(Metric.QUARANTINED, int(handled.quarantined))
         run = handled.run
+        self.count(Metric.SKIPPED, int(handled.skipped))
         if handled.outcome is AttemptOutcome.SUCCEEDED:
             self.count(Metric.SUCCEEDED)
         elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
