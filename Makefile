@@ -5,7 +5,7 @@ BIN := .venv/bin
 CDK := $(BIN)/python -m infra
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test test-long check synth deploy bootstrap destroy clean
+.PHONY: help install demo up down test test-long check bench synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test-long: install ## The schedules against many more cases; minutes
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
+
+bench: install ## Measure what is promised; NAME=… says what, without it they are listed
+	$(BIN)/python -m benchmarks $(NAME)
 
 synth: install ## Write the CloudFormation template to cdk.out; needs no credentials
 	$(CDK) synth --quiet

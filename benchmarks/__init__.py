@@ -1,0 +1,1 @@
+"""Measurements of what the README and the design promise: `make bench` lists them."""

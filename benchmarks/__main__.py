@@ -1,0 +1,29 @@
+"""``python -m benchmarks NAME``; without a name the list of them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from benchmarks.report import show
+
+NAMES = {
+    "units": "DynamoDB units and SQS requests of a recurring run through dispatch",
+}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments:
+        for name, what in NAMES.items():
+            print(f"{name:12} {what}")  # noqa: T201
+        return 0
+    [name] = arguments
+    if name not in NAMES:
+        sys.stderr.write(f"There is no benchmark {name!r}, only: {', '.join(NAMES)}.\n")
+        return 2
+    show(name, importlib.import_module(f"benchmarks.{name}").measure())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

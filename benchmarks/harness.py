@@ -1,0 +1,388 @@
+"""What the benchmarks share: a stack to run on, watchers as their function builds them, the
+counting of what they ask of AWS.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from benchmarks.figures import item_bytes, read_units
+from benchmarks.report import tell
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job, JobDefinition
+from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.watch import Watch
+from nextfire_cli.local import LocalStack, StackInfo
+from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.processes import Processes, ProcessRecord, interrupts_raised
+
+ROOT = Path(__file__).resolve().parents[1]
+POOL = "default"
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class _QuietStack(LocalStack):
+    """A local stack whose deployed watcher is not invoked: a benchmark brings its own."""
+
+    def _wake_watcher(self, outputs: dict[str, str]) -> None:
+        pass
+
+
+class Stack:
+    """The deployed app, and the processes that a benchmark starts beside it."""
+
+    def __init__(self, local: LocalStack, info: StackInfo, folder: Path) -> None:
+        self.local = local
+        self.info = info
+        self.folder = folder
+        self._processes = Processes(folder / "benchmark.json", territory=folder / "benchmark")
+        (folder / "benchmark").mkdir()
+        stacks = self.client("cloudformation").describe_stacks()["Stacks"]
+        self._outputs: dict[str, str] = {
+            output["OutputKey"]: output["OutputValue"]
+            for stack in stacks
+            for output in stack.get("Outputs", [])
+        }
+
+    def client(self, service: str) -> Any:  # noqa: ANN401 — clients are typed by literal names only
+        """A client as the account's root user."""
+        return self.local.client(service)
+
+    @property
+    def tenant(self) -> str:
+        return self.info.account_id
+
+    @property
+    def shards(self) -> int:
+        return int(self.watcher_environment()["NEXTFIRE_WRITE_SHARDS"])
+
+    def allow_batches(self) -> None:
+        """Let the watcher send batches: to AWS that is ``sqs:SendMessage``, which it may do;
+        MiniStack asks for an action that AWS does not have.
+        """
+        statement = {"Effect": "Allow", "Action": "sqs:SendMessageBatch", "Resource": "*"}
+        self.client("iam").put_role_policy(
+            RoleName=self.info.roles["watcher"].rpartition("/")[2],
+            PolicyName="batches",
+            PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
+        )
+
+    def watcher_environment(self) -> dict[str, str]:
+        """The environment of the deployed watcher, with credentials of its role."""
+        function = self.client("lambda").get_function_configuration(
+            FunctionName=self.info.functions["watcher"]
+        )
+        return {**function["Environment"]["Variables"], **self._credentials("watcher")}
+
+    def worker_environment(self) -> dict[str, str]:
+        """The environment of a worker of `POOL`, with credentials of its role."""
+        environment: dict[str, str] = json.loads(
+            self._outputs[f"WorkerEnvironment{POOL.capitalize()}"]
+        )
+        return {
+            **environment,
+            **self._credentials(f"worker-{POOL}"),
+            "POWERTOOLS_SERVICE_NAME": "worker",
+            "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
+        }
+
+    def _credentials(self, role: str) -> dict[str, str]:
+        answer = self.client("sts").assume_role(
+            RoleArn=self.info.roles[role], RoleSessionName="benchmark", DurationSeconds=3600
+        )
+        return {
+            "AWS_ACCESS_KEY_ID": answer["Credentials"]["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": answer["Credentials"]["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": answer["Credentials"]["SessionToken"],
+            "AWS_REGION": self.info.region,
+            "AWS_DEFAULT_REGION": self.info.region,
+            "AWS_ENDPOINT_URL": self.info.aws_endpoint,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": str(self.folder / "none"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.folder / "none"),
+        }
+
+    def become_watcher(self) -> None:
+        """Give this process the deployed watcher's environment."""
+        for name in [name for name in os.environ if name.startswith(("AWS_", "NEXTFIRE_"))]:
+            del os.environ[name]
+        os.environ.update(self.watcher_environment())
+        os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # stdout is for the result
+        boto3.setup_default_session()
+
+    def spawn(
+        self, module: str, *arguments: str, name: str, environment: Mapping[str, str]
+    ) -> Child:
+        """Run a module in a process of its own, which is ended with the stack."""
+        log = self.folder / "logs" / f"{name}.log"
+        path = os.pathsep.join(str(ROOT / part) for part in ("layers", "cli", ""))
+        process = self._processes.spawn(
+            name,
+            [sys.executable, "-m", module, *arguments],
+            environment={
+                **inherited_environment(),
+                **environment,
+                "PYTHONPATH": path,
+                "TMPDIR": str(self.folder / "benchmark"),
+            },
+            cwd=self.folder / "benchmark",
+            log=log,
+        )
+        record = next(r for r in self._processes.recorded() if r.pid == process.pid)
+        return Child(record, log)
+
+    def end(self, *children: Child) -> None:
+        """SIGTERM, after a few seconds SIGKILL."""
+        self._processes.end([child.record for child in children], grace=timedelta(seconds=5))
+
+    def end_all(self) -> None:
+        self._processes.end(self._processes.recorded(), grace=timedelta(seconds=5))
+
+    def emulator_cpu(self) -> float:
+        """CPU seconds that MiniStack's own process has used; those of its Lambdas are not in it."""
+        [pid] = [record.pid for record in self.info.processes if record.name == "ministack"]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+    def registrar(self) -> Registrar:
+        """Puts jobs in as the API does, without HTTP."""
+        tables = self.info.tables
+        store = DynamoDbJobStore(
+            self.client("dynamodb"),
+            table=tables["jobs"],
+            due_table=tables["due"],
+            shards=self.shards,
+        )
+        limits = Limits(pools={POOL: timedelta(hours=1)}, scripts_bucket=self.info.scripts_bucket)
+        return Registrar(ManageJobs(store, limits), self.tenant)
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A process of a benchmark."""
+
+    record: ProcessRecord
+    log: Path
+
+    def peak_memory(self) -> float:
+        """The most memory that was resident, in MiB."""
+        lines = Path(f"/proc/{self.record.pid}/status").read_text().splitlines()
+        [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+        return int(peak) / 1024
+
+
+class Registrar:
+    """Registers jobs of one tenant."""
+
+    def __init__(self, manage_jobs: ManageJobs, tenant: str) -> None:
+        self._manage_jobs = manage_jobs
+        self._tenant = tenant
+
+    def register(self, job_id: str, document: Mapping[str, object], now: datetime) -> Job:
+        """Store the job and its first due entry. *document* is the API's; a target is given."""
+        definition = JobDefinition.model_validate(
+            {"target": {"pool": POOL, "handler": "instant"}, **document}
+        )
+        key = JobKey(self._tenant, job_id)
+        return self._manage_jobs.register(key, definition, uid=uuid.uuid4().hex[:12], now=now)
+
+
+@contextmanager
+def stack(*, watcher: bool) -> Generator[Stack]:
+    """A fresh local stack without workers, in a temporary folder; gone at the end, whatever
+    happens.
+
+    Args:
+        watcher: Whether the deployed watcher runs.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="nextfire-benchmark-"))
+    local = (LocalStack if watcher else _QuietStack)(ROOT, state=folder)
+    with interrupts_raised():
+        try:
+            with local.running(tell, workers=0) as info:
+                it = Stack(local, info, folder)
+                it.allow_batches()
+                if not watcher:
+                    events = it.client("events")
+                    for rule in events.list_rules()["Rules"]:
+                        events.disable_rule(Name=rule["Name"])
+                try:
+                    yield it
+                finally:
+                    tell("stopping the stack")
+                    it.end_all()
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Requests by service and operation (``dynamodb Query``), and DynamoDB's units.
+
+    Write units are those that the answers tell; a conditional write that was refused is one, which
+    no answer tells. Read units are computed from the items that were answered, by DynamoDB's rule:
+    MiniStack tells 0.5 or 1 however much was read, and nothing for BatchGetItem.
+    """
+
+    calls: Counter[str] = field(default_factory=Counter)
+    read_units: float = 0.0
+    write_units: float = 0.0
+
+    def of(self, service: str) -> int:
+        """All requests to *service*."""
+        return sum(count for name, count in self.calls.items() if name.split()[0] == service)
+
+    def __sub__(self, other: Tally) -> Tally:
+        calls = Counter(self.calls)
+        calls.subtract(other.calls)
+        return Tally(
+            calls, self.read_units - other.read_units, self.write_units - other.write_units
+        )
+
+
+_READS = frozenset({"Query", "GetItem", "BatchGetItem"})
+_CONSISTENT = "nextfire_consistent"
+
+
+class Meter:
+    """Counts what clients of the default session ask of AWS. Make it before them."""
+
+    def __init__(self) -> None:
+        self._tally = Tally()
+        self._lock = threading.Lock()
+        events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
+        events.register("provide-client-params.dynamodb", self._ask)
+        for service in ("dynamodb", "sqs"):
+            events.register(f"after-call.{service}", self._count)
+
+    def take(self) -> Tally:
+        """What was counted since the last call."""
+        with self._lock:
+            taken, self._tally = self._tally, Tally()
+        return taken
+
+    def _ask(
+        self,
+        params: dict[str, Any],
+        model: Any,  # noqa: ANN401
+        context: dict[str, Any],
+        **_: object,
+    ) -> dict[str, Any]:
+        context[_CONSISTENT] = "'ConsistentRead': True" in repr(params)
+        if "ReturnConsumedCapacity" not in model.input_shape.members:
+            return params
+        return {**params, "ReturnConsumedCapacity": "TOTAL"}
+
+    def _count(self, parsed: dict[str, Any], model: Any, context: Any, **_: object) -> None:  # noqa: ANN401
+        refused = parsed.get("Error", {}).get("Code") == "ConditionalCheckFailedException"
+        with self._lock:
+            self._tally.calls[f"{model.service_model.service_name} {model.name}"] += 1
+            if model.name in _READS:
+                self._tally.read_units += _read_units(
+                    model.name, parsed, consistent=context[_CONSISTENT]
+                )
+            else:
+                self._tally.write_units += 1 if refused else _told_units(parsed)
+
+
+def _read_units(operation: str, parsed: dict[str, Any], *, consistent: bool) -> float:
+    pages = [parsed["Item"]] if "Item" in parsed else parsed.get("Items", [])
+    for items in parsed.get("Responses", {}).values():
+        pages = [*pages, *items]
+    return read_units(
+        [item_bytes(item) for item in pages],
+        consistent=consistent,
+        one_by_one=operation == "BatchGetItem",
+    )
+
+
+def _told_units(parsed: dict[str, Any]) -> float:
+    consumed = parsed.get("ConsumedCapacity", [])
+    answers = consumed if isinstance(consumed, list) else [consumed]
+    return float(sum(answer["CapacityUnits"] for answer in answers))
+
+
+class SimulatedClock:
+    """A `Clock` that stands still until it is moved."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def now(self) -> datetime:
+        return self.at
+
+    def sleep(self, duration: timedelta) -> None:
+        self.at += duration
+
+
+def watcher_function() -> Any:  # noqa: ANN401 — a module
+    """The module of the watcher's function; it reads the environment as it is imported."""
+    from functions.watcher import handler  # noqa: PLC0415
+
+    return handler
+
+
+def new_watch(clock: SimulatedClock) -> Watch:
+    """A watcher of group 0 by *clock*, otherwise as its function builds it.
+
+    This is the one place that reaches into the function.
+    """
+    function = watcher_function()
+    function.SystemClock = lambda: clock
+    watch: Watch = function._watch_for.__wrapped__(0)  # noqa: SLF001
+    return watch
+
+
+def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> int:
+    """Step *watches*, each when it asks for it, from the clock's instant to *until*.
+
+    Returns:
+        How many runs were dispatched.
+    """
+    agenda = [(clock.at, number) for number in range(len(watches))]
+    dispatched = 0
+    while agenda[0][0] < until:
+        clock.at, number = heapq.heappop(agenda)
+        report, again_at = watches[number].step(clock.at)
+        dispatched += len(report.dispatched) if report else 0
+        heapq.heappush(agenda, (max(again_at, clock.at), number))
+    clock.at = until
+    return dispatched
+
+
+def next_hour() -> datetime:
+    """A full hour after the present one: where simulated time begins."""
+    now = datetime.now(UTC)
+    return now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=2)
+
+
+def wait_until(condition: Callable[[], bool], *, most: timedelta, what: str) -> None:
+    """Poll *condition* ten times a second.
+
+    Raises:
+        TimeoutError: It did not come true in *most*.
+    """
+    import time  # noqa: PLC0415
+
+    deadline = time.monotonic() + most.total_seconds()
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {most} in vain for {what}")
+        time.sleep(0.1)

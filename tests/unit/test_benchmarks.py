@@ -1,0 +1,133 @@
+"""What the benchmarks compute from measurements is computed right."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from benchmarks.figures import (
+    Account,
+    Occurrence,
+    Sent,
+    Started,
+    account,
+    costs,
+    item_bytes,
+    percentile,
+    read_units,
+    worst,
+)
+from tests.builders import NOON
+
+SECOND = timedelta(seconds=1)
+
+
+def test_percentiles_lie_within_the_values() -> None:
+    values = [float(number) for number in range(1, 102)]
+
+    assert percentile(values, 50) == pytest.approx(51)
+    assert percentile(values, 99) == pytest.approx(100)
+    assert percentile([7.0], 99) == 7.0
+
+
+def occurrence(job: str = "a", after: float = 0) -> Occurrence:
+    return Occurrence(job, NOON + after * SECOND)
+
+
+def sent(of: Occurrence, late: float = 0, message_id: str = "m1") -> Sent:
+    return Sent(of, message_id, of.at + late * SECOND)
+
+
+def started(of: Occurrence, late: float = 0, attempts: int = 1, *, ended: bool = True) -> Started:
+    return Started(of, of.at + late * SECOND, attempts, ended)
+
+
+def of_one(*events: Sent | Started) -> Account:
+    """The account of the occurrence `a` at noon."""
+    return account(
+        [occurrence()],
+        [event for event in events if isinstance(event, Sent)],
+        [event for event in events if isinstance(event, Started)],
+    )
+
+
+def test_run_that_went_well_is_late_and_nothing_else() -> None:
+    run = occurrence()
+
+    found = of_one(sent(run, 0.25), started(run, 0.5))
+
+    assert (found.dispatch_lateness, found.start_lateness) == ({run: 0.25}, {run: 0.5})
+    assert not found.lost | found.duplicated | found.sent_twice | found.unfinished
+    assert not found.unexpected
+
+
+def test_occurrence_without_record_is_lost_even_if_it_was_sent() -> None:
+    assert of_one(sent(occurrence())).lost == {occurrence()}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[started(occurrence(), attempts=2)], [started(occurrence()), started(occurrence(), 3)]],
+    ids=["two attempts", "two records"],
+)
+def test_run_that_started_twice_is_duplicated(records: list[Started]) -> None:
+    assert of_one(*records).duplicated == {occurrence()}
+
+
+def test_first_of_two_messages_counts_and_both_are_told() -> None:
+    run = occurrence()
+
+    found = of_one(sent(run, 4, "m2"), sent(run, 1, "m1"), started(run))
+
+    assert found.dispatch_lateness == {run: 1.0}
+    assert found.sent_twice == {run}
+    assert not found.duplicated
+
+
+def test_message_that_is_received_twice_was_sent_once() -> None:
+    assert not of_one(sent(occurrence()), sent(occurrence())).sent_twice
+
+
+def test_what_has_not_succeeded_and_what_nobody_expects_is_told() -> None:
+    stranger = occurrence("b")
+
+    found = of_one(started(occurrence(), ended=False), started(stranger), sent(occurrence("c")))
+
+    assert found.unfinished == {occurrence()}
+    assert found.unexpected == {stranger, occurrence("c")}
+
+
+def test_worst_lateness_is_of_what_was_due_in_the_span() -> None:
+    late = {occurrence(after=0): 9.0, occurrence(after=1): 2.0, occurrence(after=2): 8.0}
+
+    assert worst(late, NOON + SECOND, NOON + 2 * SECOND) == 2.0
+    assert worst(late, NOON + 5 * SECOND, NOON + 9 * SECOND) == 0.0
+
+
+def test_reads_cost_by_their_size() -> None:
+    assert read_units([], consistent=False, one_by_one=False) == 0.5
+    assert read_units([3000, 3000], consistent=False, one_by_one=False) == 1.0
+    assert read_units([3000, 3000, 3000], consistent=False, one_by_one=True) == 1.5
+    assert read_units([4097], consistent=True, one_by_one=True) == 2.0
+
+
+def test_items_are_as_large_as_names_and_values() -> None:
+    item = {"id": {"S": "é"}, "n": {"N": "1234"}, "l": {"L": [{"S": "ab"}]}, "b": {"BOOL": True}}
+
+    assert item_bytes(item) == (2 + 2) + (1 + 3) + (1 + 3 + 1 + 2) + (1 + 1)
+
+
+def test_prices_without_and_with_what_is_free() -> None:
+    first, second, third = costs(
+        [
+            ("watcher", "GB-s on arm64", 1_400_000),
+            ("watcher", "GB-s on arm64", 100_000),
+            ("lease", "write units", 2_000_000),
+        ]
+    )
+
+    assert first.usd == pytest.approx(18.667, abs=0.001)
+    assert first.usd_with_free_tier == pytest.approx(13.333, abs=0.001)  # 400,000 are free
+    assert second.usd_with_free_tier == second.usd  # and were used up
+    assert third.usd == third.usd_with_free_tier == pytest.approx(1.25)
