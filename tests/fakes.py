@@ -580,6 +580,7 @@ class MemoryRunStore:
                 pool=pool,
                 job_revision=job_revision,
                 dispatched_at=message.dispatched_at,
+                dispatch_reason=message.reason,
                 started_at=now,
                 attempts=(*was.attempts, Attempt(was.attempt + 1, worker, now)),
             )
@@ -597,6 +598,7 @@ class MemoryRunStore:
                     pool=there.pool,
                     job_revision=there.job_revision,
                     dispatched_at=there.dispatched_at,
+                    dispatch_reason=there.dispatch_reason,
                 )
                 return Claim(self._store(kept), taken=True)
             written = _cut_run(to)

@@ -48,6 +48,7 @@ def execution_document(run: Run) -> dict[str, Any]:
             "state": run.state.value,
             "scheduledAt": _at(run.key.scheduled_at),
             "dispatchedAt": _at(run.dispatched_at),
+            "dispatchReason": run.dispatch_reason,
             "startedAt": _at(run.started_at),
             "finishedAt": _at(run.finished_at),
             "retryAt": _at(run.not_before),

@@ -71,7 +71,7 @@ class WatcherSettings(_Settings):
     read_shards: Annotated[int, Field(ge=1, le=999)]
     groups: Annotated[int, Field(ge=1)] = 1
     tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
-    life: timedelta = timedelta(seconds=130)
+    life: timedelta = timedelta(seconds=125)
 
 
 class ExecutorSettings(_Settings):

@@ -29,7 +29,8 @@ _CLAIM = (
     "SET #state = :running, dispatch = :dispatch, attempt = if_not_exists(attempt, :zero) + :one, "
     "fence = if_not_exists(fence, :zero) + :one, claim_token = :token, worker = :worker, "
     "lease_until = :lease_until, #pool = :pool, job_revision = :job_revision, "
-    "dispatched_at = :dispatched_at, started_at = :now, expires_at = :expires_at, "
+    "dispatched_at = :dispatched_at, dispatch_reason = :dispatch_reason, started_at = :now, "
+    "expires_at = :expires_at, "
     "attempts = list_append(if_not_exists(attempts, :none), :attempts) "
     "REMOVE not_before"
 )
@@ -80,6 +81,7 @@ class DynamoDbRunStore:
             ":pool": pool,
             ":job_revision": job_revision,
             ":dispatched_at": isoformat(message.dispatched_at),
+            ":dispatch_reason": message.reason,
             ":now": isoformat(now),
             ":now_ms": to_ms(now),
             ":expires_at": _expiry(now),
@@ -378,6 +380,7 @@ def _decode(item: Mapping[str, Any]) -> Run:
             pool=values.get("pool"),
             job_revision=_int(values.get("job_revision")),
             dispatched_at=_from_text(values.get("dispatched_at")),
+            dispatch_reason=values.get("dispatch_reason"),
             started_at=_from_text(values.get("started_at")),
             finished_at=_from_text(values.get("finished_at")),
             exit_code=_int(values.get("exit_code")),

@@ -14,7 +14,7 @@ from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.message import RunMessage
+from nextfire.domain.message import ORDINARY, RunMessage
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 
 ORPHAN_AGE = timedelta(seconds=60)
@@ -131,7 +131,7 @@ def _of_version(
             owned_until=owned_until,
             missed=missed,
         )
-    if owned_until is not None:
+    if owned_until is not None and reason is ORDINARY:
         reason = f"due before the change of {isoformat(owned_until)}"
     return DueDecision(
         DueAction.FIRE,
@@ -175,7 +175,7 @@ def decide_misfire(
         return Missed(_due_by(job, now - window)), reason
     in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
     if late <= MISFIRE_AFTER and not in_pause:
-        return None, "occurrence is due"
+        return None, ORDINARY
     when = "due during a pause" if in_pause else f"noticed {_spoken(late)} late"
     reason = f"{when}; misfire policy {misfire.policy}"
     match misfire.policy:

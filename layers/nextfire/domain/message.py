@@ -12,10 +12,15 @@ from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, group_id
 from nextfire.domain.job import Document
 
+ORDINARY = "occurrence is due"
+"""Why most runs are dispatched."""
+MAX_REASON = 500
+
 
 class RunMessage(Document):
     """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from
     1. `exclusive`: the job's runs share one message group, so that they wait for each other.
+    `reason`: why it was dispatched.
     """
 
     v: Literal[1] = 1
@@ -25,14 +30,16 @@ class RunMessage(Document):
     dispatch: int = Field(ge=1)
     dispatched_at: AwareDatetime
     exclusive: bool = False
+    reason: str = Field(default=ORDINARY, max_length=MAX_REASON)
 
     @property
     def key(self) -> RunKey:
         return RunKey(JobKey(self.tenant, self.job_id), self.run_id)
 
     def encode(self) -> str:
+        usual = {"exclusive": not self.exclusive, "reason": self.reason == ORDINARY}
         return self.model_dump_json(
-            by_alias=True, exclude=None if self.exclusive else {"exclusive"}
+            by_alias=True, exclude={name for name, left_out in usual.items() if left_out}
         )
 
     @property

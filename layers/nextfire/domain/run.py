@@ -97,6 +97,7 @@ class Run:
     pool: str | None = None
     job_revision: int | None = None
     dispatched_at: datetime | None = None
+    dispatch_reason: str | None = None
     started_at: datetime | None = None
     finished_at: datetime | None = None
     exit_code: int | None = None

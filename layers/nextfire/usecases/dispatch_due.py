@@ -33,10 +33,12 @@ POLL_EVERY = timedelta(milliseconds=500)
 LOOK_AHEAD = timedelta(seconds=2)
 CLOSED_AFTER = timedelta(seconds=30)
 """How long after a bucket's minute writers may still be writing into it."""
+ENDING_EVERY = timedelta(seconds=2)
+"""How often a bucket is read between the end of its minute and its closing."""
 STRAGGLER_BUCKETS = 10
 BATCH = 100
 """Entries handled together; the keys of one BatchGetItem."""
-READ_AT_MOST = 5_000
+READ_AT_MOST = 2_000
 """Entries read from a shard in one poll; the rest waits in the table, the earliest come first."""
 BUCKETS_AT_MOST = 60
 """Buckets read from a shard in one poll. After an outage of days the cursor needs several polls to
@@ -53,6 +55,7 @@ _TURN_AFTER = timedelta(seconds=5)
 _WAITING_AT_MOST = 1_000  # entries held back in their buckets; more go to the next minute's
 _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
 _READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
+_NO_TIME = timedelta()
 _RECORDS = 5  # of a job's latest, read at once
 
 
@@ -150,6 +153,7 @@ class DispatchDue:
         self._held: dict[Slot, StoredEntry] = {}
         self._ignored: dict[Slot, datetime] = {}
         self._held_back: set[Slot] = set()
+        self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
 
     @property
@@ -167,8 +171,8 @@ class DispatchDue:
     def poll(self, now: datetime) -> TickReport:
         """Read every bucket from the cursors on; move the cursors over closed, empty ones.
 
-        A shard that does not answer in time is waited for in the polls that follow; the others are
-        read meanwhile.
+        A shard that does not answer in time holds up nothing: the polls that follow take its answer
+        when it has come, and read the others.
 
         Raises:
             UnavailableError: A read failed. What was read is held, of the other shards too.
@@ -178,27 +182,7 @@ class DispatchDue:
             self._control.seed_cursors(max(self._shards) + 1, floor_minute(now) - _UNSEEDED)
             self._cursors.update(self._control.cursors(self._shards))
         self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
-        for shard in self._shards:
-            if shard not in self._reading:
-                reading = self._executor.submit(self._read_shard, shard, now)
-                self._reading[shard] = reading
-        trouble: UnavailableError | None = None
-        for shard, reading in [*self._reading.items()]:
-            left = now + _READ_FOR - self._clock.now()
-            try:
-                found, cursor = reading.result(max(left.total_seconds(), 0))
-            except TimeoutError:
-                report.notes.append(f"shard {shard} does not answer")
-                continue
-            except UnavailableError as error:
-                del self._reading[shard]
-                trouble = error
-                continue
-            del self._reading[shard]
-            self._hold(found, now, report)
-            moved = cursor != self._cursors[shard]
-            if moved and self._control.move_cursor(shard, cursor, self._epoch):
-                self._cursors[shard] = cursor
+        trouble = self._read_shards(now, report)
         if self._stragglers_at is None or now - self._stragglers_at >= MINUTE:
             self._stragglers_at = now
             for late in [self._executor.submit(self._stragglers, s) for s in self._shards]:
@@ -210,6 +194,33 @@ class DispatchDue:
             raise trouble
         report.polled = True
         return report
+
+    def _read_shards(self, now: datetime, report: TickReport) -> UnavailableError | None:
+        """Hold what the shards answer in time. Returns the trouble of one that cannot be read."""
+        slow = set(self._reading)
+        for shard in self._shards:
+            if shard not in slow:
+                reading = self._executor.submit(self._read_shard, shard, now)
+                self._reading[shard] = reading
+        trouble: UnavailableError | None = None
+        for shard, reading in [*self._reading.items()]:
+            left = _NO_TIME if shard in slow else now + _READ_FOR - self._clock.now()
+            try:
+                found, cursor = reading.result(max(left, _NO_TIME).total_seconds())
+            except TimeoutError:
+                if shard not in slow:
+                    report.notes.append(f"shard {shard} does not answer")
+                continue
+            except UnavailableError as error:
+                del self._reading[shard]
+                trouble = error
+                continue
+            del self._reading[shard]
+            self._hold(found, now, report)
+            moved = cursor != self._cursors[shard]
+            if moved and self._control.move_cursor(shard, cursor, self._epoch):
+                self._cursors[shard] = cursor
+        return trouble
 
     def _stragglers(self, shard: int) -> list[StoredEntry | BrokenEntry]:
         """What was written late into buckets that the cursor has passed."""
@@ -247,6 +258,12 @@ class DispatchDue:
             if minute > floor_minute(until) or len(found) >= READ_AT_MOST:
                 break
             closed = now >= minute + MINUTE + CLOSED_AFTER
+            if not closed and now >= minute + MINUTE + LOOK_AHEAD:
+                # Only what is written late still comes there: looked at less often.
+                if now < self._ending_read_at.get(shard, now - ENDING_EVERY) + ENDING_EVERY:
+                    minute += MINUTE
+                    continue
+                self._ending_read_at[shard] = now
             entries = list(
                 islice(
                     self._due.read(
@@ -576,4 +593,5 @@ def _message(decision: DueDecision, now: datetime) -> RunMessage:
         dispatch=decision.dispatch,
         dispatched_at=now,
         exclusive=decision.exclusive,
+        reason=decision.reason,
     )
