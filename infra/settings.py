@@ -161,11 +161,12 @@ class Settings(_Settings):
         dict[str, Annotated[int, Field(ge=1, le=1000)]], BeforeValidator(_json_if_text)
     ] = Field(default_factory=dict)
     """A tenant's part of the turns where not all can go at once; 1 where it is not named."""
-    life: Duration = timedelta(seconds=130)
+    life: Duration = timedelta(seconds=125)
     """How long one invocation of a watcher lives; over two minutes, so that two overlap."""
     lease: Duration = timedelta(seconds=60)
     """How long a worker owns a run without a heartbeat."""
-    watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
+    watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
+    """Memory brings computing power: 144 MiB are a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     throttle_rate: Annotated[int, Field(ge=1)] = 200
     """API requests per second, over all callers."""
