@@ -137,6 +137,10 @@ class Monitoring(Construct):
             "Dispatched": [_metric(Metric.DISPATCHED, "watcher")],
             "Ticks": [_metric(Metric.TICKS, "watcher")],
             "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
+            "Held back": [_metric(Metric.HELD_BACK, "watcher")],
+            "Skipped": [
+                _metric(Metric.SKIPPED, service) for service in ("watcher", "executor", "worker")
+            ],
             "Attempts": outcomes,
             "Waiting in pools": [
                 pool.queue.metric_approximate_number_of_messages_visible(label=pool.name)

@@ -27,6 +27,7 @@ from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
+from nextfire.domain.run import Run, RunState
 from tests.builders import NOON, a_fire, a_job, run_key
 from tests.fakes import InlineExecutor
 
@@ -37,6 +38,7 @@ MESSAGE = RunMessage(
     tenant=RUN.job.tenant, job_id=RUN.job.job_id, run_id=RUN.run_id, dispatch=1, dispatched_at=NOON
 )
 LEASE = Lease("holder", 1, 1)
+SKIPPED = Run.skipped(RUN, "reason", NOON)
 BROKEN = BrokenEntry(Slot("2026-05-24T12:00Z#000", "rubbish"), {}, "rubbish", None, None)
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/default.fifo"
 NETWORK_ERRORS = [
@@ -108,6 +110,10 @@ class Working:
         }
 
 
+def run_queue(client: Any) -> SqsRunQueue:
+    return SqsRunQueue(client, queues={"default": URL}, executor=InlineExecutor())
+
+
 def delivery(client: Any) -> SqsDelivery:
     return SqsDelivery(client, URL, "body", "handle", "id", "group")
 
@@ -132,9 +138,14 @@ CALLS: dict[str, Callable[[Any], object]] = {
     ),
     "advance run": lambda c: runs(c).advance(a_run(), a_run()),
     "cancel run": lambda c: runs(c).cancel(MESSAGE, reason="r", now=NOON),
+    "skip run": lambda c: runs(c).skip(SKIPPED),
+    "stop pending run": lambda c: runs(c).stop(Run(RUN, RunState.PENDING), reason="r", now=NOON),
+    "stop running run": lambda c: runs(c).stop(a_run(), reason="r", now=NOON),
+    "read runs": lambda c: list(runs(c).between(RUN.job, "0", "9")),
     "extend lease": lambda c: runs(c).extend(a_run(), lease_until=NOON),
     "get run": lambda c: runs(c).get(RUN),
     "list runs": lambda c: runs(c).list(RUN.job, cursor=None, limit=1),
+    "read backlog": lambda c: run_queue(c).backlog("default"),
     "receive": lambda c: SqsInbox(c, queue_url=URL).receive(1, wait=SECOND, hidden_for=SECOND),
     "hide": lambda c: delivery(c).hide(SECOND),
     "acknowledge": lambda c: delivery(c).acknowledge(),
@@ -199,9 +210,7 @@ def test_defect_comes_out_as_it_is(call: Callable[[Any], object]) -> None:
 )
 def test_batch_that_fails_altogether_says_that_nothing_was_done(error: Exception) -> None:
     client: Any = Failing(error)
-    queue = SqsRunQueue(client, queues={"default": URL}, executor=InlineExecutor())
-
-    assert queue.send([("default", MESSAGE), ("nowhere", MESSAGE)]) == set()
+    assert run_queue(client).send([("default", MESSAGE), ("nowhere", MESSAGE)]) == set()
     assert due(client).put([a_fire(JOB, NOON)], NOON) == set()
     due(client).delete([Slot("2026-05-24T12:00Z#000", "x")])
 
@@ -274,6 +283,6 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
         *("read", "put", "delete", "quarantine"),
         *("create", "update", "get", "get_many", "list", "complete"),
-        *("claim", "advance", "cancel", "extend"),
-        *("send", "hide", "acknowledge", "receive", "fetch"),
+        *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
+        *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
     }

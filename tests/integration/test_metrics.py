@@ -22,9 +22,9 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch_due import Dispatched, TickReport
 from nextfire.wiring.execution import build_execute_run
 from nextfire.wiring.telemetry import Telemetry
-from tests.builders import a_fire, a_retry
+from tests.builders import SKIP, a_fire, a_retry
 from tests.infra.conftest import Template, synthesize
-from tests.integration.deployment import Context, Deployment, message_for
+from tests.integration.deployment import LIMIT, Context, Deployment, message_for
 
 Series = tuple[str, frozenset[tuple[str, str]]]
 """A metric of our namespace: its name and its dimensions."""
@@ -100,27 +100,36 @@ def service_of(series: Iterable[Series]) -> dict[str, set[str]]:
 
 
 def watch(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watcher's life, in which a run is dispatched and a broken entry set aside."""
-    system.configure(monkeypatch, life="PT1S")
-    job = system.register(schedule="0 0 1 1 *")
+    """A watcher's life, in which a run is dispatched, one skipped, one finds its queue full, and a
+    broken entry is set aside.
+    """
+    pool = {"queueUrl": system.queue_url, "maxTimeout": LIMIT, "maxBacklog": 1}
+    system.configure(monkeypatch, life="PT1S", pools=json.dumps({"default": pool}))
+    job = system.register(schedule="0 0 1 1 *", misfire=SKIP)
     now = cut(SystemClock().now())
     entry = a_fire(job, now)
+    missed = a_fire(job, now - timedelta(minutes=2))
+    crowd = a_retry(message_for(job, now - timedelta(minutes=3)).key, now)
     nowhere = a_retry(message_for(job, now).key, now, pool="gone")
-    system.due.put([entry, nowhere], now)
+    system.due.put([entry, missed, crowd, nowhere], now)
     broken = Slot(entry.bucket(now, 1), "0000000000000#broken")
     item: Any = {"bucket": {"S": broken.bucket}, "entry": {"S": broken.sort_key}}
     system.database.put_item(TableName=system.due_table, Item=item)
     assert watcher.handler({"group": 0}, Context()) == {"dispatched": 1}
     system.queues.purge_queue(QueueUrl=system.queue_url)
+    system.configure(monkeypatch)
 
 
 def load(system: Deployment) -> None:
-    """Messages of each fate: succeeds, fails, was lost before, cannot be decoded."""
+    """Messages of each fate: succeeds, fails, was lost before, comes too late, cannot be
+    decoded.
+    """
     system.upload("", "good")
     system.upload("raise SystemExit(1)", "bad")
     now = floor_minute(SystemClock().now())
     good = system.register(target={"handler": "good"})
     bad = system.register(target={"handler": "bad"})
+    brief = system.register(misfire={"relevancyWindowSec": 60})
     lost = message_for(good, now - timedelta(minutes=1))
     system.runs.claim(
         lost,
@@ -131,7 +140,12 @@ def load(system: Deployment) -> None:
         now=now - timedelta(hours=2),
         lease_until=now - timedelta(hours=1),
     )
-    messages: list[RunMessage] = [message_for(good, now), message_for(bad, now), lost]
+    messages: list[RunMessage] = [
+        message_for(good, now),
+        message_for(bad, now),
+        message_for(brief, now - timedelta(minutes=2)),
+        lost,
+    ]
     for body in [*(message.encode() for message in messages), "rubbish"]:
         system.send(body, group=str(hash(body)), dedup=str(hash(body)))
 
@@ -184,9 +198,11 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
         of_service = totals.setdefault(service, {})
         of_service[name] = of_service.get(name, 0) + sum(values)
 
-    attempts = {"Started": 3, "Succeeded": 2, "Failed": 1, "Lost": 1, "Quarantined": 1}
-    assert totals["executor"] == totals["worker"] == attempts
-    assert (totals["watcher"]["Dispatched"], totals["watcher"]["Quarantined"]) == (1, 1)
+    attempts = {"Started": 3, "Succeeded": 2, "Failed": 1, "Lost": 1}
+    assert totals["executor"] == totals["worker"] == attempts | {"Skipped": 1, "Quarantined": 1}
+    counted = {name: totals["watcher"][name] for name in ("Dispatched", "Skipped", "Quarantined")}
+    assert counted == {"Dispatched": 1, "Skipped": 1, "Quarantined": 1}
+    assert totals["watcher"]["HeldBack"] >= 1
     assert totals["watcher"]["Ticks"] >= 2
     assert 0 <= totals["watcher"]["DispatchLateness"] < 1000, "a start-up of the watcher, in ms"
 

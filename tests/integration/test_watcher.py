@@ -30,7 +30,7 @@ from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.watch import Watch
-from tests.builders import a_definition, a_fire, a_job, a_retry, at, job_key, run_key
+from tests.builders import RUN_ALL, a_definition, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import Clock, InlineExecutor
 from tests.integration.deployment import SHARDS, Context, Deployment, Proxy
 
@@ -189,7 +189,7 @@ class TestDispatch:
             assert len({attribute[name] for attribute in attributes}) == 4
 
     def test_what_lay_due_while_nobody_watched_is_sent(self, stand: Stand) -> None:
-        job = minutely(since="11:49:30")
+        job = minutely(since="11:49:30", misfire=RUN_ALL)
         stand.clock.move_to(at("11:49:30"))
         stand.store(job)
         stand.clock.move_to(at("11:58:30"))
@@ -203,7 +203,7 @@ class TestDispatch:
 
     def test_job_that_was_not_read_is_not_taken_for_deleted(self, stand: Stand) -> None:
         """Its entry is overdue by more than the age at which an orphan is dropped."""
-        job = minutely(since="11:57:30")
+        job = minutely(since="11:57:30", misfire=RUN_ALL)
         stand.clock.move_to(at("11:57:30"))
         stand.store(job)
         stand.clock.move_to(at("11:59:30"))
@@ -699,7 +699,7 @@ class TestTrouble:
 
 
 def test_cursor_passes_what_is_done_and_what_must_wait_comes_along(stand: Stand) -> None:
-    stuck = minutely("stuck", target={"pool": "gone", "handler": "report"})
+    stuck = minutely("stuck", target={"pool": "gone", "handler": "report"}, misfire=RUN_ALL)
     stand.store(stuck)
     control = DynamoDbControlStore(stand.system.database, table=stand.system.control_table)
 
