@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, floor_minute, to_ms
@@ -133,6 +134,7 @@ def fire(
     )
 
 
+@lru_cache(maxsize=4096)
 def bucket_name(minute: datetime, shard: int) -> str:
     """``2026-05-24T10:00Z#007``."""
     return f"{minute.astimezone(UTC):%Y-%m-%dT%H:%MZ}#{shard:03d}"

@@ -16,6 +16,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
 
 JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+TENANT = re.compile(r"[^/#]{1,64}")
 _RUN_ID = re.compile(r"([0-9]{8}T[0-9]{9})Z-([a-z0-9]{8,32})")
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import JobKey, RunKey, group_id
+from nextfire.domain.ids import TENANT, JobKey, RunKey, group_id
 from nextfire.domain.job import Document
 
 ORDINARY = "occurrence is due"
@@ -24,7 +24,7 @@ class RunMessage(Document):
     """
 
     v: Literal[1] = 1
-    tenant: str = Field(min_length=1, max_length=64, pattern=r"^[^/#]+$")
+    tenant: str = Field(pattern=rf"^{TENANT.pattern}$")
     job_id: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     run_id: str = Field(pattern=r"^[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}$")
     dispatch: int = Field(ge=1)
