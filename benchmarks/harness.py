@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -379,8 +380,6 @@ def wait_until(condition: Callable[[], bool], *, most: timedelta, what: str) -> 
     Raises:
         TimeoutError: It did not come true in *most*.
     """
-    import time  # noqa: PLC0415
-
     deadline = time.monotonic() + most.total_seconds()
     while not condition():
         if time.monotonic() > deadline:

@@ -1,0 +1,208 @@
+"""What an idle deployment costs a month, and how much memory its watcher needs."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import io
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.figures import HOURS_PER_MONTH, costs
+from benchmarks.harness import (
+    POOL,
+    Meter,
+    SimulatedClock,
+    Stack,
+    Tally,
+    new_watch,
+    next_hour,
+    wait_until,
+    watcher_function,
+)
+from benchmarks.harness import stack as running_stack
+from benchmarks.report import Result, progress, tell
+from infra.settings import Settings
+from nextfire.usecases.watch import Watch
+
+BOUND_USD = 15.0
+BURST = 5_000
+_HOUR = timedelta(hours=1)
+_MINUTE = timedelta(minutes=1)
+_TELL_EVERY = timedelta(seconds=5)  # as the function does
+_MIB_PER_GIB = 1024
+
+
+def measure() -> Result:
+    """One simulated hour of a watcher group without jobs, call by call; then real watchers for
+    their memory.
+    """
+    result = Result()
+    settings = Settings()
+    with running_stack(watcher=False) as stack:
+        idle_mib, burst_mib = _memory(stack)
+        stack.become_watcher()
+        tally, invocations, log_bytes = _idle_hour(settings.life)
+        alarms = len(stack.client("cloudwatch").describe_alarms()["MetricAlarms"])
+    _price(result, settings, tally, invocations, log_bytes, alarms)
+    calls = ", ".join(f"{count:,} {call.split()[1]}" for call, count in tally.calls.most_common())
+    result.values |= {
+        "calls_per_hour": sum(tally.calls.values()),
+        "read_units_per_hour": tally.read_units,
+        "write_units_per_hour": tally.write_units,
+        "watcher_idle_mib": round(idle_mib, 1),
+        "watcher_burst_mib": round(burst_mib, 1),
+    }
+    result.say(
+        "watcher's memory, idle / burst",
+        f"{idle_mib:.0f} / {burst_mib:.0f} MiB of {settings.watcher_memory}",
+    )
+    result.notes.append(
+        f"The hour: {calls}; {tally.read_units:,.1f} read units, {tally.write_units:,.0f} write "
+        f"units. {settings.read_shards} shards, {settings.groups} group, {invocations} invocations "
+        f"that live {settings.life.total_seconds():g} s each. A simulated clock, real stores, "
+        "every call counted. Read units are computed from the answers, as in units."
+    )
+    result.notes.append(
+        "Memory: the most that was resident (VmHWM) of a process that runs the watcher's handler "
+        f"on this machine's Python, before and after {BURST:,} entries that were due at one "
+        "instant; Lambda's own runtime adds some."
+    )
+    result.notes.append(
+        "Not in it: what a Lambda executor's event source polls (AWS tells no number), storage, "
+        "and what grows with use. The alarms are those of the local stack, which has one pool more "
+        "than AWS would by default."
+    )
+    return result
+
+
+def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
+    """An hour's calls, invocations and bytes of metrics, with an invocation each minute."""
+    clock = SimulatedClock(next_hour())
+    warm_at = clock.at + 4 * _MINUTE  # by then the invocations overlap as they always do
+    until = warm_at + _HOUR
+    meter = Meter()
+    free: list[Watch] = []  # processes whose invocation has ended take the next one
+    tell_at: dict[int, datetime] = {}
+    order = itertools.count()
+    # When, tie, whose turn (None: EventBridge's), until when it lives.
+    agenda: list[tuple[datetime, int, Watch | None, datetime]] = [
+        (clock.at, next(order), None, clock.at)
+    ]
+    invocations = 0
+    minutes = iter(progress(range(60), "a simulated hour without jobs"))
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        while agenda[0][0] < until:
+            clock.at, _, watch, end_at = heapq.heappop(agenda)
+            if watch is None:
+                if clock.at == warm_at:
+                    meter.take()
+                    said.truncate(0)
+                if clock.at >= warm_at:
+                    invocations += 1
+                    next(minutes)
+                heapq.heappush(agenda, (clock.at + _MINUTE, next(order), None, clock.at))
+                watch = free.pop() if free else new_watch(clock)
+                end_at = clock.at + life
+                tell_at[id(watch)] = clock.at + _TELL_EVERY
+            elif clock.at >= end_at:
+                watch.end()
+                free.append(watch)
+                watcher_function().telemetry.flush()
+                continue
+            report, again_at = watch.step(clock.at)
+            if report is not None:
+                watcher_function().telemetry.tick(report)
+            if clock.at >= tell_at[id(watch)]:
+                watcher_function().telemetry.flush()
+                tell_at[id(watch)] = clock.at + _TELL_EVERY
+            again_at = min(max(again_at, clock.at), end_at)
+            heapq.heappush(agenda, (again_at, next(order), watch, end_at))
+        tally = meter.take()
+    next(minutes, None)
+    return tally, invocations, len(said.getvalue())
+
+
+def _memory(stack: Stack) -> tuple[float, float]:
+    """The peak of a real watcher process in MiB: idle, and after a burst of `BURST` entries."""
+    registrar = stack.registrar()
+    due_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20 + BURST / 200)
+    document = {"type": "INTERVAL", "schedule": "P1D", "startAt": due_at.isoformat()}
+    with ThreadPoolExecutor(4) as threads:
+        added = threads.map(
+            lambda number: registrar.register(f"burst-{number}", document, datetime.now(UTC)),
+            range(BURST),
+        )
+        for _ in progress(added, f"{BURST:,} jobs that are due together", total=BURST):
+            pass
+    left = (due_at - datetime.now(UTC)).total_seconds()
+    if left < 12:  # noqa: PLR2004 — the watcher has to be idle for a while
+        raise RuntimeError("this machine is too slow to store the burst before it is due")
+    tell(f"a real watcher, {left:.0f} s before the burst")
+    time.sleep(left - 12)
+    watcher = stack.spawn(
+        "benchmarks.invoke",
+        name="watcher",
+        environment={**stack.watcher_environment(), "NEXTFIRE_LIFE": "PT10M"},
+    )
+    time.sleep(9)
+    idle = watcher.peak_memory()
+    queue = stack.info.pools[POOL].queue_url
+
+    def all_sent() -> bool:
+        attributes = stack.client("sqs").get_queue_attributes(
+            QueueUrl=queue, AttributeNames=["ApproximateNumberOfMessages"]
+        )["Attributes"]
+        return int(attributes["ApproximateNumberOfMessages"]) >= BURST
+
+    wait_until(all_sent, most=timedelta(minutes=3), what="the burst to be sent")
+    time.sleep(2)
+    burst = watcher.peak_memory()
+    stack.end(watcher)
+    stack.client("sqs").purge_queue(QueueUrl=queue)
+    return idle, burst
+
+
+def _price(
+    result: Result,
+    settings: Settings,
+    tally: Tally,
+    invocations: int,
+    log_bytes: int,
+    alarms: int,
+) -> None:
+    gib = settings.watcher_memory / _MIB_PER_GIB
+    month = HOURS_PER_MONTH
+    gb_s = invocations * settings.life.total_seconds() * gib * month * settings.groups
+    core = [
+        (f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
+        ("watcher's invocations", "Lambda requests", invocations * month * settings.groups),
+        ("polls, leases watched", "read units", tally.read_units * month),
+        ("leases renewed, cursors", "write units", tally.write_units * month),
+        ("queues asked by the watcher", "SQS FIFO requests", tally.of("sqs") * month),
+        ("EventBridge rule", "scheduled rule invocations", invocations * month),
+    ]
+    beside = [
+        ("alarms", "alarms", float(alarms)),
+        ("dashboard", "dashboards", 1.0),
+        ("metrics that an idle system sends", "custom metrics", 1.0),
+        ("these metrics in the log", "GB of logs", log_bytes * month / 1e9),
+    ]
+    priced = costs(core + beside)
+    for cost in priced:
+        result.say(f"{cost.what}: {cost.amount:,.4g} {cost.unit}", f"${cost.usd:.2f}")
+    total = sum(cost.usd for cost in priced[: len(core)])
+    result.add("usd_per_month", "a month, without free tier", total, most=BOUND_USD, unit="USD")
+    free = sum(cost.usd_with_free_tier for cost in priced[: len(core)])
+    result.add("usd_per_month_with_free_tier", "the same with free tier", free, unit="USD")
+    monitoring = sum(cost.usd for cost in priced[len(core) :])
+    result.add("usd_monitoring", "beside that: alarms, dashboard, logs", monitoring, unit="USD")
+    monitoring = sum(cost.usd_with_free_tier for cost in priced[len(core) :])
+    result.add("usd_monitoring_with_free_tier", "the same with free tier", monitoring, unit="USD")
+    [x86] = costs([("watcher", "GB-s on x86_64", gb_s)])
+    result.notes.append(
+        f"On x86_64 the watcher would cost ${x86.usd:.2f}. It is deployed on arm64."
+    )
