@@ -8,12 +8,18 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import InstantText, Job, JobState, WhenDocument
-from nextfire.domain.run import Attempt, Run
+from nextfire.domain.job import Document, InstantText, Job, JobState, WhenDocument
+from nextfire.domain.ports import Unreadable
+from nextfire.domain.run import Attempt, Run, RunState
 from nextfire.domain.schedule import Upcoming
 
 MOST_UPCOMING = 100
+MAX_PAUSE_REASON = 256
+UNREADABLE = "UNREADABLE"
+"""The state of what is stored and does not decode. No other state is known of it."""
+_MOST_OF_A_PROBLEM = 300
 _WALL = len("2026-05-24T10:00:00")
 
 
@@ -24,12 +30,25 @@ class PreviewRequest(WhenDocument):
     after: InstantText | None = None
 
 
+class PauseRequest(Document):
+    """Why a job is paused."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_PAUSE_REASON)] | None = None
+
+
+class ResumeRequest(Document):
+    """Nothing."""
+
+
 def job_document(job: Job, now: datetime) -> dict[str, Any]:
-    """The job with its definition's fields beside its own."""
+    """The job with its definition's fields beside its own. `pausedAt`: nothing due later runs."""
+    paused = job.state is JobState.PAUSED
     own = _present(
         {
             "jobId": job.key.job_id,
             "state": job.state.value,
+            "pauseReason": job.pause_reason if paused else None,
+            "pausedAt": _at(job.effective_from) if paused else None,
             "revision": job.revision,
             "nextFireAt": _at(_next(job, now)),
             "createdAt": _at(job.created_at),
@@ -40,13 +59,21 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
 
 
 def execution_document(run: Run) -> dict[str, Any]:
-    """The run; `startedAt` and `exitCode` are its latest attempt's."""
+    """The run; `startedAt` and `exitCode` are its latest attempt's. `range`, of a record that
+    stands for several occurrences: the first, the last, and how many.
+    """
+    covered = {
+        "from": _at(run.key.scheduled_at),
+        "to": _at(run.covered_to),
+        "count": run.covered,
+    }
     return _present(
         {
             "executionId": run.key.execution_id,
             "jobId": run.key.job.job_id,
             "state": run.state.value,
             "scheduledAt": _at(run.key.scheduled_at),
+            "range": covered if run.covered_to else None,
             "dispatchedAt": _at(run.dispatched_at),
             "dispatchReason": run.dispatch_reason,
             "startedAt": _at(run.started_at),
@@ -64,6 +91,38 @@ def execution_document(run: Run) -> dict[str, Any]:
             "attempts": [_attempt(attempt) for attempt in run.attempts],
         }
     )
+
+
+def waiting_document(key: RunKey, reason: str) -> dict[str, Any]:
+    """An occurrence that is due and has no record yet. Nothing of this is stored."""
+    return {
+        "executionId": key.execution_id,
+        "jobId": key.job.job_id,
+        "state": RunState.PENDING.value,
+        "scheduledAt": _at(key.scheduled_at),
+        "reason": reason,
+    }
+
+
+def unreadable_job(found: Unreadable) -> dict[str, Any]:
+    """A job of a listing that does not decode."""
+    return {"jobId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
+
+
+def unreadable_execution(job: JobKey, found: Unreadable) -> dict[str, Any]:
+    """An execution of a listing that does not decode."""
+    return {
+        "executionId": RunKey(job, found.identity).execution_id,
+        "jobId": job.job_id,
+        "state": UNREADABLE,
+        "reason": told(found.problem),
+    }
+
+
+def told(problem: str) -> str:
+    """*problem* on one line, and not too much of it."""
+    line = " ".join(problem.split())
+    return line if len(line) <= _MOST_OF_A_PROBLEM else line[: _MOST_OF_A_PROBLEM - 1] + "…"
 
 
 def upcoming_document(found: Upcoming, *, jittered: bool) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import cache
 from http import HTTPStatus
 from typing import Any
@@ -18,26 +19,39 @@ from pydantic import ValidationError
 
 from functions.api.documents import (
     MOST_UPCOMING,
+    PauseRequest,
     PreviewRequest,
+    ResumeRequest,
     execution_document,
     job_document,
+    told,
+    unreadable_execution,
+    unreadable_job,
     upcoming_document,
+    waiting_document,
 )
 from functions.api.problems import (
     MalformedError,
     from_validation,
     problem,
     problem_of,
+    unreadable,
 )
 from nextfire.adapters.aws import SystemClock, dynamodb
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.domain.errors import InvalidInputError, NextfireError, NotFoundError, shorten
-from nextfire.domain.ids import JOB_ID, JobKey, parse_execution_id
+from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NextfireError,
+    NotFoundError,
+    UndecodableError,
+    shorten,
+)
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, parse_execution_id
 from nextfire.domain.instants import floor_minute, isoformat
-from nextfire.domain.job import JobDefinition
-from nextfire.domain.ports import JobStore, RunStore
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.ports import JobStore, RunStore, Unreadable
 from nextfire.domain.schedule import check, read_instant
 from nextfire.settings import ApiSettings
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -47,6 +61,7 @@ MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
 _MOST_ON_A_PAGE = 100
 _ON_A_PAGE = 50
+_MOMENT = timedelta(milliseconds=1)
 _NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 telemetry = Telemetry("api")
@@ -103,7 +118,10 @@ def create_job() -> Response[str]:
 @app.get("/v1/jobs")
 def list_jobs() -> dict[str, Any]:
     page = services().job_store.list(_tenant(), **_paging())
-    return _page([job_document(job, clock.now()) for job in page.items], page.cursor)
+    _log_unreadable(page.unreadable)
+    items = [job_document(job, clock.now()) for job in page.items]
+    items += map(unreadable_job, page.unreadable)
+    return _page(sorted(items, key=lambda item: str(item["jobId"])), page.cursor)
 
 
 @app.get("/v1/jobs/<job_id>")
@@ -128,13 +146,32 @@ def delete_job(job_id: str) -> dict[str, Any]:
     return job_document(job, clock.now())
 
 
+@app.post("/v1/jobs/<job_id>/pause")
+def pause_job(job_id: str) -> dict[str, Any]:
+    key = _job_key(job_id)
+    request = PauseRequest.model_validate_json(json.dumps(_body(optional=True)))
+    return job_document(services().jobs.pause(key, request.reason, now=clock.now()), clock.now())
+
+
+@app.post("/v1/jobs/<job_id>/resume")
+def resume_job(job_id: str) -> dict[str, Any]:
+    key = _job_key(job_id)
+    ResumeRequest.model_validate_json(json.dumps(_body(optional=True)))
+    return job_document(services().jobs.resume(key, now=clock.now()), clock.now())
+
+
 @app.get("/v1/jobs/<job_id>/executions")
 def list_executions(job_id: str) -> dict[str, Any]:
     key = _job_key(job_id)
     page = services().runs.list(key, **_paging())
-    if not page.items and app.current_event.query_string_parameters.get("cursor") is None:
+    _log_unreadable(page.unreadable)
+    first = app.current_event.query_string_parameters.get("cursor") is None
+    if first and not page.items and not page.unreadable:
         services().jobs.get(key)  # an unknown job is told apart from one that has not run
-    return _page([execution_document(run) for run in page.items], page.cursor)
+    items = [execution_document(run) for run in page.items]
+    items += [unreadable_execution(key, found) for found in page.unreadable]
+    newest_first = sorted(items, key=lambda item: str(item["executionId"]), reverse=True)
+    return _page(newest_first, page.cursor)
 
 
 @app.get("/v1/jobs/<job_id>/upcoming")
@@ -160,10 +197,57 @@ def preview() -> dict[str, Any]:
 
 @app.get("/v1/executions/<execution_id>")
 def get_execution(execution_id: str) -> dict[str, Any]:
-    run = services().runs.get(parse_execution_id(_tenant(), execution_id))
-    if run is None:
-        raise NotFoundError("execution", execution_id)
-    return execution_document(run)
+    key = parse_execution_id(_tenant(), execution_id)
+    run = services().runs.get(key)
+    if run is not None:
+        return execution_document(run)
+    try:
+        _ = key.scheduled_at
+    except ValueError as error:  # digits that are no date
+        raise NotFoundError("execution", execution_id) from error
+    return _without_a_record(key)
+
+
+def _without_a_record(key: RunKey) -> dict[str, Any]:
+    """What there is to say of an occurrence that has no record of its own.
+
+    Raises:
+        NotFoundError: It is none, it is not due yet, or its record's time is over.
+    """
+    newest = services().runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
+    before = next(newest, None)
+    at = key.scheduled_at
+    if before is not None and before.key.uid == key.uid and before.covers_until >= at:
+        return execution_document(before)
+    now = clock.now()
+    job = services().job_store.get(key.job) if at > now - RETENTION else None
+    if job is None or job.uid != key.uid or not _is_due(job, at, now):
+        raise NotFoundError("execution", key.execution_id)
+    if job.state is JobState.PAUSED and at > job.effective_from:
+        policy = job.definition.misfire.policy
+        reason = f"its job is paused; when it is resumed, misfire policy {policy} decides"
+    else:
+        reason = "dispatched or about to be; no executor has taken it yet"
+    return waiting_document(key, reason)
+
+
+def _is_due(job: Job, at: datetime, now: datetime) -> bool:
+    """Whether an occurrence of *job* is at *at*, was not taken away, and is due by *now*."""
+    owner = job
+    if at <= job.effective_from:
+        past = next((p for p in job.replaced if p.effective_from < at <= p.until), None)
+        if past is None:
+            return False
+        owner = job.as_of(past)
+    elif job.state is JobState.CANCELLED:
+        return False
+    try:
+        if owner.next_after(at - _MOMENT) != at or owner.due_at(at) > now:
+            return False
+        most = owner.definition.max_runs
+        return most is None or owner.ordinal(at) <= most
+    except InvalidInputError:
+        return False  # a zone that is no longer known
 
 
 @app.not_found
@@ -173,6 +257,13 @@ def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
         HTTPStatus.NOT_FOUND,
         f"There is no {event.http_method} {event.path}. The routes are listed in the README.",
     )
+
+
+@app.exception_handler(UndecodableError)  # type: ignore[untyped-decorator]
+def undecodable(error: UndecodableError) -> Response[str]:
+    path = app.current_event.path
+    telemetry.logger.error("stored item does not decode", path=path, problem=str(error))
+    return unreadable(told(str(error)))
 
 
 @app.exception_handler(NextfireError)  # type: ignore[untyped-decorator]
@@ -222,7 +313,18 @@ def _job_key(job_id: object) -> JobKey:
     return JobKey(_tenant(), job_id)
 
 
-def _body() -> dict[str, Any]:
+def _log_unreadable(found: Iterable[Unreadable]) -> None:
+    path = app.current_event.path
+    for each in found:
+        telemetry.logger.error(
+            "stored item does not decode", path=path, item=each.identity, problem=each.problem
+        )
+
+
+def _body(*, optional: bool = False) -> dict[str, Any]:
+    """The body, a JSON object. *optional*: one that is absent is an empty one."""
+    if optional and not app.current_event.body:
+        return {}
     try:
         text = app.current_event.decoded_body or ""
     except ValueError as error:

@@ -28,12 +28,18 @@ class MalformedError(NextfireError):
 
 
 def problem(
-    status: HTTPStatus, detail: str, errors: list[dict[str, str]] | None = None
+    status: HTTPStatus,
+    detail: str,
+    errors: list[dict[str, str]] | None = None,
+    *,
+    title: str | None = None,
 ) -> Response[str]:
-    """A problem document. *errors* tell each offending field with its value, problem and remedy."""
+    """A problem document. *errors* tell each offending field with its value, problem and remedy;
+    *title* says more than the status does by itself.
+    """
     document: dict[str, Any] = {
         "type": "about:blank",
-        "title": status.phrase,
+        "title": title or status.phrase,
         "status": int(status),
         "detail": detail,
     }
@@ -65,6 +71,16 @@ def problem_of(error: NextfireError) -> Response[str]:
     return problem(status, str(error))
 
 
+def unreadable(why: str) -> Response[str]:
+    """The problem that a stored item is which does not decode."""
+    detail = (
+        f"What is stored does not read as what it should be: {why}. It is kept as it is, blocks "
+        "nothing else, and nothing of it runs. An item written by a newer release is read by that "
+        "release; one changed by hand has to be put right in its table."
+    )
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail, title="Stored item is unreadable")
+
+
 def from_validation(error: ValidationError) -> Response[str]:
     """The problem that a document which does not fit its model is."""
     faults = [
@@ -73,7 +89,7 @@ def from_validation(error: ValidationError) -> Response[str]:
             "value": "absent" if _absent(fault) else shorten(fault["input"]),
             "problem": fault["msg"],
             # Our own validators know better what would do.
-            "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault["type"]),
+            "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault),
         }
         for fault in error.errors(include_url=False)[:_MOST_ERRORS]
     ]
@@ -87,10 +103,20 @@ def _absent(fault: ErrorDetails) -> bool:
     )
 
 
-def _remedy(kind: str) -> str:
+def _remedy(fault: ErrorDetails) -> str:
+    """What would do instead; with an example where the fault itself says what is allowed."""
+    kind, told = fault["type"], fault.get("ctx", {})
+    if kind == "enum":
+        example = str(told["expected"]).split("'")[1]
+        return f"Use one of the values named. For example `{example}`."
+    if (bound := told.get("ge", told.get("le"))) is not None:
+        return f"For example `{bound}`."
     remedies = {
         "missing": "Add this field.",
         "extra_forbidden": "Leave this field out; check its spelling against the documentation.",
-        "enum": "Use one of the values named.",
+        "int_parsing": "Give a whole number. For example `60`.",
+        "int_type": "Give a whole number. For example `60`.",
+        "int_from_float": "Give a whole number. For example `60`.",
+        "model_type": "Give a JSON object, or leave the field out.",
     }
     return remedies.get(kind, "Give a value of the kind named.")

@@ -20,7 +20,7 @@ from nextfire.domain.errors import InvalidInputError, UnavailableError, Undecoda
 from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
-from nextfire.domain.ports import Page
+from nextfire.domain.ports import Page, Unreadable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -101,8 +101,14 @@ class DynamoDbJobStore:
         with translated("list jobs"):
             answer = self._client.query(**request)
         last = answer.get("LastEvaluatedKey")
-        jobs = [decode_job(item) for item in answer["Items"]]
-        return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None)
+        jobs: list[Job] = []
+        unreadable: list[Unreadable] = []
+        for item in answer["Items"]:
+            try:
+                jobs.append(decode_job(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["job_id"]["S"], str(error)))
+        return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None, unreadable)
 
     def complete(self, job: Job, now: datetime) -> bool:
         try:

@@ -15,7 +15,7 @@ from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, Page
+from nextfire.domain.ports import Claim, Page, Unreadable
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 
 if TYPE_CHECKING:
@@ -250,8 +250,14 @@ class DynamoDbRunStore:
         with translated("list runs"):
             answer = self._client.query(**request)
         last = answer.get("LastEvaluatedKey")
-        runs = [_decode(item) for item in answer["Items"]]
-        return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None)
+        runs: list[Run] = []
+        unreadable: list[Unreadable] = []
+        for item in answer["Items"]:
+            try:
+                runs.append(_decode(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["run_id"]["S"], str(error)))
+        return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None, unreadable)
 
     def _change(
         self,

@@ -33,11 +33,22 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A stored item of a listing that does not decode: the sort key it lies under, and why."""
+
+    identity: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some of a listing. `cursor` is opaque; None on the last page."""
+    """Some of a listing. `cursor` is opaque; None on the last page. `unreadable`: what lies between
+    the items and does not decode.
+    """
 
     items: Sequence[T]
     cursor: str | None
+    unreadable: Sequence[Unreadable] = ()
 
 
 class JobStore(Protocol):
