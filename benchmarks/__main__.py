@@ -9,6 +9,7 @@ from benchmarks.report import show
 
 NAMES = {
     "units": "DynamoDB units and SQS requests of a recurring run through dispatch",
+    "dispatch": "the watcher's CPU per run against a bare loop of the same AWS calls",
     "fixed": "calls of an idle hour, their price a month, the watcher's memory",
 }
 

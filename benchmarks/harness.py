@@ -15,9 +15,11 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ import boto3
 
 from benchmarks.figures import item_bytes, read_units
 from benchmarks.report import tell
+from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -70,7 +74,7 @@ class Stack:
     def tenant(self) -> str:
         return self.info.account_id
 
-    @property
+    @cached_property
     def shards(self) -> int:
         return int(self.watcher_environment()["NEXTFIRE_WRITE_SHARDS"])
 
@@ -161,6 +165,15 @@ class Stack:
         [pid] = [record.pid for record in self.info.processes if record.name == "ministack"]
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
+
+    def due_store(self) -> DynamoDbDueStore:
+        """The due entries, with the rights of the root user."""
+        return DynamoDbDueStore(
+            self.client("dynamodb"),
+            table=self.info.tables["due"],
+            shards=self.shards,
+            executor=ThreadPoolExecutor(4),
+        )
 
     def registrar(self) -> Registrar:
         """Puts jobs in as the API does, without HTTP."""
@@ -366,6 +379,11 @@ def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> i
         heapq.heappush(agenda, (max(again_at, clock.at), number))
     clock.at = until
     return dispatched
+
+
+def slot_of(entry: DueEntry, now: datetime, shards: int) -> Slot:
+    """Where a writer at *now* puts *entry*."""
+    return Slot(entry.bucket(now, shards), entry.sort_key)
 
 
 def next_hour() -> datetime:

@@ -1,0 +1,237 @@
+"""The watcher's CPU per dispatched run, against a bare loop of the same AWS calls."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+from benchmarks.harness import (
+    POOL,
+    SimulatedClock,
+    Stack,
+    drive,
+    new_watch,
+    next_hour,
+    slot_of,
+    watcher_function,
+)
+from benchmarks.harness import stack as running_stack
+from benchmarks.report import Result, progress, tell
+from nextfire.domain.job import Job
+from nextfire.usecases.watch import Watch
+
+RUNS = 1_000
+REPETITIONS = 15
+BOUND = 1.25
+ZONES = ("UTC", "America/New_York", "Europe/Berlin", "Asia/Tokyo", "Australia/Sydney")
+EXPRESSIONS = [
+    f"0,{minute} {hours} * * *" for minute in range(1, 51) for hours in ("*", "0-11,12-23")
+]
+_HOUR = timedelta(hours=1)
+_SECOND = timedelta(seconds=1)
+_THREADS = 16  # as the function has
+
+
+@dataclass(slots=True)
+class Call:
+    """One request as it was made. `ended_at` is of `time.perf_counter`, as `began_at`."""
+
+    service: str
+    operation: str
+    params: dict[str, Any]
+    began_at: float
+    ended_at: float = 0.0
+
+
+class Recorder:
+    """Remembers what clients of the default session ask, while it is `on`. Make it before them."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self._calls: list[Call] = []
+        self._lock = threading.Lock()
+        events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
+        for service in ("dynamodb", "sqs"):
+            events.register(f"provide-client-params.{service}", self._begin)
+            events.register(f"after-call.{service}", self._end)
+
+    def waves(self) -> list[list[Call]]:
+        """The calls since the last time, parted wherever none was in flight."""
+        calls, self._calls = sorted(self._calls, key=lambda call: call.began_at), []
+        waves: list[list[Call]] = []
+        over_at = float("-inf")
+        for call in calls:
+            if call.began_at >= over_at:
+                waves.append([])
+            waves[-1].append(call)
+            over_at = max(over_at, call.ended_at)
+        return waves
+
+    def _begin(
+        self,
+        params: dict[str, Any],
+        model: Any,  # noqa: ANN401
+        context: dict[str, Any],
+        **_: object,
+    ) -> None:
+        if self.on:
+            call = Call(model.service_model.service_name, model.name, params, time.perf_counter())
+            context["nextfire_call"] = call
+            with self._lock:
+                self._calls.append(call)
+
+    def _end(self, context: dict[str, Any], **_: object) -> None:
+        if self.on:
+            context["nextfire_call"].ended_at = time.perf_counter()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """CPU seconds of both ways to dispatch `RUNS` runs; `telling` is what of `watcher` went into
+    metrics and logs.
+    """
+
+    watcher: float
+    telling: float
+    bare: float
+    calls: int
+
+
+def measure() -> Result:
+    """Repetitions, each first of the watcher and then of the bare loop, side by side."""
+    result = Result()
+    with running_stack(watcher=False) as stack:
+        stack.become_watcher()
+        recorder = Recorder()
+        passes = list(_passes(stack, recorder))
+    ratios = [each.watcher / each.bare for each in passes]
+    silent = [(each.watcher - each.telling) / each.bare for each in passes]
+    per_run = statistics.median(each.watcher for each in passes) / RUNS
+    bare = statistics.median(each.bare for each in passes) / RUNS
+    result.add("cpu_ratio", "CPU against a bare loop", statistics.median(ratios), most=BOUND)
+    result.add("cpu_ratio_min", "the least of the repetitions", min(ratios))
+    result.add("cpu_ratio_max", "the greatest", max(ratios))
+    result.add("cpu_ratio_without_telling", "without metrics, logs", statistics.median(silent))
+    result.add("cpu_ms_per_run", "CPU per run, watcher", per_run * 1000, unit="ms")
+    result.add("bare_cpu_ms_per_run", "CPU per run, bare loop", bare * 1000, unit="ms")
+    result.add("runs_per_cpu_s", "runs per CPU second", 1 / per_run)
+    result.notes.append(
+        f"{REPETITIONS} repetitions of {RUNS} runs that are due together, {len(EXPRESSIONS)} "
+        f"expressions in {len(ZONES)} zones; {passes[0].calls} AWS calls each. The bare loop makes "
+        "the calls that were recorded, with equally configured clients and as many side by side. "
+        "CPU of this process only, all its threads; MiniStack is another."
+    )
+    return result
+
+
+def _passes(stack: Stack, recorder: Recorder) -> Iterator[Pass]:
+    first_at = next_hour()
+    jobs = _register(stack, first_at - 30 * _SECOND)
+    clock = SimulatedClock(first_at)
+    watch = new_watch(clock)
+    bare = _Bare()
+    queue = stack.info.pools[POOL].queue_url
+    due = stack.due_store()
+    for repetition in progress(range(REPETITIONS + 1), f"{REPETITIONS} repetitions"):
+        at = first_at + (1 + repetition) * _HOUR
+        # The hour since is passed over and the lease renewed before anything is measured.
+        clock.at = at - 10 * _SECOND
+        drive([watch], clock, at + 0.2 * _SECOND)
+        entries = [job.fire_entry(at, 1) for job in jobs]
+        due.put(entries, clock.at)
+        clock.at = at + 0.5 * _SECOND
+        recorder.on = True
+        watcher_cpu, telling = _dispatch(watch, clock)
+        recorder.on = False
+        waves = recorder.waves()
+        stack.client("sqs").purge_queue(QueueUrl=queue)
+        due.put(entries, clock.at)
+        bare_cpu = bare.make(waves)
+        stack.client("sqs").purge_queue(QueueUrl=queue)
+        followers = [job.successor(e) for job, e in zip(jobs, entries, strict=True)]
+        due.delete([slot_of(entry, clock.at, stack.shards) for entry in followers if entry])
+        if repetition:  # the first warms up
+            yield Pass(watcher_cpu, telling, bare_cpu, sum(map(len, waves)))
+    watch.end()
+
+
+def _dispatch(watch: Watch, clock: SimulatedClock) -> tuple[float, float]:
+    """Poll and release until all is dispatched. CPU seconds: in all, of telling."""
+    telemetry = watcher_function().telemetry
+    dispatched, telling = 0, 0.0
+    gc.collect()
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        began = time.process_time()
+        for _ in range(2 * RUNS):
+            report, _ = watch.step(clock.at)
+            assert report is not None, "the lease was lost"  # noqa: S101
+            dispatched += len(report.dispatched)
+            telling_since = time.process_time()
+            telemetry.tick(report)
+            telling += time.process_time() - telling_since
+            if dispatched >= RUNS:
+                break
+        telling_since = time.process_time()
+        telemetry.flush()
+        ended = time.process_time()
+    if dispatched != RUNS:
+        raise RuntimeError(f"{dispatched} runs were dispatched, not {RUNS}")
+    return ended - began, telling + ended - telling_since
+
+
+class _Bare:
+    """Makes recorded calls again."""
+
+    def __init__(self) -> None:
+        function = watcher_function()
+        clients = {"dynamodb": function.dynamodb(), "sqs": function.sqs()}
+        self._methods = {
+            (service, client.meta.method_to_api_mapping[method]): getattr(client, method)
+            for service, client in clients.items()
+            for method in client.meta.method_to_api_mapping
+        }
+        self._threads = ThreadPoolExecutor(_THREADS)
+
+    def make(self, waves: list[list[Call]]) -> float:
+        """The CPU seconds that it took."""
+        ready = [
+            [(self._methods[call.service, call.operation], call.params) for call in wave]
+            for wave in waves
+        ]
+        gc.collect()
+        began = time.process_time()
+        for wave in ready:
+            if len(wave) == 1:
+                [(method, params)] = wave
+                method(**params)
+            else:
+                for made in [self._threads.submit(method, **params) for method, params in wave]:
+                    made.result()
+        return time.process_time() - began
+
+
+def _register(stack: Stack, now: datetime) -> list[Job]:
+    """`RUNS` jobs, evenly over the expressions and the zones; all are due at each full hour."""
+    tell(f"{RUNS} jobs")
+    registrar = stack.registrar()
+    kinds = ((cron, zone) for _ in range(RUNS) for zone in ZONES for cron in EXPRESSIONS)
+    documents = [
+        {"type": "CRON", "schedule": cron, "timezone": zone} for cron, zone in islice(kinds, RUNS)
+    ]
+    return [
+        registrar.register(f"dispatch-{number}", document, now)
+        for number, document in enumerate(documents)
+    ]
