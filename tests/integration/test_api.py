@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from functions.api import handler as api
 from nextfire.adapters.aws import SystemClock
 from nextfire.domain.due import fire
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
-from nextfire.domain.run import RunState
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, RunState
+from tests.fakes import Clock
 from tests.integration.deployment import (
     OTHER_TENANT,
     TENANT,
@@ -35,6 +38,8 @@ ROUTES = [
     ("GET", "/v1/jobs/theirs"),
     ("PATCH", "/v1/jobs/theirs"),
     ("DELETE", "/v1/jobs/theirs"),
+    ("POST", "/v1/jobs/theirs/pause"),
+    ("POST", "/v1/jobs/theirs/resume"),
     ("GET", "/v1/jobs/theirs/executions"),
     ("GET", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab"),
 ]
@@ -265,6 +270,18 @@ class TestRefusals:
             ({"retryPolicy": {"maxAttempts": 10**30}}, "retryPolicy.maxAttempts"),
             ({"retryPolicy": {"backoff": "NONE"}}, "retryPolicy.backoff"),
             ({"priority": "URGENT"}, "priority"),
+            ({"misfire": None}, "misfire"),
+            ({"misfire": "SKIP"}, "misfire"),
+            ({"misfire": {"policy": "RUN_NONE"}}, "misfire.policy"),
+            ({"misfire": {"policy": None}}, "misfire.policy"),
+            ({"misfire": {"window": 5}}, "misfire.window"),
+            ({"misfire": {"relevancyWindowSec": 0}}, "misfire.relevancyWindowSec"),
+            ({"misfire": {"relevancyWindowSec": 2_592_001}}, "misfire.relevancyWindowSec"),
+            ({"misfire": {"relevancyWindowSec": 1.5}}, "misfire.relevancyWindowSec"),
+            ({"misfire": {"relevancyWindowSec": "1 h"}}, "misfire.relevancyWindowSec"),
+            ({"overlap": "FORBID"}, "overlap"),
+            ({"overlap": "skip"}, "overlap"),
+            ({"overlap": None}, "overlap"),
             ({"labels": {"a": 1}}, "labels.a"),
             ({"labels": {str(n): "" for n in range(33)}}, "labels"),
             ({"labels": {"a": "x" * 257}}, "labels.a"),
@@ -340,6 +357,49 @@ class TestRefusals:
             "problem": "longer than pool 'default' allows",
             "remedy": "Give at most 840, or a pool with workers.",
         }
+
+    @pytest.mark.parametrize(
+        ("change", "value", "problem", "example"),
+        [
+            (
+                {"misfire": {"policy": "RUN_NONE"}},
+                "'RUN_NONE'",
+                "Input should be 'RUN_ALL', 'RUN_LATEST' or 'SKIP'",
+                "`RUN_ALL`",
+            ),
+            (
+                {"misfire": {"relevancyWindowSec": 0}},
+                "0",
+                "Input should be greater than or equal to 1",
+                "`1`",
+            ),
+            (
+                {"misfire": {"relevancyWindowSec": 2_592_001}},
+                "2592001",
+                "Input should be less than or equal to 2592000",
+                "`2592000`",
+            ),
+            (
+                {"misfire": {"relevancyWindowSec": "1 h"}},
+                "'1 h'",
+                "Input should be a valid integer, unable to parse string as an integer",
+                "`60`",
+            ),
+            (
+                {"overlap": "FORBID"},
+                "'FORBID'",
+                "Input should be 'ALLOW', 'QUEUE', 'SKIP' or 'REPLACE'",
+                "`ALLOW`",
+            ),
+        ],
+    )
+    def test_bad_policy_is_told_with_an_example(
+        self, system: Deployment, change: dict[str, Any], value: str, problem: str, example: str
+    ) -> None:
+        fault = system.call("POST", "/v1/jobs", CRON | change).fault
+
+        assert (fault["value"], fault["problem"]) == (value, problem)
+        assert fault["remedy"].endswith(f"For example {example}.")
 
     @pytest.mark.parametrize(
         ("query", "field"),
@@ -594,6 +654,493 @@ class TestPatch:
         assert changed.document["revision"] == 3
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The API's clock, at ten o'clock."""
+    clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
+    monkeypatch.setattr(api, "clock", clock)
+    return clock
+
+
+class TestPolicies:
+    def test_defaults_are_shown(self, system: Deployment) -> None:
+        created = system.call("POST", "/v1/jobs", CRON).document
+
+        assert created["misfire"] == {"policy": "RUN_LATEST"}
+        assert created["overlap"] == "ALLOW"
+
+    def test_what_is_given_is_kept_and_can_be_taken_back(self, system: Deployment) -> None:
+        misfire = {"policy": "SKIP", "relevancyWindowSec": 2_592_000}
+        body = CRON | {"jobId": "a", "misfire": misfire, "overlap": "REPLACE"}
+
+        created = system.call("POST", "/v1/jobs", body).document
+        less = system.call("PATCH", "/v1/jobs/a", {"misfire": {"relevancyWindowSec": None}})
+        none = system.call("PATCH", "/v1/jobs/a", {"misfire": None, "overlap": None})
+
+        assert (created["misfire"], created["overlap"]) == (misfire, "REPLACE")
+        assert less.document["misfire"] == {"policy": "SKIP"}
+        assert (none.document["misfire"], none.document["overlap"]) == (
+            {"policy": "RUN_LATEST"},
+            "ALLOW",
+        )
+        assert len(system.due_items()) == 1, "these do not say when"
+
+
+class TestPause:
+    def test_paused_job_says_so_and_since_when(self, system: Deployment, clock: Clock) -> None:
+        created = system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}).document
+        clock.advance(minutes=5)
+
+        paused = system.call("POST", "/v1/jobs/a/pause", {"reason": "the ledger is closed"})
+
+        assert paused.status == 200
+        expected = created | {
+            "state": "PAUSED",
+            "pauseReason": "the ledger is closed",
+            "pausedAt": "2026-05-24T10:05:00Z",
+            "updatedAt": "2026-05-24T10:05:00Z",
+            "revision": 2,
+        }
+        del expected["nextFireAt"]
+        assert paused.document == expected
+        assert system.call("GET", "/v1/jobs/a").document == expected
+        assert system.call("GET", "/v1/jobs").document["items"] == [expected]
+        assert system.call("GET", "/v1/jobs/a/upcoming").document == {"items": []}
+
+    def test_resumed_job_goes_on_with_what_was_due_meanwhile(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        created = system.register(jobId="a", type="INTERVAL", schedule="PT10M")
+        clock.advance(minutes=15)
+        system.call("POST", "/v1/jobs/a/pause", {"reason": "r"})
+        clock.advance(minutes=10)
+
+        resumed = system.call("POST", "/v1/jobs/a/resume")
+
+        assert (resumed.status, resumed.document["state"]) == (200, "ACTIVE")
+        assert {"pauseReason", "pausedAt"}.isdisjoint(resumed.document)
+        # The phase is kept: 10:10 was before the pause, 10:20 in it, 10:30 is next.
+        assert resumed.document["nextFireAt"] == "2026-05-24T10:30:00Z"
+        job = system.job("a")
+        first = job.first()
+        assert first is not None
+        assert first.occurs_at == parse_instant("2026-05-24T10:20:00Z")
+        assert first.version > created.schedule_version
+        assert first.sort_key in {item["entry"]["S"] for item in system.due_items()}
+
+    @pytest.mark.parametrize("body", [None, {}, {"reason": None}])
+    def test_a_reason_is_not_required(
+        self, system: Deployment, body: dict[str, None] | None
+    ) -> None:
+        system.register(jobId="a")
+
+        paused = system.call("POST", "/v1/jobs/a/pause", body)
+
+        assert (paused.status, paused.document["state"]) == (200, "PAUSED")
+        assert "pauseReason" not in paused.document
+
+    def test_done_twice_it_is_done_once(self, system: Deployment, clock: Clock) -> None:
+        system.register(jobId="a")
+
+        paused = system.call("POST", "/v1/jobs/a/pause", {"reason": "first"}).document
+        clock.advance(minutes=1)
+        again = system.call("POST", "/v1/jobs/a/pause", {"reason": "second"}).document
+        resumed = system.call("POST", "/v1/jobs/a/resume").document
+        clock.advance(minutes=1)
+        once_more = system.call("POST", "/v1/jobs/a/resume").document
+
+        assert again == paused
+        assert paused["revision"] == 2
+        assert {name: once_more[name] for name in ("state", "revision", "updatedAt")} == {
+            name: resumed[name] for name in ("state", "revision", "updatedAt")
+        }
+        assert resumed["revision"] == 3
+
+    @pytest.mark.parametrize("what", ["pause", "resume"])
+    def test_job_that_is_over_is_neither_paused_nor_resumed(
+        self, system: Deployment, clock: Clock, what: str
+    ) -> None:
+        completed = system.register(jobId="completed")
+        assert system.jobs.complete(completed, clock.now())
+        system.register(jobId="cancelled")
+        system.call("DELETE", "/v1/jobs/cancelled")
+
+        refused = system.call("POST", f"/v1/jobs/completed/{what}")
+
+        assert_problem(refused, 409)
+        assert "COMPLETED" in refused.document["detail"]
+        assert_problem(system.call("POST", f"/v1/jobs/cancelled/{what}"), 404)
+        assert_problem(system.call("POST", f"/v1/jobs/unknown/{what}"), 404)
+        assert_problem(system.call("POST", f"/v1/jobs/a.b/{what}"), 422, field="jobId")
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({"reason": ""}, "reason"),
+            ({"reason": "x" * 257}, "reason"),
+            ({"reason": 7}, "reason"),
+            ({"reason": "r", "until": "2030-01-01T00:00:00Z"}, "until"),
+        ],
+        ids=lambda value: json.dumps(value)[:40],
+    )
+    def test_bad_reason(self, system: Deployment, body: dict[str, Any], field: str) -> None:
+        before = system.register(jobId="a")
+
+        assert_problem(system.call("POST", "/v1/jobs/a/pause", body), 422, field=field)
+
+        assert system.job("a") == before
+
+    def test_resume_takes_no_fields(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        system.call("POST", "/v1/jobs/a/pause", {"reason": "x" * 256})
+
+        assert_problem(
+            system.call("POST", "/v1/jobs/a/resume", {"reason": "r"}), 422, field="reason"
+        )
+        assert_problem(system.call("POST", "/v1/jobs/a/resume", text="[]"), 400)
+
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "PAUSED"
+
+    def test_paused_job_can_be_changed_and_stays_paused(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        system.register(jobId="a")
+        system.call("POST", "/v1/jobs/a/pause", {"reason": "r"})
+        clock.advance(minutes=3)
+
+        named = system.call("PATCH", "/v1/jobs/a", {"name": "n"}).document
+        moved = system.call("PATCH", "/v1/jobs/a", {"schedule": "0 4 * * *"}).document
+
+        assert (named["state"], named["pausedAt"]) == ("PAUSED", "2026-05-24T10:00:00Z")
+        assert (moved["state"], moved["pauseReason"]) == ("PAUSED", "r")
+        assert system.call("DELETE", "/v1/jobs/a").document["state"] == "CANCELLED"
+
+    def test_last_occurrence_in_the_past_completes_the_job(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        at = "2026-05-24T10:10:00Z"
+        system.register(jobId="a", type="ONCE", schedule=at)
+        system.call("POST", "/v1/jobs/a/pause")
+        system.register(jobId="b", type="ONCE", schedule=at)
+        clock.advance(minutes=20)
+
+        # Of `a` it was due in the pause: the misfire policy decides. Of `b` it was due before.
+        assert system.call("POST", "/v1/jobs/a/resume").document["state"] == "ACTIVE"
+        system.call("POST", "/v1/jobs/b/pause")
+        assert system.call("POST", "/v1/jobs/b/resume").document["state"] == "COMPLETED"
+
+
+class TestWithoutARecord:
+    """What became of an occurrence that has no record of its own."""
+
+    def execution(self, job: Job, at: str) -> str:
+        return f"/v1/executions/{RunKey(job.key, run_id(job.uid, parse_instant(at))).execution_id}"
+
+    def test_occurrence_inside_a_range_record_answers_with_that(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        job = system.register(jobId="a")
+        first = parse_instant("2026-05-24T10:01:00Z")
+        key = RunKey(job.key, run_id(job.uid, first))
+        last = first + timedelta(minutes=59)
+        clock.advance(hours=2)
+        reason = "noticed 3600 s late; misfire policy SKIP"
+        system.runs.skip(Run.skipped(key, reason, clock.now(), covered_to=last, covered=60))
+
+        record = system.call("GET", f"/v1/executions/{key.execution_id}").document
+
+        assert record == {
+            "executionId": key.execution_id,
+            "jobId": "a",
+            "state": "SKIPPED",
+            "scheduledAt": "2026-05-24T10:01:00Z",
+            "range": {
+                "from": "2026-05-24T10:01:00Z",
+                "to": "2026-05-24T11:00:00Z",
+                "count": 60,
+            },
+            "finishedAt": "2026-05-24T12:00:00Z",
+            "reason": reason,
+            "dispatch": 1,
+            "attempt": 0,
+            "attempts": [],
+        }
+        assert system.call("GET", "/v1/jobs/a/executions").document["items"] == [record]
+        for inside in ("2026-05-24T10:02:00Z", "2026-05-24T11:00:00Z"):
+            answer = system.call("GET", self.execution(job, inside))
+            assert (answer.status, answer.document) == (200, record)
+        after = system.call("GET", self.execution(job, "2026-05-24T11:01:00Z")).document
+        assert after["state"] == "PENDING"
+
+    def test_range_record_of_another_incarnation_or_job_is_not_it(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        before = system.register(jobId="a")
+        first = parse_instant("2026-05-24T10:01:00Z")
+        key = RunKey(before.key, run_id(before.uid, first))
+        last = first + timedelta(hours=9)
+        system.runs.skip(Run.skipped(key, "r", clock.now(), covered_to=last, covered=540))
+        system.call("DELETE", "/v1/jobs/a")
+        after, other = system.register(jobId="a"), system.register(jobId="b")
+        clock.advance(hours=1)
+
+        for job in (after, other):
+            answer = system.call("GET", self.execution(job, "2026-05-24T10:30:00Z"))
+            assert answer.document["state"] == "PENDING"
+        clock.advance(hours=-1)
+        for job in (after, other):
+            assert_problem(system.call("GET", self.execution(job, "2026-05-24T10:30:00Z")), 404)
+
+    def test_occurrence_that_no_executor_has_taken_is_pending(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        job = system.register(jobId="a")
+        clock.advance(minutes=2)
+
+        path = self.execution(job, "2026-05-24T10:02:00Z")
+        answer = system.call("GET", path)
+
+        assert (answer.status, answer.document) == (
+            200,
+            {
+                "executionId": path.rpartition("/")[2],
+                "jobId": "a",
+                "state": "PENDING",
+                "scheduledAt": "2026-05-24T10:02:00Z",
+                "reason": "dispatched or about to be; no executor has taken it yet",
+            },
+        )
+        assert system.call("GET", "/v1/jobs/a/executions").document == {"items": []}
+
+    @pytest.mark.parametrize(
+        ("at", "what"),
+        [
+            ("2026-05-24T10:00:00Z", "the job's creation, which is not after itself"),
+            ("2026-05-24T09:59:00Z", "before the job's creation"),
+            ("2026-05-24T10:02:30Z", "none of its occurrences"),
+            ("2026-05-24T10:02:00.001Z", "none of its occurrences"),
+            ("2026-05-24T10:04:00Z", "not due yet"),
+        ],
+    )
+    def test_what_is_no_due_occurrence_is_not_found(
+        self, system: Deployment, clock: Clock, at: str, what: str
+    ) -> None:
+        job = system.register(jobId="a")
+        clock.advance(minutes=3)
+
+        assert system.call("GET", self.execution(job, "2026-05-24T10:03:00Z")).status == 200
+        assert_problem(system.call("GET", self.execution(job, at)), 404)
+        assert what
+
+    def test_maxRuns_and_jitter_are_heeded(self, system: Deployment, clock: Clock) -> None:  # noqa: N802
+        two = system.register(jobId="a", maxRuns=2)
+        late = system.register(jobId="b", jitterSec=3600)
+        clock.advance(minutes=5)
+
+        assert system.call("GET", self.execution(two, "2026-05-24T10:02:00Z")).status == 200
+        assert system.call("GET", self.execution(two, "2026-05-24T10:03:00Z")).status == 404
+        at = parse_instant("2026-05-24T10:01:00Z")
+        clock.move_to(late.due_at(at) - timedelta(milliseconds=1))
+        assert system.call("GET", self.execution(late, "2026-05-24T10:01:00Z")).status == 404
+        clock.move_to(late.due_at(at))
+        assert system.call("GET", self.execution(late, "2026-05-24T10:01:00Z")).status == 200
+
+    def test_record_whose_time_is_over_is_not_pending(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        job = system.register(jobId="a")
+        clock.advance(days=90, minutes=1)
+
+        assert_problem(system.call("GET", self.execution(job, "2026-05-24T10:01:00Z")), 404)
+        assert system.call("GET", self.execution(job, "2026-05-24T10:02:00Z")).status == 200
+
+    def test_of_a_paused_job(self, system: Deployment, clock: Clock) -> None:
+        job = system.register(jobId="a", misfire={"policy": "SKIP"})
+        clock.advance(minutes=1, seconds=30)
+        system.call("POST", "/v1/jobs/a/pause")
+        clock.advance(minutes=5)
+
+        before = system.call("GET", self.execution(job, "2026-05-24T10:01:00Z")).document
+        during = system.call("GET", self.execution(job, "2026-05-24T10:02:00Z")).document
+
+        assert before["reason"] == "dispatched or about to be; no executor has taken it yet"
+        assert during["reason"] == (
+            "its job is paused; when it is resumed, misfire policy SKIP decides"
+        )
+
+    def test_of_the_version_before_a_change(self, system: Deployment, clock: Clock) -> None:
+        job = system.register(jobId="a")
+        clock.advance(minutes=2, seconds=30)
+        system.call("PATCH", "/v1/jobs/a", {"schedule": "*/5 * * * *"})
+        clock.advance(minutes=5)
+
+        statuses = {
+            minute: system.call("GET", self.execution(job, f"2026-05-24T10:0{minute}:00Z")).status
+            for minute in range(1, 8)
+        }
+
+        assert statuses == {1: 200, 2: 200, 3: 404, 4: 404, 5: 200, 6: 404, 7: 404}
+
+    def test_of_a_deleted_job(self, system: Deployment, clock: Clock) -> None:
+        job = system.register(jobId="a")
+        clock.advance(minutes=1, seconds=30)
+        system.call("DELETE", "/v1/jobs/a")
+        clock.advance(minutes=1)
+
+        assert system.call("GET", self.execution(job, "2026-05-24T10:01:00Z")).status == 200
+        assert_problem(system.call("GET", self.execution(job, "2026-05-24T10:02:00Z")), 404)
+
+
+class TestUnreadable:
+    """One item that does not decode does not take the others along."""
+
+    def spoil(self, system: Deployment, job_id: str, attribute: str, value: Any) -> None:
+        system.database.update_item(
+            TableName=system.jobs_table,
+            Key={"tenant": {"S": TENANT}, "job_id": {"S": job_id}},
+            UpdateExpression="SET #a = :v",
+            ExpressionAttributeNames={"#a": attribute},
+            ExpressionAttributeValues={":v": value},
+        )
+
+    def spoil_run(self, system: Deployment, key: RunKey, attribute: str, value: Any) -> None:
+        partition = f"{key.job.tenant}/{key.job.job_id}"
+        system.database.update_item(
+            TableName=system.runs_table,
+            Key={"job": {"S": partition}, "run_id": {"S": key.run_id}},
+            UpdateExpression="SET #a = :v",
+            ExpressionAttributeNames={"#a": attribute},
+            ExpressionAttributeValues={":v": value},
+        )
+
+    @pytest.mark.parametrize(
+        ("attribute", "value"),
+        [
+            ("state", {"S": "HIBERNATING"}),
+            ("state", {"N": "1"}),
+            ("definition", {"S": "{}"}),
+            ("definition", {"S": "{"}),
+            ("definition", {"NULL": True}),
+            ("definition", {"M": {}}),
+            ("revision", {"S": "one"}),
+            ("revision", {"L": []}),
+            ("effective_from", {"S": "yesterday"}),
+            ("effective_from", {"N": "5"}),
+            ("replaced", {"S": "[1]"}),
+            ("replaced", {"S": '{"a": 1}'}),
+            ("replaced", {"M": {"a": {"S": "b"}}}),
+            ("counted_from", {"BOOL": True}),
+            ("uid", {"NULL": True}),
+            ("pause_reason", {"L": [{"S": "x"}]}),
+        ],
+        ids=lambda value: json.dumps(value)[:30],
+    )
+    def test_job_is_shown_among_the_others(
+        self, system: Deployment, attribute: str, value: Any
+    ) -> None:
+        for job_id in "abc":
+            system.register(jobId=job_id)
+        self.spoil(system, "b", attribute, value)
+
+        answer = system.call("GET", "/v1/jobs")
+
+        assert answer.status == 200, answer.document
+        first, second, third = answer.document["items"]
+        assert [first["jobId"], second["jobId"], third["jobId"]] == ["a", "b", "c"]
+        assert (first["state"], third["state"]) == ("ACTIVE", "ACTIVE")
+        assert second.keys() == {"jobId", "state", "reason"}
+        assert second["state"] == "UNREADABLE"
+        assert "does not decode" in second["reason"]
+        assert "\n" not in second["reason"]
+
+    def test_it_is_paged_over(self, system: Deployment) -> None:
+        for job_id in "abcde":
+            system.register(jobId=job_id)
+        for job_id in "abd":
+            self.spoil(system, job_id, "definition", {"S": "{}"})
+
+        found = [[job["jobId"] for job in page] for page in pages(system, "/v1/jobs", limit=2)]
+
+        assert found == [["a", "b"], ["c", "d"], ["e"]]
+
+    @pytest.mark.parametrize(
+        ("method", "path", "body"),
+        [
+            ("GET", "/v1/jobs/a", None),
+            ("PATCH", "/v1/jobs/a", {"name": "n"}),
+            ("DELETE", "/v1/jobs/a", None),
+            ("POST", "/v1/jobs", CRON | {"jobId": "a"}),
+            ("POST", "/v1/jobs/a/pause", None),
+            ("POST", "/v1/jobs/a/resume", None),
+            ("GET", "/v1/jobs/a/upcoming", None),
+            ("GET", "/v1/jobs/a/executions", None),
+        ],
+        ids=lambda value: value if isinstance(value, str) else None,
+    )
+    def test_job_by_its_id_is_a_problem_that_says_what_to_do(
+        self,
+        system: Deployment,
+        caplog: pytest.LogCaptureFixture,
+        method: str,
+        path: str,
+        body: object,
+    ) -> None:
+        system.register(jobId="a")
+        self.spoil(system, "a", "definition", {"S": "{}"})
+        before = system.database.scan(TableName=system.jobs_table)["Items"]
+
+        answer = system.call(method, path, body)
+
+        assert_problem(answer, 500)
+        assert answer.document["title"] == "Stored item is unreadable"
+        assert "job does not decode" in answer.document["detail"]
+        assert "put right in its table" in answer.document["detail"]
+        assert system.database.scan(TableName=system.jobs_table)["Items"] == before
+        [logged] = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert vars(logged)["path"] == path
+
+    @pytest.mark.parametrize(
+        ("attribute", "value"),
+        [
+            ("state", {"S": "HIBERNATING"}),
+            ("attempts", {"S": "none"}),
+            ("attempts", {"L": [{"M": {}}]}),
+            ("attempts", {"L": [{"N": "1"}]}),
+            ("dispatched_at", {"S": "yesterday"}),
+            ("dispatched_at", {"N": "5"}),
+            ("covered_to", {"S": "x"}),
+            ("covered_to", {"N": "1E+30"}),
+            ("covered", {"L": []}),
+            ("fence", {"NULL": True}),
+            ("attempt", {"M": {}}),
+        ],
+        ids=lambda value: json.dumps(value)[:30],
+    )
+    def test_execution_is_shown_among_the_others(
+        self, system: Deployment, attribute: str, value: Any
+    ) -> None:
+        job = system.register(jobId="a")
+        start = floor_minute(job.created_at)
+        messages = [message_for(job, start + timedelta(minutes=n)) for n in range(3)]
+        for message in messages:
+            system.runs.cancel(message, reason="for the test", now=start)
+        broken = messages[1].key
+        self.spoil_run(system, broken, attribute, value)
+
+        answer = system.call("GET", "/v1/jobs/a/executions")
+
+        assert answer.status == 200, answer.document
+        items = answer.document["items"]
+        assert [run["executionId"] for run in items] == [
+            message.key.execution_id for message in reversed(messages)
+        ]
+        assert [run["state"] for run in items] == ["CANCELLED", "UNREADABLE", "CANCELLED"]
+        assert items[1].keys() == {"executionId", "jobId", "state", "reason"}
+        alone = system.call("GET", f"/v1/executions/{broken.execution_id}")
+        assert_problem(alone, 500)
+        assert alone.document["title"] == "Stored item is unreadable"
+
+
 class TestPaging:
     def test_jobs_to_the_end(self, system: Deployment) -> None:
         ids = sorted(f"job-{n}" for n in range(7))
@@ -657,17 +1204,26 @@ class TestTenants:
             assert "secret" not in json.dumps(answer.document)
         assert system.call("GET", "/v1/jobs").document == {"items": []}
 
-    @pytest.mark.parametrize(("method", "body"), [("PATCH", {"name": "mine"}), ("DELETE", None)])
+    @pytest.mark.parametrize(
+        ("method", "tail", "body"),
+        [
+            ("PATCH", "", {"name": "mine"}),
+            ("DELETE", "", None),
+            ("POST", "/pause", None),
+            ("POST", "/resume", None),
+        ],
+    )
     def test_nobody_changes_anothers_job(
         self,
         system: Deployment,
         theirs: dict[str, str],
         method: str,
+        tail: str,
         body: dict[str, str] | None,
     ) -> None:
         before = system.job(theirs["jobId"], OTHER_TENANT)
 
-        assert_problem(system.call(method, "/v1/jobs/theirs", body), 404)
+        assert_problem(system.call(method, f"/v1/jobs/theirs{tail}", body), 404)
 
         assert system.job(theirs["jobId"], OTHER_TENANT) == before
 
@@ -727,7 +1283,7 @@ class TestTenants:
         authorizer: dict[str, Any] | None,
     ) -> None:
         before = system.database.scan(TableName=system.jobs_table)["Items"]
-        body = json.dumps(CRON) if method in {"POST", "PATCH"} else None
+        body = json.dumps(CRON) if path == "/v1/jobs" or method == "PATCH" else None
 
         answer = system.answer(http_event(method, path, body, authorizer=authorizer))
 
@@ -760,6 +1316,9 @@ plausible = st.fixed_dictionaries(
         | json_values,
         "timeoutSec": json_values,
         "priority": json_values,
+        "misfire": st.dictionaries(st.sampled_from(["policy", "relevancyWindowSec"]), json_values)
+        | json_values,
+        "overlap": st.sampled_from(["ALLOW", "QUEUE", "SKIP", "REPLACE"]) | json_values,
         "labels": st.dictionaries(st.text(max_size=5), st.text(max_size=5)) | json_values,
         "name": json_values,
         "jobId": json_values,
