@@ -82,6 +82,13 @@ class Client:
     def cancel_job(self, job_id: str) -> Document:
         return self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}")
 
+    def pause_job(self, job_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/pause", body=body)
+
+    def resume_job(self, job_id: str) -> Document:
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/resume", body={})
+
     def executions(self, job_id: str, *, limit: int) -> tuple[list[Document], bool]:
         """A job's newest executions, newest first, at most *limit*; whether there may be more."""
         return self._items(f"/v1/jobs/{quote(job_id, safe='')}/executions", limit)

@@ -11,6 +11,7 @@ import typer
 import yaml
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.job import MisfirePolicy, Overlap
 from nextfire.domain.schedule import parse_duration
 from nextfire_cli.client import Document
 
@@ -34,6 +35,9 @@ def definition(
     payload: str | None = None,
     timeout: str | None = None,
     max_attempts: int | None = None,
+    misfire: MisfirePolicy | None = None,
+    relevancy_window: str | None = None,
+    overlap: Overlap | None = None,
     labels: Sequence[str] = (),
 ) -> Document:
     """What *file* says, with what the flags say put over it. Fields that neither names are absent.
@@ -47,9 +51,13 @@ def definition(
         document["payload"] = _payload(payload)
     if timeout is not None:
         document["timeoutSec"] = whole_seconds(timeout, "--timeout")
+    if overlap is not None:
+        document["overlap"] = overlap.value
+    window = relevancy_window and whole_seconds(relevancy_window, "--relevancy-window")
     for field, part in (
         ("target", _given(handler=handler, pool=pool)),
         ("retryPolicy", _given(maxAttempts=max_attempts)),
+        ("misfire", _given(policy=misfire and misfire.value, relevancyWindowSec=window)),
         ("labels", _labels(labels)),
     ):
         if part:

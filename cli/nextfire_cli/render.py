@@ -20,6 +20,8 @@ _STYLES = {
     "SUCCEEDED": "green",
     "RUNNING": "cyan",
     "PENDING": "yellow",
+    "PAUSED": "yellow",
+    "UNREADABLE": "bold red",
     "DEAD": "bold red",
     "FAILED": "red",
     "TIMED_OUT": "red",
@@ -73,7 +75,7 @@ def jobs(items: Sequence[Document]) -> RenderableType:
         ("JOB", "NAME", "STATE", "SCHEDULE", "TARGET", "NEXT (UTC)"),
         (
             (
-                job["jobId"],
+                _with_reason(job["jobId"], job.get("pauseReason") or job.get("reason")),
                 job.get("name", ""),
                 state(job.get("state")),
                 _schedule(job),
@@ -87,12 +89,13 @@ def jobs(items: Sequence[Document]) -> RenderableType:
 
 
 def job(document: Document) -> RenderableType:
-    policy = document.get("retryPolicy", {})
+    policy, misfire = document.get("retryPolicy", {}), document.get("misfire", {})
     payload = document.get("payload")
     return _fields(
         ("Job", document["jobId"]),
         ("Name", document.get("name")),
         ("State", state(document.get("state"))),
+        ("Paused", _beside(document, "pausedAt", document.get("pauseReason", ""))),
         ("Next run", document.get("nextFireAt")),
         ("Schedule", _schedule(document)),
         ("Target", _target(document)),
@@ -101,6 +104,9 @@ def job(document: Document) -> RenderableType:
         ("Timeout", _suffixed(document.get("timeoutSec"), " s")),
         ("Attempts", _suffixed(policy.get("maxAttempts"), " at most")),
         ("Priority", document.get("priority")),
+        ("Missed", misfire.get("policy")),
+        ("Skipped if", _suffixed(misfire.get("relevancyWindowSec"), " s late, or more")),
+        ("Overlap", document.get("overlap")),
         ("Revision", document.get("revision")),
         ("Created", document.get("createdAt")),
         ("Updated", document.get("updatedAt")),
@@ -134,7 +140,7 @@ def executions(items: Sequence[Document]) -> RenderableType:
         ("EXECUTION", "STATE", "LATE", "TOOK", "TRY"),
         (
             (
-                _with_reason(run),
+                _with_reason(run["executionId"], _range(run), _why(run)),
                 state(run["state"]),
                 late(run, "startedAt"),
                 between(run, "startedAt", "finishedAt"),
@@ -153,7 +159,8 @@ def execution_line(run: Document) -> Text:
         f"attempt {run['attempt']}" if run.get("attempt", 0) > 1 else "",
         _prefixed("late ", late(run, "startedAt")),
         _prefixed("took ", between(run, "startedAt", "finishedAt")),
-        run.get("reason") if run["state"] != "SUCCEEDED" else "",
+        _range(run),
+        _why(run),
         _prefixed("again at ", run.get("retryAt") if run["state"] == "PENDING" else None),
     ):
         if text:
@@ -169,7 +176,9 @@ def execution(document: Document) -> RenderableType:
             ("State", state(document["state"])),
             ("Reason", document.get("reason")),
             ("Scheduled", document.get("scheduledAt")),
+            ("Stands for", _range(document)),
             ("Dispatched", _beside(document, "dispatchedAt", late(document, "dispatchedAt"))),
+            ("Because", document.get("dispatchReason")),
             ("Started", _beside(document, "startedAt", late(document, "startedAt"))),
             (
                 "Finished",
@@ -253,13 +262,24 @@ def _attempts(attempts: Sequence[Document]) -> Table:
     )
 
 
-def _with_reason(run: Document) -> Text:
-    """The id, and under it, no wider, why it did not succeed."""
-    text = Text(run["executionId"])
-    if run["state"] != "SUCCEEDED" and run.get("reason"):
-        lines = textwrap.wrap(run["reason"], width=max(len(text), 40) - 2)
+def _with_reason(identity: str, *reasons: str | None) -> Text:
+    """The id, and under it, no wider, why it is as it is."""
+    text = Text(identity)
+    for reason in filter(None, reasons):
+        lines = textwrap.wrap(reason, width=max(len(identity), 40) - 2)
         text.append("".join(f"\n  {line}" for line in lines), "dim")
     return text
+
+
+def _why(run: Document) -> str | None:
+    """Why it did not succeed."""
+    return None if run["state"] == "SUCCEEDED" else run.get("reason")
+
+
+def _range(run: Document) -> str | None:
+    """What it stands for, if that is more than one occurrence."""
+    covered = run.get("range")
+    return covered and f"{covered['count']} occurrences, to {covered['to']}"
 
 
 def _fields(*pairs: tuple[str, Any]) -> Table:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from nextfire.domain.job import JobState
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.client import Client, Document
@@ -14,6 +15,8 @@ from nextfire_cli.client import Client, Document
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
 """Seconds between two looks at the API."""
+_OVER = {JobState.COMPLETED, JobState.CANCELLED}
+_UNDER_WAY = {state for state in RunState if not state.ended}
 
 
 @app.command("list")
@@ -64,14 +67,14 @@ def changes(
     seen: dict[str, Document] = {}
     while True:
         # The job first: a run that it makes after this look is seen in the next round.
-        over = client.job(job_id)["state"] != "ACTIVE"
+        over = client.job(job_id)["state"] in _OVER
         runs, _ = client.executions(job_id, limit=limit)
         for run in reversed(runs):
             key = run["executionId"]
             if _progress(seen.get(key)) != _progress(run):
                 yield run
             seen[key] = run
-        if over and all(RunState(run["state"]).ended for run in runs):
+        if over and not any(run["state"] in _UNDER_WAY for run in runs):
             return
         sleep(POLL)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Document, InstantText, Job, JobState, WhenDocument
 from nextfire.domain.ports import Unreadable
@@ -125,11 +125,15 @@ def told(problem: str) -> str:
     return line if len(line) <= _MOST_OF_A_PROBLEM else line[: _MOST_OF_A_PROBLEM - 1] + "…"
 
 
-def upcoming_document(found: Upcoming, *, jittered: bool) -> dict[str, Any]:
-    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it."""
+def upcoming_document(found: Upcoming, *, jittered: bool, job: Job | None = None) -> dict[str, Any]:
+    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it; of a *job*,
+    the id that its execution will have.
+    """
     local = found.occurrence.local
+    key = RunKey(job.key, run_id(job.uid, found.occurrence.at)) if job else None
     return _present(
         {
+            "executionId": key and key.execution_id,
             "at": _at(found.occurrence.at),
             "local": local.replace(tzinfo=None).isoformat(timespec=_precision(local)),
             "offset": local.isoformat(timespec="seconds")[_WALL:],
@@ -160,10 +164,13 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 def _next(job: Job, now: datetime) -> datetime | None:
     if job.state is not JobState.ACTIVE:
         return None
+    most = job.definition.max_runs
     try:
-        return job.next_after(now)
+        at = job.next_after(now)
+        over = at is not None and most is not None and job.ordinal(at) > most
     except InvalidInputError:
         return None  # a zone that is no longer known: the job can still be read, and mended
+    return None if over else at
 
 
 def _at(instant: datetime | None) -> str | None:

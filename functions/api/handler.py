@@ -179,7 +179,7 @@ def upcoming(job_id: str) -> dict[str, Any]:
     job = services().jobs.get(_job_key(job_id))
     found = job.upcoming(clock.now(), _number("count", 10, MOST_UPCOMING))
     jittered = job.definition.jitter_sec > 0
-    return {"items": [upcoming_document(each, jittered=jittered) for each in found]}
+    return {"items": [upcoming_document(each, jittered=jittered, job=job) for each in found]}
 
 
 @app.post("/v1/schedules/preview")

@@ -12,10 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from functions.api import handler as api
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.schedule import jitter
 from nextfire.domain.zones import HORIZON
 from tests.crons import LONG
+from tests.fakes import Clock
 from tests.integration.deployment import OTHER_TENANT, Answer, Deployment
 
 TARGET = {"target": {"handler": "hello"}}
@@ -179,6 +182,16 @@ class TestUpcoming:
         assert items[0]["offset"] == "+09:00"
         assert {each["local"][10:] for each in items} == {"T03:00:00"}
 
+    def test_it_tells_the_execution_id(self, system: Deployment) -> None:
+        job = system.register(schedule="0 3 * * *")
+
+        items = system.call("GET", f"/v1/jobs/{job.key.job_id}/upcoming").document["items"]
+
+        assert [each["executionId"] for each in items] == [
+            RunKey(job.key, run_id(job.uid, parse_instant(each["at"]))).execution_id
+            for each in items
+        ]
+
     def test_count_runs_and_jitter(self, system: Deployment) -> None:
         document = {"type": "INTERVAL", "schedule": "PT1H", "maxRuns": 5, "jitterSec": 60}
         job = system.register(**document)
@@ -194,6 +207,19 @@ class TestUpcoming:
             at = job.effective_from + timedelta(hours=number)
             due_at = at + jitter(job.uid, at, timedelta(seconds=60))
             assert (each["at"], each["dueAt"]) == (isoformat(at), isoformat(due_at))
+
+    def test_the_next_one_is_within_max_runs(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
+        monkeypatch.setattr(api, "clock", clock)
+        system.register(jobId="a", maxRuns=2)
+        shown = []
+        for _ in range(3):
+            shown.append(system.call("GET", "/v1/jobs/a").document.get("nextFireAt"))
+            clock.advance(minutes=1)
+
+        assert shown == ["2026-05-24T10:01:00Z", "2026-05-24T10:02:00Z", None]
 
     def test_manual_job_stays_active_and_has_none(self, system: Deployment) -> None:
         job = system.call("POST", "/v1/jobs", TARGET | {"type": "MANUAL", "jobId": "a"})
