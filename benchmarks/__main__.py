@@ -8,6 +8,8 @@ import sys
 from benchmarks.report import show
 
 NAMES = {
+    "timeliness": "how late runs are sent and started, at 50 a second",
+    "failover": "how long dispatching stands still when a watcher is killed",
     "units": "DynamoDB units and SQS requests of a recurring run through dispatch",
     "dispatch": "the watcher's CPU per run against a bare loop of the same AWS calls",
     "fixed": "calls of an idle hour, their price a month, the watcher's memory",

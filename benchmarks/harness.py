@@ -29,6 +29,7 @@ from benchmarks.figures import item_bytes, read_units
 from benchmarks.report import tell
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
@@ -174,6 +175,10 @@ class Stack:
             shards=self.shards,
             executor=ThreadPoolExecutor(4),
         )
+
+    def run_store(self) -> DynamoDbRunStore:
+        """The run records, with the rights of the root user."""
+        return DynamoDbRunStore(self.client("dynamodb"), table=self.info.tables["runs"])
 
     def registrar(self) -> Registrar:
         """Puts jobs in as the API does, without HTTP."""

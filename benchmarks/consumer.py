@@ -1,0 +1,58 @@
+"""The worker process, with scripts that are over at once: it claims and finishes runs.
+
+``python -m benchmarks.consumer FILE`` writes down each message that it receives: job, run, message
+id and the millisecond since 1970 at which the queue accepted it, as one JSON list a line.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+import nextfire.wiring.execution as wiring
+from functions.worker import worker
+from nextfire.domain.message import decode_message
+from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+
+
+class _AtOnce:
+    """A `ScriptRunner` that starts no process."""
+
+    def __init__(self, **_: object) -> None:
+        pass
+
+    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:  # noqa: ARG002
+        return ScriptExit(0, "", "")
+
+
+def main(received: Path) -> None:
+    """Serve the pool that the environment names until SIGTERM."""
+    boto3.setup_default_session()
+    events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
+    with received.open("w") as lines:
+
+        def ask_when(params: dict[str, Any], **_: object) -> dict[str, Any]:
+            names = [*params.get("MessageSystemAttributeNames", []), "SentTimestamp"]
+            return {**params, "MessageSystemAttributeNames": names}
+
+        def note(parsed: dict[str, Any], **_: object) -> None:
+            for message in parsed.get("Messages", []):
+                key = decode_message(message["Body"]).key
+                sent_ms = int(message["Attributes"]["SentTimestamp"])
+                line = [key.job.job_id, key.run_id, message["MessageId"], sent_ms]
+                lines.write(json.dumps(line) + "\n")
+            lines.flush()
+
+        events.register("provide-client-params.sqs.ReceiveMessage", ask_when)
+        events.register("after-call.sqs.ReceiveMessage", note)
+        vars(wiring)["ProcessScriptRunner"] = _AtOnce
+        worker.main()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,154 @@
+"""How long dispatching stands still when a watcher is killed, and what becomes of the runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.figures import worst
+from benchmarks.harness import Child, Stack, wait_until
+from benchmarks.harness import stack as running_stack
+from benchmarks.load import Load, interval
+from benchmarks.report import Result, tell
+
+KILLS = 5
+BOUND_GAP = 4.0
+JOBS = 100
+EVERY = 5  # seconds between a job's runs: 20 runs/s in all
+SETTLE = timedelta(seconds=12)
+"""From one kill to the next: the standby has taken over and caught up, its own standby lives."""
+INVOKED_EVERY = timedelta(minutes=1)
+_AFTER = timedelta(seconds=30)
+
+
+class Watchers:
+    """Real processes that run the watcher's handler, known by their process ids."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        # Longer than the benchmark: nothing but a kill ends one.
+        self._environment = {**stack.watcher_environment(), "NEXTFIRE_LIFE": "PT1H"}
+        self._alive: list[Child] = []
+        self._started = 0
+
+    def start(self) -> None:
+        """Invoke the function, as EventBridge does."""
+        self._started += 1
+        name = f"watcher-{self._started}"
+        child = self._stack.spawn("benchmarks.invoke", name=name, environment=self._environment)
+        self._alive.append(child)
+
+    def holder(self) -> Child | None:
+        """Who logged that it holds the lease of the epoch that is stored; None: nobody alive."""
+        item = self._stack.client("dynamodb").get_item(
+            TableName=self._stack.info.tables["control"],
+            Key={"id": {"S": "lease#0"}},
+            ConsistentRead=True,
+        )
+        epoch = int(item.get("Item", {}).get("epoch", {}).get("N", 0))
+        return next((child for child in self._alive if epoch in _epochs(child)), None)
+
+    def kill(self, child: Child) -> datetime:
+        """SIGKILL. Returns when."""
+        os.kill(child.record.pid, signal.SIGKILL)
+        at = datetime.now(UTC)
+        self._stack.end(child)
+        self._alive.remove(child)
+        return at
+
+    def standbys(self) -> list[Child]:
+        holder = self.holder()
+        return [child for child in self._alive if child is not holder]
+
+
+def measure() -> Result:
+    """Five kills with a standby, one without, under load; then every run is looked for."""
+    result = Result()
+    span = SETTLE * (KILLS + 1) + INVOKED_EVERY + SETTLE + _AFTER
+    with running_stack(watcher=False) as stack:
+        first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=20)
+        plan = [
+            interval(
+                f"failover-{number}",
+                first_at + timedelta(seconds=EVERY * number / JOBS),
+                EVERY,
+                int(span.total_seconds()) // EVERY,
+            )
+            for number in range(JOBS)
+        ]
+        load = Load(stack, plan)
+        load.store()
+        load.consume()
+        watchers = Watchers(stack)
+        for _ in range(2):
+            watchers.start()
+            wait_until(lambda: watchers.holder() is not None, most=SETTLE, what="a holder")
+        time.sleep((first_at + SETTLE - datetime.now(UTC)).total_seconds())
+        killed_at = [_kill_holder(watchers, number) for number in range(KILLS)]
+        alone_at, back_at = _kill_both(watchers)
+        time.sleep((first_at + span - datetime.now(UTC)).total_seconds())
+        load.await_all(most=timedelta(minutes=2))
+        found = load.account()
+    late = found.dispatch_lateness
+    gaps = [worst(late, at - timedelta(seconds=1), at + SETTLE) for at in killed_at]
+    alone = worst(late, alone_at - timedelta(seconds=1), back_at + SETTLE)
+    result.say("worst run after each kill", ", ".join(f"{gap:.2f} s" for gap in gaps))
+    result.add("worst_gap_s", "worst gap, standby alive", max(gaps), most=BOUND_GAP, unit="s")
+    result.add("worst_gap_no_standby_s", "worst gap, no standby", alone, unit="s")
+    result.add("runs", "runs", len(load.expected))
+    for key in ("lost", "duplicated", "unfinished", "sent_twice", "unexpected"):
+        most = 0 if key in {"lost", "duplicated"} else None
+        result.add(key, key.replace("_", " "), len(getattr(found, key)), most=most)
+    result.notes.append(
+        f"{JOBS} INTERVAL jobs of {EVERY} s, misfire RUN_ALL: {JOBS / EVERY:g} runs/s, evenly. "
+        "Watchers are processes of the function's handler with its role's credentials, holder and "
+        f"standby. {KILLS} times the holder got SIGKILL and a new one was started at once. A gap: "
+        "the lateness, due → accepted by the queue, of the latest run around the kill."
+    )
+    result.notes.append(
+        "Without standby: the standby was killed, then the holder; "
+        f"{(back_at - alone_at).total_seconds():.1f} s later one watcher was started, which is "
+        "the longest that EventBridge's rule lets pass between two invocations. It still has to "
+        "see the dead holder's lease stand still for 3 s."
+    )
+    return result
+
+
+def _kill_holder(watchers: Watchers, number: int) -> datetime:
+    wait_until(
+        lambda: watchers.holder() is not None and len(watchers.standbys()) == 1,
+        most=SETTLE,
+        what="a holder and its standby",
+    )
+    holder = watchers.holder()
+    assert holder is not None  # noqa: S101 — just waited for
+    tell(f"kill {number + 1} of {KILLS}: process {holder.record.pid}")
+    at = watchers.kill(holder)
+    watchers.start()
+    time.sleep((at + SETTLE - datetime.now(UTC)).total_seconds())
+    return at
+
+
+def _kill_both(watchers: Watchers) -> tuple[datetime, datetime]:
+    """When the last watcher was killed, and when the next was started."""
+    tell("kill of standby and holder")
+    for standby in watchers.standbys():
+        watchers.kill(standby)
+    holder = watchers.holder()
+    assert holder is not None, "nobody holds the lease"  # noqa: S101
+    at = watchers.kill(holder)
+    time.sleep((at + INVOKED_EVERY - datetime.now(UTC)).total_seconds())
+    watchers.start()
+    return at, datetime.now(UTC)
+
+
+def _epochs(child: Child) -> set[int]:
+    """The epochs under which *child* held the lease, by its log."""
+    epochs: set[int] = set()
+    for line in child.log.read_text().splitlines():
+        if line.startswith("{") and '"holds the lease"' in line:
+            epochs.add(int(json.loads(line)["epoch"]))
+    return epochs

@@ -1,0 +1,78 @@
+"""How late runs are sent and started, at 50 runs a second."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.figures import percentile
+from benchmarks.harness import stack as running_stack
+from benchmarks.load import Load, Planned, dates, interval, once
+from benchmarks.report import Result, tell
+
+SECONDS = 60
+PER_SECOND = 50
+BOUND_P50 = 0.1
+BOUND_P99 = 1.0
+_EVERY = 5  # seconds between an INTERVAL job's runs
+
+
+def measure() -> Result:
+    """The deployed watcher dispatches, one worker process takes."""
+    result = Result()
+    with running_stack(watcher=True) as stack:
+        first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
+        load = Load(stack, plan(first_at))
+        load.store()
+        load.consume()
+        left = (first_at - datetime.now(UTC)).total_seconds()
+        if left < 2:  # noqa: PLR2004 — the consumer has to be there
+            raise RuntimeError("this machine is too slow to store the load before it is due")
+        time.sleep(left)
+        tell(f"{PER_SECOND} runs/s for {SECONDS} s")
+        time.sleep(SECONDS)
+        load.await_all(most=timedelta(minutes=2))
+        found = load.account()
+    result.add("runs", "runs", len(load.expected))
+    for what, lateness, bounds in (
+        ("dispatch", found.dispatch_lateness, {50: BOUND_P50, 99: BOUND_P99}),
+        ("start", found.start_lateness, {}),
+    ):
+        late = [lateness[occurrence] for occurrence in load.expected if occurrence in lateness]
+        label = {"dispatch": "due → accepted by the queue", "start": "due → started"}[what]
+        for percent in (50, 95, 99):
+            result.add(
+                f"{what}_p{percent}_s",
+                f"{label}, p{percent}",
+                percentile(late, percent),
+                most=bounds.get(percent),
+                unit="s",
+            )
+        result.add(f"{what}_max_s", f"{label}, max", max(late), unit="s")
+    for key in ("lost", "duplicated", "unfinished", "sent_twice", "unexpected"):
+        result.add(key, key.replace("_", " "), len(getattr(found, key)), most=0)
+    if found.lost or found.duplicated or found.unfinished:
+        result.notes.append("NOT ALL RUNS ARE ACCOUNTED FOR: see lost, duplicated, unfinished.")
+    result.notes.append(
+        f"{PER_SECOND} runs/s for {SECONDS} s: 3/5 of ONCE, 1/5 of DATES, 1/5 of INTERVAL jobs. "
+        "The watcher is the deployed Lambda function; one worker process with 16 slots claims and "
+        "finishes, with scripts that are over at once. Accepted: SentTimestamp of SQS."
+    )
+    return result
+
+
+def plan(first_at: datetime) -> list[Planned]:
+    """A run every 1/`PER_SECOND` s from *first_at* on."""
+    total = SECONDS * PER_SECOND
+    at = [first_at + timedelta(seconds=n / PER_SECOND) for n in range(total)]
+    half = total // 2
+    jobs: list[Planned] = []
+    for n in range(total):
+        match n % 5:
+            case 0 if n < _EVERY * PER_SECOND:
+                jobs.append(interval(f"interval-{n}", at[n], _EVERY, SECONDS // _EVERY))
+            case 1 if n < half:
+                jobs.append(dates(f"dates-{n}", [at[n], at[n + half]]))
+            case 2 | 3 | 4:
+                jobs.append(once(f"once-{n}", at[n]))
+    return jobs
