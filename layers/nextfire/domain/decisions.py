@@ -174,7 +174,9 @@ def decide_misfire(
         reason = f"noticed {_spoken(late)} late; relevancyWindowSec is {_spoken(window)}"
         return Missed(_due_by(job, now - window)), reason
     in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
-    if late <= MISFIRE_AFTER and not in_pause:
+    # Jitter may have put an earlier one off for longer: until then it had to wait for its turn.
+    turn_by = entry.occurs_at + job.definition.jitter_width
+    if now - turn_by <= MISFIRE_AFTER and not in_pause:
         return None, ORDINARY
     when = "due during a pause" if in_pause else f"noticed {_spoken(late)} late"
     reason = f"{when}; misfire policy {misfire.policy}"

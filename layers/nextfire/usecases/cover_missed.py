@@ -55,7 +55,9 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
         there = next((run for run in between if run.key.uid == entry.uid), None)
         if there is not None and there.key.scheduled_at > first:
             stretch = job.stretch(entry, there.key.scheduled_at - _MOMENT)
-            last, count, there = stretch.last, stretch.count, None
+            last, count = stretch.last, stretch.count
+            # What is before them may be covered already, by a range that began earlier.
+            there = _newest(runs, job, first)
     if there is None or there.covers_until < first:
         key = RunKey(entry.job, run_id(entry.uid, first))
         skipped = Run.skipped(key, decision.reason, cut(now), covered_to=last, covered=count)

@@ -1,0 +1,162 @@
+"""Whether every occurrence of a job is accounted for: by its own run, or by one range record.
+
+The occurrences are enumerated one by one from the schedules that the job had; nothing here asks
+what the watcher asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+
+from nextfire.domain.due import DueKind
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import Run, RunState
+from nextfire.domain.schedule import occurrences
+from tests.world import World
+
+_STEP = timedelta(seconds=1)
+_MISSED = timedelta(seconds=60)
+
+
+def owned(job: Job, until: datetime) -> Iterator[tuple[Job, Iterator[datetime]]]:
+    """Each version of *job* that owns something, as the job was then, with its occurrences up to
+    *until*.
+    """
+    spans = [(job.as_of(past), past.until) for past in job.replaced]
+    if job.state in (JobState.ACTIVE, JobState.COMPLETED):
+        spans.append((job, until))
+    for owner, end in spans:
+        yield owner, _occurrences(owner, min(end, until))
+
+
+def _occurrences(owner: Job, until: datetime) -> Iterator[datetime]:
+    counted_from = owner.counted_from or owner.effective_from
+    schedule = owner.definition.schedule_from(counted_from)
+    for occurrence in islice(occurrences(schedule, counted_from), owner.definition.max_runs):
+        if occurrence.at > until:
+            return
+        if occurrence.at > owner.effective_from:
+            yield occurrence.at
+
+
+def records(world: World, job: Job) -> list[Run]:
+    """The job's records, by scheduled instant."""
+    found = [r for k, r in world.runs.all.items() if (k.job, k.uid) == (job.key, job.uid)]
+    return sorted(found, key=lambda record: record.key.run_id)
+
+
+def ranges(world: World, job: Job) -> list[Run]:
+    """Those that the watcher wrote: for what nobody had before him."""
+    return [r for r in records(world, job) if r.state is RunState.SKIPPED and r.pool is None]
+
+
+def ran(world: World, job: Job) -> list[str]:
+    """When those were scheduled that ran, as ``12:00`` or ``12:00:30``."""
+    return [spoken(r.key.scheduled_at) for r in records(world, job) if r.attempts]
+
+
+def spoken(at: datetime) -> str:
+    return f"{at:%H:%M:%S}".removesuffix(":00")
+
+
+def covered(world: World, job: Job) -> list[str]:
+    """What the range records stand for, as ``12:00-12:05 (6)``."""
+    return [
+        f"{spoken(r.key.scheduled_at)}-{spoken(r.covers_until)} ({r.covered})"
+        for r in ranges(world, job)
+    ]
+
+
+def assert_all_accounted(world: World, job: Job, *, picked_up_late: bool = False) -> None:
+    """Every occurrence of *job* up to now is covered by exactly one record; a record covers nothing
+    else, and counts right; none is left undone; and the chain goes on.
+
+    The world must be at rest: see `settle`. *picked_up_late*: an occurrence of a range may have a
+    record of its own besides, if an executor saw it more than a minute after it was due; see
+    `test_what_was_sent_before_it_was_missed_does_not_run`.
+    """
+    job = world.job(job.key)
+    now = world.now
+    due = [at for owner, ats in owned(job, now) for at in takewhile(_is_due(owner, now), ats)]
+    every = {
+        at: owner.schedule_version
+        for owner, ats in owned(job, now + timedelta(hours=2))
+        for at in ats
+    }
+    found = records(world, job)
+    covers: Counter[datetime] = Counter()
+    for record in found:
+        first, last = record.key.scheduled_at, record.covers_until
+        assert first in every, f"{record.key.run_id} stands for no occurrence of the job"
+        if record.covered_to is None:
+            assert record.covered == 1
+        stood = [at for at, n in every.items() if first <= at <= last and n == every[first]]
+        assert len(stood) == record.covered, (
+            f"{record.key.run_id} counts {record.covered}, stands for {len(stood)}"
+        )
+        covers.update(stood)
+        assert record.state.ended, f"{record.key.run_id} is {record.state}"
+        if record.covered > 1:
+            assert (record.state, record.pool) == (RunState.SKIPPED, None)
+        assert record.reason or record.state is RunState.SUCCEEDED
+    missing = [spoken(at) for at in due if not covers[at]]
+    assert not missing, f"nothing is known of {len(missing)}: {missing[:5]}"
+    late = {
+        r.key.scheduled_at
+        for r in found
+        if picked_up_late
+        and r.pool is not None
+        and (r.started_at or r.finished_at or now) > r.key.scheduled_at + _MISSED
+    }
+    twice = [spoken(at) for at, times in covers.items() if times > 1 and at not in late]
+    assert not twice, f"accounted for more than once, {len(twice)}: {twice[:5]}"
+    _assert_chain(world, job, now)
+
+
+def _is_due(owner: Job, now: datetime) -> Callable[[datetime], bool]:
+    """A chain goes from one occurrence to the next, and so waits for one that jitter puts off."""
+    return lambda at: owner.due_at(at) <= now
+
+
+def _assert_chain(world: World, job: Job, now: datetime) -> None:
+    """An ACTIVE job has the one entry of its next occurrence; another has none that will fire."""
+    fires = [
+        e for e in world.entries if e.kind is DueKind.FIRE and (e.job, e.uid) == (job.key, job.uid)
+    ]
+    current = {e for e in fires if e.version == job.schedule_version}
+    if job.state is not JobState.ACTIVE:
+        assert not current, f"a {job.state} job has an entry"
+        return
+    left = next(
+        ([at] for at in _occurrences(job, now + timedelta(days=400)) if job.due_at(at) > now), []
+    )
+    assert len(current) == len(left), f"{len(current)} entries, next is {left}"
+    for entry in current:
+        assert [entry.occurs_at] == left, f"{entry.sort_key} is not the next"
+        assert entry.at == job.due_at(entry.occurs_at)
+
+
+def settle(world: World, *, step: timedelta = _STEP, at_most: int = 20_000) -> int:
+    """Let time pass, watchers and workers at work, until nothing is due or queued. Returns the
+    largest number of messages that one step sent.
+    """
+    most, still = 0, 0
+    for _ in range(at_most):
+        before = len(world.queue.log)
+        world.tick()
+        most = max(most, len(world.queue.log) - before)
+        world.worker().work()
+        world.worker(pool="batch").work()
+        busy = (
+            any(e.at <= world.now or e.kind is DueKind.RETRY for e in world.entries)
+            or any(len(queue) for queue in world.queue.queues.values())
+            or any(not run.state.ended for run in world.runs.all.values())
+        )
+        still = 0 if busy else still + 1
+        if still > 1:
+            return most
+        world.advance(seconds=step.total_seconds())
+    raise AssertionError(f"not at rest at {world.now}: {world.entries[:3]}, {world.queued[:3]}")
