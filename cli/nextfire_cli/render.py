@@ -90,6 +90,7 @@ def jobs(items: Sequence[Document]) -> RenderableType:
 
 def job(document: Document) -> RenderableType:
     policy, misfire = document.get("retryPolicy", {}), document.get("misfire", {})
+    window = misfire.get("relevancyWindowSec")
     payload = document.get("payload")
     return _fields(
         ("Job", document["jobId"]),
@@ -105,7 +106,7 @@ def job(document: Document) -> RenderableType:
         ("Attempts", _suffixed(policy.get("maxAttempts"), " at most")),
         ("Priority", document.get("priority")),
         ("Missed", misfire.get("policy")),
-        ("Skipped if", _suffixed(misfire.get("relevancyWindowSec"), " s late, or more")),
+        ("Skipped if", window and f"more than {window} s late"),
         ("Overlap", document.get("overlap")),
         ("Revision", document.get("revision")),
         ("Created", document.get("createdAt")),

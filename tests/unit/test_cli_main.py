@@ -25,6 +25,12 @@ JOB = {
     "timezone": "UTC",
     "target": {"pool": "default", "handler": "hello"},
 }
+PAUSED = JOB | {
+    "state": "PAUSED",
+    "revision": 2,
+    "pauseReason": "the ledger is closed",
+    "pausedAt": "2026-05-24T09:00:00Z",
+}
 RUN = {
     "executionId": "job_1.20260524T100000000Z-abcdefgh",
     "jobId": "job_1",
@@ -61,6 +67,8 @@ def api() -> Api:
             "GET /v1/jobs/job_1": JOB,
             "PATCH /v1/jobs/job_1": JOB | {"revision": 2},
             "DELETE /v1/jobs/job_1": JOB | {"state": "CANCELLED"},
+            "POST /v1/jobs/job_1/pause": PAUSED,
+            "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
             "GET /v1/health": {"status": "ok", "time": "2026-05-24T10:00:00Z"},
@@ -120,9 +128,54 @@ def test_create_reads_a_document_from_stdin(call: Call, api: Api) -> None:
 
 
 @pytest.mark.parametrize(
+    "call_",
+    [["create", "--in", "5s", "--handler", "h"], ["update", "job_1"]],
+    ids=["create", "update"],
+)
+def test_policies_are_sent_as_the_flags_say(call: Call, api: Api, call_: list[str]) -> None:
+    flags = ["--misfire", "skip", "--relevancy-window", "10m", "--overlap", "REPLACE"]
+
+    result = call("jobs", *call_, *flags)
+
+    assert result.exit_code == 0, result.output
+    assert api.body["misfire"] == {"policy": "SKIP", "relevancyWindowSec": 600}
+    assert api.body["overlap"] == "REPLACE"
+
+
+def test_what_no_flag_names_is_not_sent(call: Call, api: Api) -> None:
+    call("jobs", "update", "job_1", "--overlap", "queue")
+    assert api.body == {"overlap": "QUEUE"}
+    call("jobs", "update", "job_1", "--relevancy-window", "30")
+    assert api.body == {"misfire": {"relevancyWindowSec": 30}}
+
+
+@pytest.mark.parametrize("command", ["create", "update"])
+def test_both_commands_have_the_same_flags(call: Call, command: str) -> None:
+    shown = call("jobs", command, "--help", COLUMNS="200").stdout
+
+    for flag in ("--cron", "--at", "--in", "--handler", "--misfire", "--relevancy-window"):
+        assert flag in shown
+    assert ("JOB_ID" in shown) == (command == "update")
+    assert "document" not in shown.lower().replace("a job document", "")
+
+
+def test_pause_sends_its_reason_and_shows_it(call: Call, api: Api) -> None:
+    told = call("jobs", "pause", "job_1", "--reason", "the ledger is closed")
+    assert api.body == {"reason": "the ledger is closed"}
+    assert "2026-05-24T09:00:00Z  (the ledger is closed)" in told.stdout
+
+    call("jobs", "pause", "job_1")
+    assert api.body == {}
+    assert "ACTIVE" in call("jobs", "resume", "job_1").stdout
+
+
+@pytest.mark.parametrize(
     ("args", "named"),
     [
         (["jobs", "create", "--handler", "hello"], "--cron"),
+        (["jobs", "update", "job_1", "--misfire", "never"], "--misfire"),
+        (["jobs", "update", "job_1", "--overlap", "forbid"], "--overlap"),
+        (["jobs", "update", "job_1", "--relevancy-window", "soon"], "--relevancy-window"),
         (["jobs", "create", "--in", "5s"], "--handler"),
         (["jobs", "create", "--in", "5s", "--cron", "* * * * *"], "--at"),
         (["jobs", "update", "job_1"], "--cron"),
@@ -150,6 +203,8 @@ def test_wrong_usage_exits_with_2_and_asks_nobody(
         (["jobs", "get", "job_1"], JOB),
         (["jobs", "update", "job_1", "--cron", "* * * * *"], JOB | {"revision": 2}),
         (["jobs", "delete", "job_1", "--yes"], JOB | {"state": "CANCELLED"}),
+        (["jobs", "pause", "job_1"], PAUSED),
+        (["jobs", "resume", "job_1"], JOB | {"revision": 3}),
         (["runs", "list", "job_1"], {"items": [RUN]}),
         (["runs", "get", RUN["executionId"]], RUN),
         (["status"], {"status": "ok", "time": "2026-05-24T10:00:00Z", "endpoint": ENDPOINT}),
@@ -254,6 +309,30 @@ def states(api: Api) -> list[tuple[str, list[dict[str, Any]]]]:
 
     api.routes = Routes()
     return looks
+
+
+def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(["PAUSED", "ACTIVE", "COMPLETED"])
+    asked = []
+    unreadable = {"executionId": "job_1.x", "jobId": "job_1", "state": "UNREADABLE"}
+
+    class Routes(dict[str, Any]):
+        def __getitem__(self, route: str) -> Any:
+            if route.endswith("/executions"):
+                return {"items": [unreadable, RUN]}
+            asked.append(next(looks))
+            return JOB | {"state": asked[-1]}
+
+    api.routes = Routes()
+    monkeypatch.setattr(runs, "POLL", 0)
+
+    result = call("runs", "list", "job_1", "--follow")
+
+    assert result.exit_code == 0, result.output
+    assert asked == ["PAUSED", "ACTIVE", "COMPLETED"]
+    assert "UNREADABLE" in result.stdout
 
 
 @pytest.mark.usefixtures("states")

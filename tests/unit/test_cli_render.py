@@ -110,6 +110,69 @@ def test_a_run_that_has_only_been_dispatched_can_be_shown() -> None:
     assert "PENDING" in shown(render.execution_line(run))
 
 
+RANGE = {
+    "executionId": "job_0123456789abcdef.20260524T100000000Z-0123456789abcdef",
+    "jobId": "job_0123456789abcdef",
+    "state": "SKIPPED",
+    "scheduledAt": "2026-05-24T10:00:00Z",
+    "range": {"from": "2026-05-24T10:00:00Z", "to": "2026-05-24T15:59:00Z", "count": 360},
+    "finishedAt": "2026-05-24T16:00:02Z",
+    "reason": "noticed 21602 s late; misfire policy SKIP",
+    "dispatch": 1,
+    "attempt": 0,
+    "attempts": [],
+}
+
+
+def test_a_range_record_tells_how_many_it_stands_for_and_why() -> None:
+    for view in (
+        render.execution(RANGE),
+        render.executions([RANGE]),
+        render.execution_line(RANGE),
+    ):
+        text = " ".join(shown(view, width=300).split())
+        assert "SKIPPED" in text
+        assert "360 occurrences, to 2026-05-24T15:59:00Z" in text
+        assert "noticed 21602 s late; misfire policy SKIP" in text
+
+
+def test_a_run_tells_why_it_was_dispatched() -> None:
+    reason = "noticed 61 s late; misfire policy RUN_LATEST: the latest"
+
+    assert reason in shown(render.execution(RUN | {"dispatchReason": reason}))
+
+
+def test_a_paused_job_tells_since_when_and_why() -> None:
+    job = JOB | {"state": "PAUSED", "pausedAt": "2026-05-24T09:00:00Z", "pauseReason": "[red]"}
+    del job["nextFireAt"]
+
+    assert "2026-05-24T09:00:00Z  ([red])" in shown(render.job(job))
+    assert "[red]" in shown(render.jobs([job]))
+    del job["pauseReason"]
+    assert "2026-05-24T09:00:00Z" in shown(render.job(job))
+    assert "PAUSED" in shown(render.jobs([job]))
+
+
+def test_policies_of_a_job_are_shown() -> None:
+    misfire = {"policy": "RUN_LATEST", "relevancyWindowSec": 90}
+    text = shown(render.job(JOB | {"misfire": misfire, "overlap": "QUEUE"}))
+
+    for part in ("RUN_LATEST", "more than 90 s late", "QUEUE"):
+        assert part in text
+
+
+def test_what_cannot_be_read_is_shown_with_its_reason() -> None:
+    job = {"jobId": "a", "state": "UNREADABLE", "reason": "job does not decode: [x]"}
+    run = {"executionId": "a.1", "jobId": "a", "state": "UNREADABLE", "reason": "does not decode"}
+
+    for view in (render.jobs([JOB, job]), render.job(job)):
+        assert "UNREADABLE" in shown(view)
+    assert "job does not decode: [x]" in shown(render.jobs([job]))
+    for view in (render.executions([run]), render.execution(run), render.execution_line(run)):
+        assert "UNREADABLE" in shown(view)
+        assert "does not decode" in shown(view)
+
+
 def test_empty_lists_say_what_to_do() -> None:
     assert "nextfire jobs create" in shown(render.jobs([]))
     assert "nextfire scripts push" in shown(render.scripts([]))

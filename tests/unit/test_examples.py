@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.domain.job import JobDefinition
+from nextfire.domain.job import JobDefinition, MisfirePolicy, Overlap
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
 from nextfire.domain.schedule import ScheduleType, check
 from nextfire_cli.definition import definition
@@ -42,6 +42,15 @@ def test_job_file_can_be_scheduled_and_its_script_is_here(name: str) -> None:
 
 def test_there_is_a_job_file_of_each_type() -> None:
     assert {job(name).type.value for name in JOBS} == {kind.value for kind in ScheduleType}
+
+
+def test_there_is_one_with_policies() -> None:
+    report = job("report-cron.yaml")
+
+    assert (report.misfire.policy, report.overlap) == (MisfirePolicy.RUN_LATEST, Overlap.SKIP)
+    assert report.misfire.relevancy_window == timedelta(hours=1)
+    assert isinstance(report.payload, dict)
+    assert run("slow", report.payload | {"secondsPerStep": 0}).exit_code == 0
 
 
 def test_hello() -> None:
