@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
+from nextfire.domain.audit import Audit
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -26,7 +27,7 @@ from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, Lease, Page, ScriptCall, ScriptExit, Verdict
+from nextfire.domain.ports import Claim, Lease, Page, Scan, ScriptCall, ScriptExit, Verdict
 from nextfire.domain.run import Attempt, Run, RunState
 
 P = TypeVar("P")
@@ -214,6 +215,10 @@ class MemoryDueStore:
                     StoredEntry(slot, item) if isinstance(item, DueEntry) else _broken(slot, item)
                 )
 
+    def occupied(self, slots: Collection[Slot]) -> set[Slot]:
+        with self._lock:
+            return {slot for slot in slots if slot in self.items}
+
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         stored = {entry for entry in entries if not self.refuses(entry)}
         with self._lock:
@@ -317,6 +322,20 @@ class MemoryJobStore:
         page = ids[:limit]
         return Page([jobs[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
 
+    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
+        def order(key: JobKey) -> tuple[str, str]:
+            return key.tenant, key.job_id
+
+        with self._lock:
+            keys = sorted({*self._jobs, *self._broken}, key=order)
+        keys = [key for key in keys if after is None or order(key) > order(after)]
+        page = keys[:limit]
+        return Scan(
+            [self._jobs[key] for key in page if key not in self._broken],
+            [(key, "job does not decode") for key in page if key in self._broken],
+            page[-1] if len(keys) > limit else None,
+        )
+
     def complete(self, job: Job, now: datetime) -> bool:
         with self._lock:
             there = self._jobs.get(job.key)
@@ -359,6 +378,7 @@ class MemoryControlStore:
     def __init__(self) -> None:
         self.leases: dict[int, Lease] = {}
         self.moved: dict[int, tuple[datetime, int]] = {}
+        self.audited: Audit | None = None
         self._lost: set[int] = set()
         self._spoilt = 0
         self._lock = threading.Lock()
@@ -412,6 +432,16 @@ class MemoryControlStore:
                 return False
             self.moved[shard] = (minute, epoch)
             self._lost.discard(shard)
+            return True
+
+    def audit(self) -> Audit | None:
+        return self.audited
+
+    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+        with self._lock:
+            if self.audited != was:
+                return self.audited == to
+            self.audited = to
             return True
 
 

@@ -74,6 +74,17 @@ class WatcherSettings(_Settings):
     life: timedelta = timedelta(seconds=125)
 
 
+class AuditorSettings(_Settings):
+    jobs_table: str
+    due_table: str
+    runs_table: str
+    control_table: str
+    pools: Json[dict[str, PoolSettings]]
+    write_shards: Annotated[int, Field(ge=1, le=999)]
+    read_shards: Annotated[int, Field(ge=1, le=999)]
+    audit_every: timedelta = timedelta(days=1)
+
+
 class ExecutorSettings(_Settings):
     """Of the executor function and of the worker process."""
 

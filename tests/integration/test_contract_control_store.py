@@ -13,8 +13,9 @@ import pytest
 
 from nextfire.adapters.aws import dynamodb, from_item, to_item
 from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.domain.audit import Audit, next_audit
 from nextfire.domain.ports import ControlStore, Lease
-from tests.builders import NOON, at
+from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
 
 DAY = timedelta(days=1)
@@ -172,6 +173,52 @@ def test_a_cursor_is_moved_by_the_latest_holder_only(store: ControlStore) -> Non
     assert store.move_cursor(0, at("12:03"), epoch=3)
     assert not store.move_cursor(0, at("12:04"), epoch=2)
     assert store.cursors([0]) == {0: at("12:03")}
+
+
+AUDITS = [
+    Audit(NOON),
+    Audit(NOON, since=at("11:00"), after=job_key()),
+    Audit(NOON, since=at("11:00"), done=True),
+]
+
+
+def test_there_is_no_audit_at_first(store: ControlStore) -> None:
+    assert store.audit() is None
+
+
+def test_an_audit_is_kept_as_it_is(store: ControlStore) -> None:
+    was = None
+    for audit in AUDITS:
+        assert store.replace_audit(was, audit)
+        assert store.audit() == audit
+        was = audit
+
+
+@pytest.mark.parametrize("there", AUDITS)
+def test_only_the_audit_that_is_stored_can_be_replaced(store: ControlStore, there: Audit) -> None:
+    store.replace_audit(None, there)
+    to = Audit(at("13:00"))
+
+    for was in (None, *AUDITS):
+        if was != there:
+            assert not store.replace_audit(was, to)
+    assert store.audit() == there
+    assert store.replace_audit(there, to)
+    assert store.replace_audit(there, to), "its own success"
+    assert store.audit() == to
+
+
+@pytest.mark.parametrize("was", [None, AUDITS[0]], ids=["first", "next"])
+def test_of_twenty_concurrent_auditors_one_goes_on(store: ControlStore, was: Audit | None) -> None:
+    if was is not None:
+        store.replace_audit(None, was)
+    audits = [Audit(at("13:00"), after=job_key(f"job{n}")) for n in range(20)]
+
+    with ThreadPoolExecutor(20) as threads:
+        won = list(threads.map(lambda audit: store.replace_audit(was, audit), audits))
+
+    assert won.count(True) == 1
+    assert store.audit() == audits[won.index(True)]
 
 
 class TestWhatDoesNotDecode:
@@ -358,3 +405,32 @@ def test_a_cursor_is_stored_as_people_read_it(tables: Any) -> None:
 
     [item] = client.scan(TableName=tables.control)["Items"]
     assert from_item(item) == {"id": "cursor#3", "minute": "2026-05-24T12:00:00Z", "epoch": 9}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"started_at": "noon", "done": True},
+        {"started_at": "2026-05-24T12:00:00Z", "done": "yes"},
+        {"started_at": "2026-05-24T12:00:00Z", "done": False, "tenant": "acme"},
+        {"started_at": "2026-05-24T12:00:00Z", "done": False, "tenant": 5, "job_id": "x"},
+    ],
+)
+def test_an_audit_that_does_not_decode_is_over_and_is_replaced_by_one_who_has_seen_it(
+    tables: Any, values: Mapping[str, object]
+) -> None:
+    client = dynamodb()
+    client.put_item(TableName=tables.control, Item=to_item({"id": "audit", **values}))
+    store = DynamoDbControlStore(client, table=tables.control)
+
+    seen = store.audit()
+
+    assert seen is not None
+    assert seen.done
+    assert next_audit(seen, NOON, DAY, anew=False) == Audit(NOON, seen.started_at)
+    assert not store.replace_audit(None, AUDITS[0])
+    assert not store.replace_audit(AUDITS[0], AUDITS[1])
+    assert store.replace_audit(seen, AUDITS[0])
+    assert not store.replace_audit(seen, AUDITS[1])
+    assert store.audit() == AUDITS[0]

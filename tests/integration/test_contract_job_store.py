@@ -301,3 +301,45 @@ def test_completing_does_not_need_the_latest_revision(store: JobStore) -> None:
         3,
         9,
     )
+
+
+def test_a_scan_meets_every_job_of_every_tenant_once(held: Held) -> None:
+    jobs = [
+        a_job(f"job{n}", tenant=tenant, uid=f"uid{n:05d}")
+        for tenant in ("acme", "beta")
+        for n in range(5)
+    ]
+    for job in jobs:
+        held.store.create(job, None, NOON)
+    held.spoil(jobs[3].key)
+
+    found: list[Job] = []
+    broken: list[JobKey] = []
+    after: JobKey | None = None
+    for _ in range(20):
+        scan = held.store.scan(after, limit=3)
+        assert len(scan.jobs) + len(scan.unreadable) <= 3
+        found += scan.jobs
+        broken += [key for key, problem in scan.unreadable if "does not decode" in problem]
+        after = scan.last
+        if after is None:
+            break
+
+    assert after is None
+    assert broken == [jobs[3].key]
+    assert len(found) == 9
+    assert {job.key for job in found} == {job.key for job in jobs} - {jobs[3].key}
+
+
+def test_a_scan_goes_on_after_any_job(store: JobStore) -> None:
+    for n in range(4):
+        store.create(a_job(f"job{n}", uid=f"uid{n:05d}"), None, NOON)
+    order = [job.key for job in store.scan(None, limit=9).jobs]
+
+    for position, key in enumerate(order):
+        assert [job.key for job in store.scan(key, limit=9).jobs] == order[position + 1 :]
+
+
+def test_a_scan_of_nothing_is_at_its_end(store: JobStore) -> None:
+    scan = store.scan(None, limit=5)
+    assert (list(scan.jobs), scan.last) == ([], None)

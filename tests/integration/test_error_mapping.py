@@ -23,6 +23,7 @@ from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.domain.audit import Audit
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.message import RunMessage
@@ -125,6 +126,9 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "seed cursors": lambda c: control(c).seed_cursors(1, NOON),
     "read cursors": lambda c: control(c).cursors([0]),
     "move cursor": lambda c: control(c).move_cursor(0, NOON, 1),
+    "read audit": lambda c: control(c).audit(),
+    "replace audit": lambda c: control(c).replace_audit(None, Audit(NOON)),
+    "look into slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
     "read due": lambda c: list(due(c).read(NOON, 0, before=None, consistent=True)),
     "quarantine": lambda c: due(c).quarantine(BROKEN, NOON),
     "create job": lambda c: jobs(c).create(JOB, a_fire(JOB, NOON), NOON),
@@ -132,6 +136,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "get job": lambda c: jobs(c).get(JOB.key),
     "get jobs": lambda c: jobs(c).get_many([JOB.key]),
     "list jobs": lambda c: jobs(c).list("acme", cursor=None, limit=1),
+    "scan jobs": lambda c: jobs(c).scan(None, limit=1),
     "complete job": lambda c: jobs(c).complete(JOB, NOON),
     "claim run": lambda c: runs(c).claim(
         MESSAGE, token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON
@@ -281,8 +286,9 @@ def test_every_call_of_an_adapter_is_walked() -> None:
 
     assert walked == {
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
-        *("read", "put", "delete", "quarantine"),
-        *("create", "update", "get", "get_many", "list", "complete"),
+        *("audit", "replace_audit"),
+        *("read", "occupied", "put", "delete", "quarantine"),
+        *("create", "update", "get", "get_many", "list", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
     }

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import Item, chunks, error_code, from_item, to_item, translated
+from nextfire.domain.audit import Audit
+from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.ports import Lease
 
@@ -21,6 +23,8 @@ _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _REFUSED = "ConditionalCheckFailedException"
 _LEASE_FIELDS = ("holder", "epoch", "beat", "released")
 _CURSOR_FIELDS = ("minute", "epoch")
+_AUDIT_KEY: Item = {"id": {"S": "audit"}}
+_AUDIT_FIELDS = ("started_at", "since", "tenant", "job_id", "done")
 _BEGINNING, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _LAST_EPOCH = to_ms(_END)
 """No holder has a later epoch; a higher number was not written by one."""
@@ -37,8 +41,17 @@ class _BrokenLease(Lease):
     raw: Item = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _BrokenAudit(Audit):
+    """An item that does not read as an audit: one that ended so long ago that the next is due, and
+    that nobody knows what it has looked at. It is replaced on condition that it is `raw` still.
+    """
+
+    raw: Item = field(default_factory=dict)
+
+
 class DynamoDbControlStore:
-    """`ControlStore` on the table `control`: ``lease#<group>`` and ``cursor#<shard>``.
+    """`ControlStore` on the table `control`: ``lease#<group>``, ``cursor#<shard>``, ``audit``.
 
     Neither item ends a watcher by not decoding. A lease that does not is one of nobody: whoever
     sees it stand still takes it over. A cursor that does not is seeded again, see `seed_cursors`.
@@ -129,6 +142,34 @@ class DynamoDbControlStore:
         }
         return self._set_cursor(shard, minute, epoch, condition)
 
+    def audit(self) -> Audit | None:
+        with translated("read audit"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_AUDIT_KEY, ConsistentRead=True
+            )
+        return _decode_audit(answer["Item"]) if "Item" in answer else None
+
+    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": _encode_audit(to),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        if was is None:
+            request["ConditionExpression"] = "attribute_not_exists(id)"
+        else:
+            raw = was.raw if isinstance(was, _BrokenAudit) else _encode_audit(was)
+            request |= _unchanged(raw, _AUDIT_FIELDS)
+        try:
+            with translated("replace audit"):
+                self._client.put_item(**request)
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+            # The SDK may have sent it twice: what was refused then is our own success.
+            return bool(error.response.get("Item") == request["Item"])
+        return True
+
     def _read_cursors(self, shards: Collection[int]) -> dict[int, Item]:
         items: dict[int, Item] = {}
         by_id = {_cursor_key(shard)["id"]["S"]: shard for shard in shards}
@@ -209,6 +250,35 @@ def _decode_cursor(item: Mapping[str, Any]) -> datetime | None:
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
     return minute if _BEGINNING <= minute < _END else None
+
+
+def _encode_audit(audit: Audit) -> Item:
+    return _AUDIT_KEY | to_item(
+        {
+            "started_at": isoformat(audit.started_at),
+            "since": audit.since and isoformat(audit.since),
+            "tenant": audit.after and audit.after.tenant,
+            "job_id": audit.after and audit.after.job_id,
+            "done": audit.done,
+        }
+    )
+
+
+def _decode_audit(item: Mapping[str, Any]) -> Audit:
+    try:
+        values = from_item(item)
+        after = [values[name] for name in ("tenant", "job_id") if name in values]
+        if not isinstance(values["done"], bool) or not all(isinstance(t, str) for t in after):
+            raise TypeError("done is no boolean, or the job's key no texts")
+        since = values.get("since")
+        return Audit(
+            parse_instant(values["started_at"]),
+            since and parse_instant(since),
+            JobKey(*after) if after else None,
+            values["done"],
+        )
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return _BrokenAudit(_BEGINNING, done=True, raw=dict(item))
 
 
 def _count(value: object) -> int:

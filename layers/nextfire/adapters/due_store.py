@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
+_GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
 _FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
@@ -72,6 +73,31 @@ class DynamoDbDueStore:
             if "LastEvaluatedKey" not in page:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+
+    def occupied(self, slots: Collection[Slot]) -> set[Slot]:
+        found: set[Slot] = set()
+        for chunk in chunks([*dict.fromkeys(slots)], _GET_LIMIT):
+            keys: list[Any] = [_key(slot) for slot in chunk]
+            while keys:
+                with translated("look into slots"):
+                    answer = self._client.batch_get_item(
+                        RequestItems={
+                            self._table: {
+                                "Keys": keys,
+                                "ConsistentRead": True,
+                                "ProjectionExpression": "#bucket, #entry",
+                                "ExpressionAttributeNames": {
+                                    "#bucket": "bucket",
+                                    "#entry": "entry",
+                                },
+                            }
+                        }
+                    )
+                items = answer["Responses"].get(self._table, [])
+                found.update(Slot(item["bucket"]["S"], item["entry"]["S"]) for item in items)
+                left = answer["UnprocessedKeys"].get(self._table)
+                keys = list(left["Keys"]) if left else []
+        return found
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         # Two entries of one key are one entry; in one request they would have it refused.

@@ -20,7 +20,7 @@ from nextfire.domain.errors import InvalidInputError, UnavailableError, Undecoda
 from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
-from nextfire.domain.ports import Page, Unreadable
+from nextfire.domain.ports import Page, Scan, Unreadable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -110,6 +110,26 @@ class DynamoDbJobStore:
                 unreadable.append(Unreadable(item["job_id"]["S"], str(error)))
         return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None, unreadable)
 
+    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "ConsistentRead": True,
+            "Limit": limit,
+        }
+        if after is not None:
+            request["ExclusiveStartKey"] = _key(after)
+        with translated("scan jobs"):
+            answer = self._client.scan(**request)
+        jobs: list[Job] = []
+        unreadable: list[tuple[JobKey, str]] = []
+        for item in answer["Items"]:
+            try:
+                jobs.append(decode_job(item))
+            except UndecodableError as error:
+                unreadable.append((_job_key(item), str(error)))
+        last = answer.get("LastEvaluatedKey")
+        return Scan(jobs, unreadable, _job_key(last) if last else None)
+
     def complete(self, job: Job, now: datetime) -> bool:
         try:
             with translated("complete job"):
@@ -184,6 +204,10 @@ def decode_cursor(cursor: str, pattern: re.Pattern[str]) -> str:
             "cursor", cursor, "not a cursor of this listing", "Use one as a listing returned it."
         )
     return text
+
+
+def _job_key(item: Mapping[str, Any]) -> JobKey:
+    return JobKey(item["tenant"]["S"], item["job_id"]["S"])
 
 
 def _key(key: JobKey) -> Item:

@@ -23,3 +23,5 @@ class Metric(StrEnum):
     SUCCEEDED = "Succeeded"  # runs that ended well
     FAILED = "Failed"  # attempts that did not
     LOST = "Lost"  # attempts whose worker vanished
+    AUDITED = "Audited"  # jobs that the auditor visited
+    REPAIRED = "Repaired"  # chains, records and runs that it put in order; in health none

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from nextfire.domain.audit import Audit
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
@@ -49,6 +50,17 @@ class Page(Generic[T]):
     items: Sequence[T]
     cursor: str | None
     unreadable: Sequence[Unreadable] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Some of all jobs. `last`: go on after this one; None at the end. `unreadable`: what does not
+    decode, and why.
+    """
+
+    jobs: Sequence[Job]
+    unreadable: Sequence[tuple[JobKey, str]]
+    last: JobKey | None
 
 
 class JobStore(Protocol):
@@ -90,6 +102,11 @@ class JobStore(Protocol):
     def complete(self, job: Job, now: datetime) -> bool:
         """Make an ACTIVE job COMPLETED, if it is still of this `uid` and `schedule_version`."""
 
+    def scan(self, after: JobKey | None, *, limit: int) -> Scan:
+        """Up to *limit* (≥ 1) of all tenants' jobs, by consistent reads, in an order of the store's
+        own. Goes on after the job *after*, whether it is there still or not.
+        """
+
 
 class DueStore(Protocol):
     """Holds due entries, by minute and shard."""
@@ -106,6 +123,9 @@ class DueStore(Protocol):
                 no instants included.
             consistent: See every write that was acknowledged before the call.
         """
+
+    def occupied(self, slots: Collection[Slot]) -> set[Slot]:
+        """Those of *slots* in which something lies, by consistent reads."""
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         """Store *entries*, each in the bucket for *now*. Returns those that were stored."""
@@ -136,7 +156,7 @@ class Lease:
 
 
 class ControlStore(Protocol):
-    """Holds the watchers' leases and cursors."""
+    """Holds the watchers' leases and cursors, and how far the audit is."""
 
     def lease(self, group: int) -> Lease | None:
         """The group's lease as it stands, by a consistent read; None if there never was one."""
@@ -155,6 +175,15 @@ class ControlStore(Protocol):
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
         """Set a cursor, unless a holder of a later epoch has set it."""
+
+    def audit(self) -> Audit | None:
+        """The latest audit as it stands, by a consistent read; None if there never was one."""
+
+    def replace_audit(self, was: Audit | None, to: Audit) -> bool:
+        """Make *to* the latest audit, if *was* is still what is stored.
+
+        Of any number of concurrent callers with one *was*, one succeeds.
+        """
 
 
 class RunQueue(Protocol):

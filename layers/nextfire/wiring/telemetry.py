@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.usecases.audit import AuditReport
 from nextfire.usecases.dispatch_due import TickReport
 from nextfire.usecases.execute_run import Handled
 
@@ -50,10 +53,20 @@ class Telemetry:
         for record in report.skipped[:_NOTES]:
             self._tell_skipped(record)
         self.count(Metric.QUARANTINED, report.quarantined)
-        for note in report.notes[:_NOTES]:
+        self._tell(report.notes)
+
+    def audited(self, report: AuditReport) -> None:
+        """What an auditor's page did."""
+        self.count(Metric.AUDITED, report.jobs)
+        self.count(Metric.REPAIRED, report.repaired)
+        self.count(Metric.QUARANTINED, report.quarantined)
+        self._tell(report.notes)
+
+    def _tell(self, notes: Sequence[str]) -> None:
+        for note in notes[:_NOTES]:
             self.logger.warning(note)
-        if len(report.notes) > _NOTES:
-            self.logger.warning("more of the same", count=len(report.notes) - _NOTES)
+        if len(notes) > _NOTES:
+            self.logger.warning("more of the same", count=len(notes) - _NOTES)
 
     def _tell_skipped(self, run: Run) -> None:
         self.logger.info(

@@ -1,0 +1,74 @@
+"""The auditor: woken every quarter of an hour, visits every job once a day."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from nextfire.adapters.aws import SystemClock, dynamodb, sqs
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.settings import AuditorSettings
+from nextfire.usecases.audit import AuditJobs, AuditReport
+from nextfire.wiring.telemetry import Telemetry
+
+_STOP_BEFORE = timedelta(minutes=1)
+"""Of the invocation's time, what is left for the jobs that are being visited at its end."""
+_THREADS = 16
+
+telemetry = Telemetry("auditor")
+
+
+@cache
+def _audit_jobs() -> AuditJobs:
+    settings = AuditorSettings.read()
+    # Batches have threads of their own: a visit waits for nothing that it submits.
+    batches = ThreadPoolExecutor(_THREADS)
+    database = dynamodb()
+    queues = {name: pool.queue_url for name, pool in settings.pools.items()}
+    return AuditJobs(
+        jobs=DynamoDbJobStore(database, table=settings.jobs_table),
+        due=DynamoDbDueStore(
+            database, table=settings.due_table, shards=settings.write_shards, executor=batches
+        ),
+        runs=DynamoDbRunStore(database, table=settings.runs_table),
+        queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
+        control=DynamoDbControlStore(database, table=settings.control_table),
+        clock=SystemClock(),
+        executor=ThreadPoolExecutor(_THREADS),
+        pools=settings.pools,
+        write_shards=settings.write_shards,
+        read_shards=settings.read_shards,
+        every=settings.audit_every,
+    )
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Go on with the audit, or begin one if it is time.
+
+    Args:
+        event: ``{"full": true}`` begins a new one at once; of anything else nothing is read.
+        context: Lambda's; says how much time there is.
+
+    Returns:
+        What was done, as JSON: jobs, restored, resent, covered, revived, waiting, behind,
+        quarantined, done.
+    """
+    left = timedelta(milliseconds=context.get_remaining_time_in_millis())
+    until = SystemClock().now() + left - _STOP_BEFORE
+    total = AuditReport()
+    for report in _audit_jobs().go_on(until, anew=event.get("full") is True):
+        total += report
+        telemetry.audited(report)
+        telemetry.flush()
+    counts = {name: count for name, count in asdict(total).items() if name != "notes"}
+    telemetry.logger.info("audited", **counts)
+    return counts

@@ -1,0 +1,463 @@
+"""The audit: visit every job, find what was lost on the way, and put it on its way again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Self, TypeVar
+
+from nextfire.domain.audit import (
+    GRACE,
+    Audit,
+    Comparison,
+    Missing,
+    compare,
+    first_of,
+    longest_run,
+    lost_part,
+    next_audit,
+    next_entry,
+    restored,
+    sending,
+    spans,
+)
+from nextfire.domain.decisions import DueAction, DueDecision, decide_misfire, owned
+from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, bucket_name
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
+from nextfire.domain.instants import MINUTE, floor_minute, isoformat
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.usecases.cover_missed import cover_missed
+from nextfire.usecases.dispatch_due import STRAGGLER_BUCKETS
+
+PAGE = 100
+"""Jobs visited together; the keys of one BatchGetItem."""
+LOOK_AGAIN_AFTER = timedelta(seconds=5)
+"""What looks lost is looked at once more, so much later."""
+BEHIND = timedelta(minutes=5)
+"""A shard whose cursor lies further back is not judged: its watcher has yet to come there."""
+AHEAD = 2 * MINUTE
+"""Up to when an entry that is due already may lie: what is too much for one minute is put into the
+next."""
+SENT_AT_MOST = 1_000
+"""Runs of one job that one visit sends again."""
+_BEFORE = 5  # records before the look-back that may be a range that reaches into it
+_EVER = "9"  # sorts after the ids of all runs
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class AuditReport:
+    """What was done. Repaired: `restored` chains, runs `resent` that had no record, occurrences
+    `covered` by a record that they do not run, and runs `revived` whose message was lost.
+
+    `waiting`: runs without a record, or without a worker, that may still be in a queue. `behind`:
+    jobs not judged since their shard's watcher is behind. `quarantined`: jobs and records that
+    cannot be read. `done`: no audit is left unfinished.
+    """
+
+    jobs: int = 0
+    restored: int = 0
+    resent: int = 0
+    covered: int = 0
+    revived: int = 0
+    waiting: int = 0
+    behind: int = 0
+    quarantined: int = 0
+    done: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def repaired(self) -> int:
+        return self.restored + self.resent + self.covered + self.revived
+
+    def __iadd__(self, other: AuditReport) -> Self:
+        self.jobs += other.jobs
+        self.restored += other.restored
+        self.resent += other.resent
+        self.covered += other.covered
+        self.revived += other.revived
+        self.waiting += other.waiting
+        self.behind += other.behind
+        self.quarantined += other.quarantined
+        self.done = other.done
+        self.notes += other.notes
+        return self
+
+
+class AuditJobs:
+    """The auditor. In health it finds nothing and writes nothing but its own place.
+
+    A job costs a share of a Scan, one key of a BatchGetItem (the slot where its next FIRE entry has
+    to be) and one Query of its runs since the last audit and a day. Only what looks wrong then is
+    looked at a second time, `LOOK_AGAIN_AFTER` later, and in the direction in which a run goes:
+    the job, the due table, the queue, the records. So what moved on meanwhile is met further on.
+
+    All it does may be done twice, by two auditors at once too: it writes due entries, which the
+    watcher sends, and records where there are none.
+    """
+
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        due: DueStore,
+        runs: RunStore,
+        queue: RunQueue,
+        control: ControlStore,
+        clock: Clock,
+        executor: Executor,
+        pools: Collection[str],
+        write_shards: int,
+        read_shards: int,
+        every: timedelta,
+    ) -> None:
+        self._jobs = jobs
+        self._due = due
+        self._runs = runs
+        self._queue = queue
+        self._control = control
+        self._clock = clock
+        self._executor = executor
+        self._pools = pools
+        self._write_shards = write_shards
+        self._read_shards = read_shards
+        self._every = every
+
+    def go_on(self, until: datetime, *, anew: bool = False) -> Iterator[AuditReport]:
+        """Go on with the audit, or begin one if it is time, or in any case with *anew*; up to its
+        end or *until*, but for the jobs that are being visited then.
+
+        Yields:
+            What was done, page by page. It ends with the page in which a store did not answer: the
+            next call begins there.
+        """
+        report = AuditReport()
+        audit = self._begin(report, anew=anew)
+        if audit is None:
+            yield report
+        while audit is not None:
+            report = AuditReport()
+            audit = self._step(audit, until, report)
+            yield report
+
+    def _begin(self, report: AuditReport, *, anew: bool) -> Audit | None:
+        try:
+            was = self._control.audit()
+            audit = next_audit(was, self._clock.now(), self._every, anew=anew)
+            if audit is None:
+                report.done = True
+            elif audit != was and not self._control.replace_audit(was, audit):
+                report.notes.append("another auditor has begun")
+                return None
+        except UnavailableError as error:
+            report.notes.append(str(error))
+            return None
+        return audit
+
+    def _step(self, audit: Audit, until: datetime, report: AuditReport) -> Audit | None:
+        """Do a page. Returns the audit to go on with; None: that is all for now."""
+        try:
+            come_to = self._page(audit, until, report)
+            if come_to == audit:
+                return None
+            if not self._control.replace_audit(audit, come_to):
+                report.notes.append("another auditor is at work")
+                return None
+        except UnavailableError as error:
+            report.notes.append(str(error))
+            return None
+        report.done = come_to.done
+        return None if come_to.done or self._clock.now() >= until else come_to
+
+    def _page(self, audit: Audit, until: datetime, report: AuditReport) -> Audit:
+        """Visit some jobs. Returns the audit as far as it has come."""
+        scan = self._jobs.scan(audit.after, limit=PAGE)
+        for key, problem in scan.unreadable:
+            report.quarantined += 1
+            report.notes.append(f"{_told(key)}: {problem}")
+        now = self._clock.now()
+        since = audit.looks_back_to(now)
+        visited = _Results(scan.jobs, report)
+        following = visited.of(self._mapped(lambda job: next_entry(job, now), scan.jobs))
+        slots = {key: self._slot(entry, now) for key, entry in following.items() if entry}
+        there = self._due.occupied(set(slots.values()))
+
+        def looks_sound(job: Job) -> bool | None:
+            if self._clock.now() >= until and job is not scan.jobs[0]:
+                return None
+            entry = following.get(job.key)
+            if entry is not None and slots[job.key] not in there:
+                return False
+            return self._compare(job, now, since, [entry] if entry else []).clean
+
+        jobs = [job for job in scan.jobs if job.key in following]
+        sound = visited.of(self._mapped(looks_sound, jobs))
+        suspects = [job for job in jobs if sound.get(job.key) is False]
+        visited.unfinished.update(key for key, is_sound in sound.items() if is_sound is None)
+        if suspects:
+            self._look_again(suspects, since, visited)
+        come_to = audit.after
+        for job in scan.jobs:
+            if job.key in visited.unfinished:
+                return audit.moved(come_to) if come_to else audit
+            come_to = job.key
+            report.jobs += 1
+        return audit.moved(scan.last)
+
+    def _look_again(self, suspects: list[Job], since: datetime, visited: _Results) -> None:
+        """Look at *suspects* once more, and repair what is wrong still."""
+        self._clock.sleep(LOOK_AGAIN_AFTER)
+        now = self._clock.now()
+        read = visited.of(self._mapped(lambda job: self._jobs.get(job.key), suspects))
+        jobs = [job for job in read.values() if job is not None]
+        table = self._table(jobs, now)
+
+        def visit(job: Job) -> AuditReport:
+            return self._visit(job, now, since, table)
+
+        for done in visited.of(self._mapped(visit, jobs)).values():
+            visited.report += done
+
+    def _visit(self, job: Job, now: datetime, since: datetime, table: _Table) -> AuditReport:
+        report = AuditReport()
+        if job.key.shard(self._write_shards) in table.behind:
+            report.behind = 1
+            return report
+        following = table.following.get(job.key)
+        entries = table.entries.get(job.uid, [])
+        chained = following is None or job.key in table.broken or following in table.there
+        chained = chained or any(entry.version == job.schedule_version for entry in entries)
+        if following is not None and following in table.there:
+            entries = [*entries, following]
+        empty = table.is_empty(job, since)
+        try:
+            found = self._compare(job, now, since, entries, thorough=True)
+        except UndecodableError as error:
+            report.quarantined += 1
+            report.notes.append(f"{_told(job.key)}: {error}")
+            found = Comparison(now, partial=True)
+        missing = found.missing
+        if following is not None and not chained:
+            entry = restored(job, found, following, since, queue_is_empty=empty)
+            missing = [m for m in missing if m.owner is not job or m.first < entry.occurs_at]
+            if self._put([entry]):
+                report.restored += 1
+                report.notes.append(
+                    f"{_told(job.key)}: had no FIRE entry; goes on at {isoformat(entry.occurs_at)}"
+                )
+        for each in missing:
+            self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
+        self._revive(job, found, table, report)
+        if found.partial:
+            report.notes.append(f"{_told(job.key)}: not all was looked at, or done")
+        return report
+
+    def _mend(
+        self, missing: Missing, lost_before: datetime, now: datetime, report: AuditReport
+    ) -> None:
+        """Treat occurrences without record as after an outage: as the misfire policy says."""
+        lost = lost_part(missing, lost_before)
+        report.waiting += missing.count - (lost.count if lost else 0)
+        if lost is None:
+            return
+        owner, pool = lost.owner, lost.owner.definition.target.pool
+        sends: list[DueEntry] = []
+        entry: DueEntry | None = first_of(lost)
+        while entry is not None and len(sends) < SENT_AT_MOST - report.resent:
+            successor = owned(owner.successor(entry), lost.last)
+            missed, reason = decide_misfire(entry, owner, successor, now)
+            if missed is None:
+                key = RunKey(owner.key, run_id(owner.uid, entry.occurs_at))
+                sends.append(sending(owner, key, pool=pool, dispatch=1, now=now))
+                entry = successor
+                continue
+            decision = DueDecision(
+                DueAction.COVER,
+                f"lost, found by the audit: {reason}",
+                owner=owner,
+                owned_until=lost.last,
+                missed=missed,
+            )
+            covered = cover_missed(self._runs, entry, decision, now)
+            report.covered += covered.written.covered if covered.written else 0
+            entry = covered.successor
+        if entry is not None:
+            report.notes.append(f"{_told(owner.key)}: more is lost from {entry.occurs_at} on")
+        sent = self._send(sends, report)
+        report.resent += sent
+        report.notes.append(
+            f"{_told(owner.key)}: no record of {lost.count} occurrences from"
+            f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
+        )
+
+    def _revive(self, job: Job, found: Comparison, table: _Table, report: AuditReport) -> None:
+        """Have runs sent again whose message was lost. A number that was sent is never given
+        again: the new dispatch is one more.
+        """
+        sends = []
+        for run in found.stuck:
+            pool = run.pool or job.definition.target.pool
+            if found.is_lost(run, queue_is_empty=table.backlogs.get(pool, 0) == 0):
+                next_dispatch = run.dispatch + 1
+                sends.append(
+                    sending(job, run.key, pool=pool, dispatch=next_dispatch, now=found.now)
+                )
+                report.notes.append(
+                    f"{run.key.execution_id}: {run.state}, and nobody has it; sent again"
+                )
+            else:
+                report.waiting += 1
+        report.revived += self._send(sends, report)
+
+    def _send(self, entries: list[DueEntry], report: AuditReport) -> int:
+        """Store *entries*, but for those that no watcher could send. Returns how many."""
+        going = [entry for entry in entries if entry.pool in self._pools]
+        for pool in {entry.pool for entry in entries} - {entry.pool for entry in going}:
+            report.notes.append(f"pool {pool} is gone: nothing is sent there")
+        return self._put(going)
+
+    def _put(self, entries: list[DueEntry]) -> int:
+        return len(self._due.put(entries, self._clock.now())) if entries else 0
+
+    def _compare(
+        self,
+        job: Job,
+        now: datetime,
+        since: datetime,
+        entries: list[DueEntry],
+        *,
+        thorough: bool = False,
+    ) -> Comparison:
+        """Hold what *job* owes against its records. *entries*: what of it lies in the due table.
+        *thorough*: look for a range, too, that reaches into the time looked at.
+        """
+        looked_from = since - longest_run(job)
+        over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
+        if over and job.updated_at < looked_from:
+            return Comparison(now)
+        covered_to = None
+        if thorough:
+            before = self._runs.between(
+                job.key, "0", runs_from(looked_from), newest_first=True, page=_BEFORE
+            )
+            reach = [
+                run.covers_until
+                for run, _ in zip(before, range(_BEFORE), strict=False)
+                if run.key.uid == job.uid
+            ]
+            covered_to = max(reach, default=None)
+        return compare(
+            job,
+            spans(job, since, now - GRACE, entries),
+            self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000),
+            now=now,
+            waiting={_run_of(entry) for entry in entries},
+            covered_to=covered_to,
+        )
+
+    def _table(self, jobs: list[Job], now: datetime) -> _Table:
+        """What the due table, and then the queues, hold of *jobs*."""
+        following = {job.key: next_entry(job, now) for job in jobs}
+        shards = {job.key.shard(self._write_shards) for job in jobs}
+        cursors = self._control.cursors(shards)
+        table = _Table({key: entry for key, entry in following.items() if entry})
+        table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
+        uids = {job.uid for job in jobs}
+        reading = [
+            self._executor.submit(self._read_shard, shard, cursors[shard], now, uids, table)
+            for shard in shards - table.behind
+        ]
+        for each in reading:
+            each.result()
+        slots = {
+            slot: entry for entry in table.following.values() for slot in self._slots(entry, now)
+        }
+        table.there = {slots[slot] for slot in self._due.occupied(slots)}
+        for pool in self._pools:
+            table.backlogs[pool] = self._queue.backlog(pool)
+        return table
+
+    def _read_shard(
+        self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: _Table
+    ) -> None:
+        """Read, in the order of time, all that may be due in *shard* and has not been sent."""
+        minute = cursor - STRAGGLER_BUCKETS * MINUTE
+        while minute <= floor_minute(now) + AHEAD:
+            for stored in self._due.read(minute, shard, before=None, consistent=True):
+                if isinstance(stored, BrokenEntry):
+                    # Its watcher sets it aside when it is due, and mends the chain.
+                    table.broken.update({stored.job} if stored.job else ())
+                elif stored.entry.uid in uids:
+                    table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
+            minute += MINUTE
+
+    def _slot(self, entry: DueEntry, now: datetime) -> Slot:
+        return Slot(entry.bucket(now, self._write_shards), entry.sort_key)
+
+    def _slots(self, entry: DueEntry, now: datetime) -> set[Slot]:
+        """Where *entry* may lie: with fewer shards it was written into another one."""
+        minute = floor_minute(max(entry.at, now))
+        shards = {entry.job.shard(shards) for shards in range(1, self._read_shards + 1)}
+        return {Slot(bucket_name(minute, shard), entry.sort_key) for shard in shards}
+
+    def _mapped(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
+        return {job.key: self._executor.submit(do, job) for job in jobs}
+
+
+@dataclass(slots=True)
+class _Results:
+    """What came of the visits of a page's jobs; one job's trouble does not stop the others."""
+
+    jobs: Collection[Job]
+    report: AuditReport
+    unfinished: set[JobKey] = field(default_factory=set)
+
+    def of(self, futures: Mapping[JobKey, Future[T]]) -> dict[JobKey, T]:
+        """The results of those that went well."""
+        found: dict[JobKey, T] = {}
+        for key, future in futures.items():
+            try:
+                found[key] = future.result()
+            except UnavailableError as error:
+                self.unfinished.add(key)
+                self.report.notes.append(f"{_told(key)}: {error}")
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                self.report.quarantined += 1
+                self.report.notes.append(f"{_told(key)}: {type(error).__name__}: {error}")
+        return found
+
+
+@dataclass(slots=True)
+class _Table:
+    """What the due table holds of some jobs: `following`, the entry each would have if all that is
+    due had been sent, and which of them are `there`; the `entries`, by uid, that are or will soon
+    be due. `backlogs`: what the pools' queues held after that.
+    """
+
+    following: Mapping[JobKey, DueEntry]
+    there: set[DueEntry] = field(default_factory=set)
+    entries: dict[str, list[DueEntry]] = field(default_factory=dict)
+    broken: set[JobKey] = field(default_factory=set)
+    behind: set[int] = field(default_factory=set)
+    backlogs: dict[str, int] = field(default_factory=dict)
+
+    def is_empty(self, job: Job, since: datetime) -> bool:
+        """Whether no queue can hold a run of *job*, which may have had another pool before."""
+        changed = job.revision > 1 and job.updated_at >= since
+        pools = self.backlogs if changed else [job.definition.target.pool]
+        return not any(self.backlogs.get(pool, 0) for pool in pools)
+
+
+def _run_of(entry: DueEntry) -> str:
+    retry = entry.kind is DueKind.RETRY
+    return entry.run_id if retry else run_id(entry.uid, entry.occurs_at)
+
+
+def _told(key: JobKey) -> str:
+    return f"{key.tenant}/{key.job_id}"
