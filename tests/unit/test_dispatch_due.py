@@ -5,14 +5,15 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import timedelta
-from itertools import count
+from itertools import count, product
 
 import pytest
 
 from nextfire.domain.due import DueEntry, Slot, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
-from nextfire.usecases.dispatch_due import BATCH, TickReport
+from nextfire.usecases import dispatch_due
+from nextfire.usecases.dispatch_due import BATCH, Shares, TickReport
 from tests.builders import RUN_ALL, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
@@ -650,3 +651,24 @@ def test_an_occurrence_that_a_change_took_away_does_not_come_back_with_the_next_
 
     assert world.sent == []
     assert [e.at for e in world.entries if e.at > at("12:01")] == [at("12:30"), at("12:45")]
+
+
+def test_what_is_put_off_to_the_next_minute_is_never_lost_at_its_edge(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look-ahead reads the next minute's bucket early: what lies there is left there."""
+    monkeypatch.setattr(dispatch_due, "_WAITING_AT_MOST", 2)
+    world.shares = Shares(backlogs={"default": 1})
+    world.new_watcher()
+    for n in range(5):
+        world.register(f"job{n}")
+    world.tick_at("12:00")
+    for time in ("12:00:30", "12:00:57", "12:00:58", "12:00:59", "12:01:00", "12:01:58"):
+        world.tick_at(time)
+        assert len({entry.job for entry in world.entries}) == 5
+
+    for minute, second in product(range(3, 8), range(0, 60, 3)):
+        world.worker().work()
+        world.tick_at(f"12:{minute:02d}:{second:02d}")
+
+    assert sorted(world.sent) == [f"job{n} 12:00" for n in range(5)]

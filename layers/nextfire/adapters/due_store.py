@@ -27,7 +27,7 @@ from nextfire.domain.due import (
     StoredEntry,
     bucket_name,
 )
-from nextfire.domain.ids import JOB_ID, TENANT, JobKey, RunKey, content_id, run_id
+from nextfire.domain.ids import JOB_ID, TENANT, UID, JobKey, RunKey, content_id
 from nextfire.domain.instants import from_ms, isoformat, to_ms
 
 if TYPE_CHECKING:
@@ -100,18 +100,16 @@ class DynamoDbDueStore:
         return found
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
+        slots = [Slot(entry.bucket(now, self._shards), entry.sort_key) for entry in entries]
         # Two entries of one key are one entry; in one request they would have it refused.
-        by_slot: dict[Slot, DueEntry] = {
-            Slot(entry.bucket(now, self._shards), entry.sort_key): entry for entry in entries
-        }
-        stored = self._write(
-            {slot: self._put(entry, now) for slot, entry in by_slot.items()},
-            single=lambda slot: self._client.put_item(
-                TableName=self._table, Item=entry_item(by_slot[slot], now, self._shards)
-            ),
+        items = {s: _item(e, s) for e, s in zip(entries, slots, strict=True)}
+        stored = set(
+            self._write(
+                {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
+                single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
+            )
         )
-        slots = set(stored)
-        return {e for e in entries if Slot(e.bucket(now, self._shards), e.sort_key) in slots}
+        return {entry for entry, slot in zip(entries, slots, strict=True) if slot in stored}
 
     def delete(self, slots: Collection[Slot]) -> None:
         self._write(
@@ -157,9 +155,6 @@ class DynamoDbDueStore:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
 
-    def _put(self, entry: DueEntry, now: datetime) -> Any:
-        return {"PutRequest": {"Item": entry_item(entry, now, self._shards)}}
-
     def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
         """Write *requests* in batches, side by side. Returns the slots that were written."""
 
@@ -199,16 +194,19 @@ def _slot_of(request: Any) -> Slot:
 
 
 def _key(slot: Slot) -> Item:
-    return to_item({"bucket": slot.bucket, "entry": slot.sort_key})
+    return {"bucket": {"S": slot.bucket}, "entry": {"S": slot.sort_key}}
 
 
 def entry_item(entry: DueEntry, now: datetime, shards: int) -> Item:
     """*entry* as the item that a writer at *now* stores."""
+    return _item(entry, Slot(entry.bucket(now, shards), entry.sort_key))
+
+
+def _item(entry: DueEntry, slot: Slot) -> Item:
     # Spelt out: the serializer, which looks at each value's type, takes three times as long, and
     # this is done for each run.
     item: Item = {
-        "bucket": {"S": entry.bucket(now, shards)},
-        "entry": {"S": entry.sort_key},
+        **_key(slot),
         "kind": {"S": entry.kind.value},
         "tenant": {"S": entry.job.tenant},
         "job_id": {"S": entry.job.job_id},
@@ -264,16 +262,15 @@ def _check(entry: DueEntry) -> None:
     Raises:
         ValueError: A field is not of its form.
     """
-    retry = entry.kind is DueKind.RETRY
-    key = RunKey(entry.job, entry.run_id if retry else run_id(entry.uid, entry.at))
     if not TENANT.fullmatch(entry.job.tenant) or not JOB_ID.fullmatch(entry.job.job_id):
         raise ValueError(f"{entry.job} is no job's key")
-    if key.uid != entry.uid or entry.dispatch < 1:
-        raise ValueError(f"{key.run_id!r}, dispatch {entry.dispatch}, is no run of {entry.uid!r}")
-    if retry:
+    if not UID.fullmatch(entry.uid) or entry.dispatch < 1:
+        raise ValueError(f"uid {entry.uid!r} or dispatch {entry.dispatch} is none")
+    if entry.kind is DueKind.RETRY:
+        key = RunKey(entry.job, entry.run_id)
         _ = key.scheduled_at
-        if not entry.pool:
-            raise ValueError("a retry without pool")
+        if not entry.pool or key.uid != entry.uid:
+            raise ValueError("a retry without pool, or of another job's run")
 
 
 def _salvage(slot: Slot, item: Mapping[str, Any]) -> tuple[datetime | None, JobKey | None]:

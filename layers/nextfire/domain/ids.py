@@ -11,13 +11,15 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
 
 JOB_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 TENANT = re.compile(r"[^/#]{1,64}")
-_RUN_ID = re.compile(r"([0-9]{8}T[0-9]{9})Z-([a-z0-9]{8,32})")
+UID = re.compile(r"[a-z0-9]{8,32}")
+_RUN_ID = re.compile(rf"([0-9]{{8}}T[0-9]{{9}})Z-({UID.pattern})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def run_id(uid: str, scheduled_at: datetime) -> str:
     return f"{runs_from(scheduled_at)}-{uid}"
 
 
+@lru_cache(maxsize=4096)
 def runs_from(at: datetime) -> str:
     """What sorts before the ids of all runs that are scheduled at *at* or later, and after those of
     all others.

@@ -24,6 +24,8 @@ def from_ms(ms: int) -> datetime:
 
 def cut(at: datetime) -> datetime:
     """*at* in UTC, rounded down to the millisecond, the resolution of every stored instant."""
+    if at.tzinfo is UTC and at.microsecond % 1000 == 0:
+        return at
     return from_ms(to_ms(at))
 
 

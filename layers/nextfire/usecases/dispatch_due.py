@@ -52,7 +52,7 @@ _BROKEN_REACH = timedelta(days=1)
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
 _ROOM_AFTER = timedelta(seconds=1)
 _TURN_AFTER = timedelta(seconds=5)
-_WAITING_AT_MOST = 1_000  # entries held back in their buckets; more go to the next minute's
+_WAITING_AT_MOST = 1_000  # entries that wait in their buckets; more go to the next minute's
 _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
 _READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
 _NO_TIME = timedelta()
@@ -152,7 +152,7 @@ class DispatchDue:
         self._heap: list[tuple[datetime, str, str]] = []
         self._held: dict[Slot, StoredEntry] = {}
         self._ignored: dict[Slot, datetime] = {}
-        self._held_back: set[Slot] = set()
+        self._waiting: set[Slot] = set()
         self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
 
@@ -388,7 +388,8 @@ class DispatchDue:
                 held_back.append(stored)
         if held_back:
             report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
-            self._hold_back(held_back, now, _ROOM_AFTER, report)
+            report.held_back += len(held_back)
+            self._wait(held_back, now, _ROOM_AFTER)
         return admitted
 
     def _room(self, pool: str, bound: int, now: datetime) -> _Room:
@@ -437,7 +438,8 @@ class DispatchDue:
                 report.notes.append(f"{stored.slot.sort_key} waits: {overlap.reason}")
                 continue
             admitted.append((stored, decision))
-        self._hold_back(held_back, now, _TURN_AFTER, report)
+        report.held_back += len(held_back)
+        self._wait(held_back, now, _TURN_AFTER)
         self._wait(undecided, now, _BROKEN_FOR)
         return admitted
 
@@ -502,33 +504,31 @@ class DispatchDue:
         self._wait(undecided, now, _BROKEN_FOR)
         return done
 
-    def _hold_back(
-        self, entries: list[StoredEntry], now: datetime, duration: timedelta, report: TickReport
-    ) -> None:
-        """Look at *entries* again after *duration*. Where they are too many to be read again and
-        again, put them off to the next minute: moved once, they are looked at then.
-        """
-        report.held_back += len(entries)
-        self._held_back = {slot for slot in self._held_back if slot in self._ignored}
-        room = max(_WAITING_AT_MOST - len(self._held_back), 0)
-        self._wait(entries[:room], now, duration)
-        self._held_back.update(stored.slot for stored in entries[:room])
-        if len(entries) > room:
-            carried = self._due.put({s.entry for s in entries[room:]}, now + MINUTE)
-            self._due.delete([s.slot for s in entries[room:] if s.entry in carried])
-            self._ignored.update((s.slot, now + _SEEN_AGAIN) for s in entries[room:])
-
     def _wait(self, entries: list[StoredEntry], now: datetime, duration: timedelta) -> None:
-        """Look at *entries* again after *duration*; carry those of the past along to the present.
+        """Look at *entries* again after *duration*.
 
-        Otherwise one entry that cannot be sent would hold its cursor back, and every poll would
-        read all buckets since.
+        Those of the past come along to the present: otherwise one that cannot be sent would hold
+        its cursor back, and every poll would read all buckets since. What is too much to be read
+        again and again, ahead of all that is due later, is put off to the next minute.
         """
-        self._ignored.update((stored.slot, now + duration) for stored in entries)
-        past = [s for s in entries if s.slot.bucket < bucket_name(floor_minute(now), 0)]
-        if past:
-            carried = self._due.put({s.entry for s in past}, now)
-            self._due.delete([s.slot for s in past if s.entry in carried])
+        self._waiting &= self._ignored.keys()
+        room = max(_WAITING_AT_MOST - len(self._waiting), 0)
+        next_minute = floor_minute(now) + MINUTE
+        # One that the look-ahead found in the next minute's bucket is there already.
+        put_off = [stored for stored in entries[room:] if stored.slot.minute < next_minute]
+        leaving = {stored.slot for stored in put_off}
+        near = [stored for stored in entries if stored.slot not in leaving]
+        self._ignored.update((stored.slot, now + duration) for stored in near)
+        self._waiting.update(stored.slot for stored in near)
+        present = bucket_name(floor_minute(now), 0)
+        self._move([stored for stored in near if stored.slot.bucket < present], now)
+        self._move(put_off, next_minute)
+
+    def _move(self, entries: list[StoredEntry], at: datetime) -> None:
+        """Move *entries* to the bucket of what is written at *at*, which is not theirs."""
+        if entries:
+            moved = self._due.put({stored.entry for stored in entries}, at)
+            self._due.delete([stored.slot for stored in entries if stored.entry in moved])
 
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
