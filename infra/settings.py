@@ -65,6 +65,12 @@ def _whole_seconds(duration: timedelta) -> timedelta:
     return duration
 
 
+def _whole_minutes(duration: timedelta) -> timedelta:
+    if duration % timedelta(minutes=1):
+        raise ValueError("EventBridge wakes by the minute: give whole minutes, such as PT15M")
+    return duration
+
+
 def _known_retention(duration: timedelta) -> timedelta:
     if duration not in _LOG_RETENTIONS:
         days = ", ".join(f"P{known.days}D" for known in _LOG_RETENTIONS)
@@ -168,6 +174,11 @@ class Settings(_Settings):
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
     """Memory brings computing power: 144 MiB are a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    audit_every: Duration = timedelta(days=1)
+    """How often the auditor visits each job."""
+    auditor_wake_every: Annotated[Duration, AfterValidator(_whole_minutes)] = timedelta(minutes=15)
+    """How often it is woken to go on with an audit, or to begin one."""
+    auditor_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     throttle_rate: Annotated[int, Field(ge=1)] = 200
     """API requests per second, over all callers."""
     throttle_burst: Annotated[int, Field(ge=1)] = 400
@@ -206,6 +217,10 @@ class Settings(_Settings):
             )
         if self.watcher_timeout > LAMBDA_LIMIT:
             raise ValueError("life must be at most PT14M40S: a watcher is a Lambda function")
+        if self.audit_every < self.auditor_wake_every:
+            raise ValueError(
+                "auditEvery must be at least auditorWakeEvery: nobody begins it sooner"
+            )
         if self.adopt.due and not self.adopt.control:
             raise ValueError("adopt.due needs adopt.control: without its cursors nobody reads it")
         return self

@@ -6,6 +6,7 @@ from constructs import Construct
 
 from infra.build import Build
 from infra.constructs.api import Api
+from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb
@@ -62,6 +63,7 @@ class NextfireStack(Stack):
             else:
                 self._worker_roles[pool.name] = self._create_worker_role(pool)
         self._watcher = self._create_watcher()
+        self._auditor = self._create_auditor()
         self._api_function = self._create_api_function()
         self._api = Api(self, "Http", function=self._api_function, settings=settings)
         Monitoring(
@@ -70,6 +72,7 @@ class NextfireStack(Stack):
             functions={
                 "api": self._api_function,
                 "watcher": self._watcher,
+                "auditor": self._auditor,
                 **{f"executor-{name}": function for name, function in self._executors.items()},
             },
             pools=self._pools,
@@ -143,6 +146,38 @@ class NextfireStack(Stack):
             pool.grant_send(watcher.role)
         WatcherRules(self, "WatcherRules", watcher=watcher, groups=self._settings.groups)
         return watcher
+
+    def _create_auditor(self) -> Function:
+        stores = self._stores
+        auditor = Function(
+            self,
+            "Auditor",
+            folder="auditor",
+            code=self._code,
+            settings=self._settings,
+            memory=self._settings.auditor_memory,
+            timeout=LAMBDA_LIMIT,
+            environment={
+                **self._tables("jobs", "due", "runs", "control"),
+                **self._shards(),
+                "NEXTFIRE_POOLS": self._pools_json(),
+                "NEXTFIRE_AUDIT_EVERY": iso8601(self._settings.audit_every),
+            },
+        )
+        allow(auditor.role, dynamodb("Scan", "GetItem"), stores.jobs.table_arn)
+        allow(
+            auditor.role,
+            dynamodb("Query", "BatchGetItem", "PutItem", "BatchWriteItem"),
+            stores.due.table_arn,
+        )
+        allow(auditor.role, dynamodb("Query", "PutItem"), stores.runs.table_arn)
+        allow(
+            auditor.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn
+        )
+        for pool in self._pools:
+            pool.grant_count(auditor.role)
+        AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
+        return auditor
 
     def _create_executor(self, pool: Pool) -> Function:
         executor = Function(
@@ -235,6 +270,8 @@ class NextfireStack(Stack):
             "ApiRoleArn": self._api_function.role.role_arn,
             "WatcherFunction": self._watcher.function.function_name,
             "WatcherRoleArn": self._watcher.role.role_arn,
+            "AuditorFunction": self._auditor.function.function_name,
+            "AuditorRoleArn": self._auditor.role.role_arn,
             "WatcherGroups": str(self._settings.groups),
             "Pools": self.to_json_string(
                 {pool.name: pool.settings.executor for pool in self._pools}

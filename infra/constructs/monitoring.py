@@ -16,7 +16,7 @@ from nextfire.domain.metrics import NAMESPACE, Metric
 _MINUTE = Duration.minutes(1)
 _LATENESS_LIMIT_MS = 4000
 _IGNORE = cloudwatch.TreatMissingData.NOT_BREACHING
-_SERVICES_THAT_DECODE = ("watcher", "executor", "worker")
+_SERVICES_THAT_DECODE = ("watcher", "executor", "worker", "auditor")
 
 
 def _metric(metric: Metric, service: str, statistic: str = "Sum") -> cloudwatch.Metric:
@@ -87,6 +87,11 @@ class Monitoring(Construct):
             "A pool's queue has refused due runs for three minutes: see the watcher's log group.",
             evaluation_periods=3,
         )
+        self._alarm(
+            "auditor-repaired",
+            _metric(Metric.REPAIRED, "auditor"),
+            "The auditor put in order what should not have been out of it: see its log group.",
+        )
         for service in _SERVICES_THAT_DECODE:
             self._alarm(
                 f"{service}-quarantined",
@@ -141,6 +146,8 @@ class Monitoring(Construct):
             "Skipped": [
                 _metric(Metric.SKIPPED, service) for service in ("watcher", "executor", "worker")
             ],
+            "Audited": [_metric(Metric.AUDITED, "auditor")],
+            "Repaired": [_metric(Metric.REPAIRED, "auditor")],
             "Attempts": outcomes,
             "Waiting in pools": [
                 pool.queue.metric_approximate_number_of_messages_visible(label=pool.name)

@@ -45,6 +45,10 @@ class Pool(Construct):
         """What a watcher needs."""
         grants.allow(grantee, grants.sqs("SendMessage", "GetQueueAttributes"), self.queue.queue_arn)
 
+    def grant_count(self, grantee: iam.IGrantable) -> None:
+        """What an auditor needs: whether anything may still wait here."""
+        grants.allow(grantee, grants.sqs("GetQueueAttributes"), self.queue.queue_arn)
+
     def grant_work(self, grantee: iam.IGrantable) -> None:
         """What an executor of this pool needs."""
         operations = (

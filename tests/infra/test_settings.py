@@ -35,6 +35,8 @@ def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
         ({"writeShards": 8}, "readShards must be at least writeShards"),
         ({"groups": 5}, "groups must not exceed readShards"),
         ({"life": "PT15M"}, "a watcher is a Lambda function"),
+        ({"auditEvery": "PT10M"}, "at least auditorWakeEvery"),
+        ({"auditorWakeEvery": "PT90S"}, "whole minutes"),
         ({"lease": "PT0S"}, "one or more whole seconds"),
         ({"lease": "PT0.5S"}, "one or more whole seconds"),
         ({"logRetention": "P8D"}, "choose one of P1D"),

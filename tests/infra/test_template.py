@@ -148,17 +148,34 @@ def test_watcher_outlives_two_wakings_and_is_not_retried(template: Template) -> 
 
 
 def test_each_watcher_group_is_woken_every_minute_without_retries(template: Template) -> None:
-    woken = []
+    name, _ = function_of(template, "watcher")
+    woken = rules_of(template, name)
+
+    assert {rule for rule, _ in woken} == {"rate(1 minute)"}
+    assert [event for _, event in woken] == [{"group": 0}, {"group": 1}]
+
+
+def test_auditor_is_woken_without_retries_and_may_take_all_the_time_there_is(
+    template: Template,
+) -> None:
+    name, auditor = function_of(template, "auditor")
+
+    assert rules_of(template, name) == [("rate(15 minutes)", {})]
+    assert auditor["Timeout"] == 900
+
+
+def rules_of(template: Template, function: str) -> list[tuple[str, Any]]:
+    """The schedules that wake *function*, with their events; none is retried."""
+    found = []
     for rule in properties(template, "Events::Rule"):
         [target] = rule["Targets"]
-        assert rule["ScheduleExpression"] == "rate(1 minute)"
-        assert target["RetryPolicy"] == {
-            "MaximumRetryAttempts": 0,
-            "MaximumEventAgeInSeconds": 60,
-        }
-        woken.append(json.loads(target["Input"]))
-
-    assert woken == [{"group": 0}, {"group": 1}]
+        if target["Arn"]["Fn::GetAtt"][0] == function:
+            assert target["RetryPolicy"] == {
+                "MaximumRetryAttempts": 0,
+                "MaximumEventAgeInSeconds": 60,
+            }
+            found.append((rule["ScheduleExpression"], json.loads(target["Input"])))
+    return found
 
 
 def test_only_health_is_open(template: Template) -> None:
@@ -252,6 +269,14 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
             },
         ),
         (
+            "auditor",
+            {
+                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
+                "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS",
+                "NEXTFIRE_POOLS", "NEXTFIRE_AUDIT_EVERY",
+            },
+        ),
+        (
             "executor",
             {
                 "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
@@ -287,7 +312,8 @@ def test_alarms_watch_the_promises(template: Template) -> None:
 
     for promise in ("late", "ticked", "default are dead", "long-jobs are dead", "set aside"):
         assert promise in alarms
-    for function in ("api", "watcher", "executor-default"):
+    assert "put in order" in alarms
+    for function in ("api", "watcher", "auditor", "executor-default"):
         assert f"function {function} failed" in alarms
 
 

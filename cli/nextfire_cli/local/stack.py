@@ -80,9 +80,9 @@ class StackInfo(_Info):
     """Physical names by `jobs`, `due`, `runs`, `control`."""
     pools: dict[str, PoolInfo]
     functions: dict[str, str]
-    """Physical names by `api`, `watcher`, `executor-<pool>`."""
+    """Physical names by `api`, `watcher`, `auditor`, `executor-<pool>`."""
     roles: dict[str, str]
-    """ARNs by `api`, `watcher`, `executor-<pool>`, `worker-<pool>`."""
+    """ARNs by `api`, `watcher`, `auditor`, `executor-<pool>`, `worker-<pool>`."""
     processes: list[ProcessRecord]
     """MiniStack and the workers (`worker-<pool>-<number>`)."""
 
@@ -458,8 +458,9 @@ class LocalStack:
             )
             for name, executor in json.loads(outputs["Pools"]).items()
         }
-        functions = {"api": outputs["ApiFunction"], "watcher": outputs["WatcherFunction"]}
-        roles = {"api": outputs["ApiRoleArn"], "watcher": outputs["WatcherRoleArn"]}
+        names = ("api", "watcher", "auditor")
+        functions = {name: outputs[f"{_pascal(name)}Function"] for name in names}
+        roles = {name: outputs[f"{_pascal(name)}RoleArn"] for name in names}
         for name, pool in pools.items():
             if pool.executor == "lambda":
                 functions[f"executor-{name}"] = outputs[f"ExecutorFunction{_pascal(name)}"]
