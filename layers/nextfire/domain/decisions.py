@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import islice
 
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import RunKey, run_id
@@ -225,15 +224,18 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
             first that an executor wrote: runs of one message group come to executors in order, so
             what was due before that has been there, and what was due after it waits.
     """
-    covered, latest = 0, None
-    for record in islice(before, 3 * MAX_OUTSTANDING):
+    covered, since, latest = 0, job.effective_from, None
+    for looked_at, record in enumerate(before):
         if record.key.uid != job.uid:
             break
-        if record.pool is not None:
-            latest = record
+        if record.state is not RunState.SKIPPED or record.pool is not None:
+            latest, since = record, record.key.scheduled_at
             break
-        covered += record.covered
-    since = latest.key.scheduled_at if latest else job.effective_from
+        if looked_at == 3 * MAX_OUTSTANDING:
+            since = record.covers_until  # far enough back: what was due before has been there
+            break
+        # What another version's ranges stand for is not counted below either.
+        covered += record.covered if record.key.scheduled_at > job.effective_from else 0
     most = covered + MAX_OUTSTANDING
     waiting = job.count_between(since, occurs_at, at_most=most) - covered
     unended = latest is not None and not latest.state.ended
