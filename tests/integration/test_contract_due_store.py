@@ -113,6 +113,32 @@ def test_every_kind_comes_back_as_it_was_put(held: Held) -> None:
     assert held.entries() == [firing, retry]
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_an_entry_s_rank_comes_back(held: Held, rank: int) -> None:
+    entry = replace(entry_of(0, NOON), rank=rank)
+
+    held.store.put([entry], NOON)
+
+    assert held.entries() == [entry]
+
+
+def test_a_retry_says_that_its_job_s_runs_are_exclusive(held: Held) -> None:
+    run = run_key(job_id=jobs_of_shard(0, 1)[0])
+    entry = replace(a_retry(run, NOON), rank=0, exclusive=True)
+
+    held.store.put([entry], NOON)
+
+    assert held.entries() == [entry]
+
+
+def test_an_entry_of_normal_rank_is_as_small_as_ever() -> None:
+    """And one that was stored before there were ranks reads as it did."""
+    plain, ranked = entry_of(0, NOON), replace(entry_of(0, NOON), rank=0)
+
+    assert {*entry_item(ranked, NOON, 4)} - {*entry_item(plain, NOON, 4)} == {"rank"}
+    assert "exclusive" not in entry_item(a_retry(run_key(), NOON), NOON, 4)
+
+
 def test_entries_are_read_by_due_instant_up_to_a_bound(held: Held) -> None:
     entries = [entry_of(0, NOON + timedelta(milliseconds=ms)) for ms in (9000, 10, 0, 2000, 1999)]
     held.store.put(entries, NOON)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -10,11 +11,12 @@ import pytest
 
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.job_store import DynamoDbJobStore, decode_job
+from nextfire.adapters.job_store import _encode as encode_job
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job, JobState, Misfire, Overlap
 from nextfire.domain.ports import DueStore, JobStore
 from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
@@ -81,6 +83,68 @@ def test_a_job_is_stored_with_its_first_due_entry(held: Held) -> None:
 
     assert held.store.get(job.key) == job
     assert held.entries() == [first]
+
+
+def with_a_past() -> Job:
+    """Changed, paused with a reason, changed again and resumed."""
+    job = a_job(type="INTERVAL", schedule="PT10M").with_new_version(at("12:10"))
+    return (
+        job.paused(at("12:20:00.125"), "a reason")
+        .resumed(at("12:30"))
+        .with_new_version(at("12:40:00.007"))
+    )
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        a_job().paused(at("12:20:00.125"), "a reason — ü"),
+        a_job().paused(at("12:20"), None),
+        a_job().paused(at("12:20"), "a reason").resumed(at("12:30:00.001")),
+        with_a_past(),
+        with_a_past().paused(at("12:50"), None),
+    ],
+)
+def test_what_a_pause_leaves_behind_comes_back(store: JobStore, job: Job) -> None:
+    store.create(job, None, NOON)
+
+    assert store.get(job.key) == job
+    assert store.get_many([job.key]) == {job.key: job}
+
+
+def test_a_past_that_counted_from_earlier_comes_back(store: JobStore) -> None:
+    job = with_a_past()
+    assert [past.counted_from for past in job.replaced] == [None, None, at("12:10")]
+
+    store.create(job, None, NOON)
+
+    there = store.get(job.key)
+    assert there is not None
+    assert there.replaced == job.replaced
+
+
+def test_a_job_stored_before_there_were_pauses_reads_as_it_did() -> None:
+    """Its item has none of the attributes; its definition has no policy."""
+    job = a_job()
+    item = encode_job(job)
+    assert not {"replaced", "counted_from", "resumed_at", "pause_reason"} & item.keys()
+    definition = json.loads(item["definition"]["S"])
+    for name in ("misfire", "overlap"):
+        del definition[name]
+
+    read = decode_job(item | {"definition": {"S": json.dumps(definition)}})
+
+    assert read == job
+    assert (read.definition.misfire, read.definition.overlap) == (Misfire(), Overlap.ALLOW)
+
+
+def test_a_replaced_version_stored_before_there_were_pauses_reads_as_it_did() -> None:
+    job = a_job().with_new_version(at("12:30"))
+    item = encode_job(job)
+    (past,) = json.loads(item["replaced"]["S"])
+    past.pop("counted_from", None)
+
+    assert decode_job(item | {"replaced": {"S": json.dumps([past])}}) == job
 
 
 def test_a_job_without_an_entry_is_stored_alone(held: Held) -> None:

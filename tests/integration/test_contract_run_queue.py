@@ -12,6 +12,7 @@ import time_machine
 
 from nextfire.adapters.aws import sqs as sqs_client
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsInbox, SqsRunQueue
+from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import DeadLetters, Delivery, RunQueue
 from tests.builders import LEASE, NOON, a_message, at, run_key
@@ -79,7 +80,7 @@ def held(request: pytest.FixtureRequest) -> Iterator[Held]:
         )
 
 
-FIRST, SECOND = run_key(), run_key(at("13:00"))
+FIRST, SECOND, THIRD = run_key(), run_key(at("13:00")), run_key(at("14:00"))
 MOMENT = timedelta(milliseconds=100)
 
 
@@ -193,6 +194,60 @@ def test_a_run_s_next_message_waits_behind_the_one_in_flight(held: Held) -> None
 
     delivery.acknowledge()
     assert held.receive() == [FIRST.run_id]
+
+
+def exclusive(key: RunKey, dispatch: int = 1) -> RunMessage:
+    return a_message(key, dispatch=dispatch).model_copy(update={"exclusive": True})
+
+
+def test_exclusive_runs_of_a_job_wait_for_each_other(held: Held) -> None:
+    others = [run_key(job_id="report2"), run_key(tenant="other"), run_key(uid="uid00002")]
+    held.send(exclusive(FIRST), exclusive(SECOND), *map(exclusive, others))
+
+    taken = held.take(10)
+    received = [decode_message(delivery.body) for delivery in taken]
+
+    # A receive may bring several of one group; whoever took them has them in order.
+    of_job = [m.run_id for m in received if m.key in (FIRST, SECOND)]
+    assert of_job in ([FIRST.run_id], [FIRST.run_id, SECOND.run_id])
+    assert {m.key for m in received} >= set(others), "jobs, tenants and creations share none"
+    assert held.receive() == []
+
+
+def test_the_second_exclusive_run_is_not_received_while_the_first_is_in_flight(
+    held: Held,
+) -> None:
+    held.send(exclusive(FIRST))
+    (delivery,) = held.take(1)
+    held.send(exclusive(SECOND), a_message(THIRD))
+
+    assert held.receive() == [THIRD.run_id], "one that is not exclusive has its own group"
+
+    delivery.acknowledge()
+    assert held.receive() == [SECOND.run_id]
+
+
+def test_exclusive_messages_are_merged_by_run_and_dispatch(held: Held) -> None:
+    held.send(exclusive(FIRST), exclusive(SECOND), exclusive(FIRST), exclusive(FIRST, 2))
+
+    seen = []
+    while taken := held.take(1):
+        message = decode_message(taken[0].body)
+        seen.append((message.run_id, message.dispatch, message.exclusive))
+        taken[0].acknowledge()
+
+    assert seen == [(FIRST.run_id, 1, True), (SECOND.run_id, 1, True), (FIRST.run_id, 2, True)]
+
+
+def test_the_backlog_is_what_waits_and_what_is_in_flight(held: Held) -> None:
+    assert held.queue.backlog("default") == 0
+    held.send(*(a_message(run_key(at(f"12:{n:02d}"))) for n in range(12)))
+    (delivery, *_) = held.take(10)
+
+    assert held.queue.backlog("default") == 12
+    delivery.acknowledge()
+    assert held.queue.backlog("default") == 11
+    assert held.queue.backlog("nowhere") == 0
 
 
 def test_what_is_no_longer_ours_is_not_hidden(held: Held) -> None:

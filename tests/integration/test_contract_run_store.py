@@ -12,7 +12,7 @@ import pytest
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.errors import InvalidInputError, UndecodableError
-from nextfire.domain.ids import RunKey
+from nextfire.domain.ids import RunKey, runs_from
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, RunStore
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
@@ -370,3 +370,168 @@ def test_an_item_that_reads_as_no_run_says_so(held: Held) -> None:
     with pytest.raises(UndecodableError):
         claim(held.store)
     assert claim(held.store, a_message(run_key(at("13:00")))).taken
+
+
+# Records of what does not run
+
+
+def a_range(first: str = "12:00", last: str = "15:00", count: int = 4) -> Run:
+    key = run_key(at(first))
+    return Run.skipped(key, "noticed late", NOON, covered_to=at(last), covered=count)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        a_range(),
+        Run.skipped(run_key(), "noticed late", NOON),
+        Run.skipped(run_key(), "picked up late", NOON, pool="default", dispatched_at=at("11:59")),
+    ],
+    ids=["several", "one", "by an executor"],
+)
+def test_a_skipped_run_comes_back_as_it_was_put(store: RunStore, record: Run) -> None:
+    assert store.skip(record) == record
+    assert store.get(record.key) == record
+
+
+def test_a_repeated_skip_finds_what_it_wrote(store: RunStore) -> None:
+    assert store.skip(a_range()) == store.skip(a_range()) == a_range()
+
+
+def test_the_first_of_two_skips_stays(store: RunStore) -> None:
+    store.skip(a_range(last="13:00", count=2))
+
+    there = store.skip(a_range(last="18:00", count=7))
+
+    assert (there.covered_to, there.covered) == (at("13:00"), 2)
+    assert store.get(run_key()) == there
+
+
+def test_a_run_that_somebody_has_is_not_skipped(store: RunStore) -> None:
+    run = claim(store).run
+
+    assert store.skip(a_range()) == run == store.get(run.key)
+
+
+def test_a_run_that_was_skipped_is_never_taken(store: RunStore) -> None:
+    record = store.skip(a_range())
+
+    refused = claim(store, a_message(dispatch=7))
+
+    assert (refused.taken, refused.run) == (False, record)
+    assert store.cancel(a_message(), reason="its job was deleted", now=NOON) == record
+
+
+def test_of_twenty_skips_and_claims_one_has_the_run(store: RunStore) -> None:
+    def race(n: int) -> Run:
+        if n % 2:
+            return claim(store, mark=f"t{n}", worker=f"w{n}").run
+        return store.skip(replace(a_range(), reason=f"skip {n}"))
+
+    with ThreadPoolExecutor(20) as threads:
+        found = list(threads.map(race, range(20)))
+
+    assert all(run == found[0] for run in found)
+
+
+# Stopping a run
+
+
+def test_a_waiting_run_that_is_stopped_is_cancelled(store: RunStore) -> None:
+    waiting = retrying(store, not_before=at("12:30"))
+
+    stopped = store.stop(waiting, reason="replaced", now=at("12:01"))
+
+    assert (stopped.state, stopped.reason) == (RunState.CANCELLED, "replaced")
+    assert (stopped.finished_at, stopped.not_before) == (at("12:01"), None)
+    assert (stopped.attempt, stopped.dispatch) == (1, 2), "the rest stays"
+    assert store.get(waiting.key) == stopped
+    assert store.stop(waiting, reason="again", now=at("12:02")) == stopped
+
+
+def test_a_running_run_that_is_stopped_is_asked_to_end(store: RunStore) -> None:
+    run = claim(store).run
+
+    asked = store.stop(run, reason="replaced", now=at("12:01"))
+
+    assert (asked.state, asked.cancel_requested, asked.cancel_reason) == (
+        RunState.RUNNING,
+        True,
+        "replaced",
+    )
+    extended = store.extend(run, lease_until=at("12:02"))
+    assert extended is not None
+    assert (extended.cancel_requested, extended.cancel_reason) == (True, "replaced")
+
+
+def test_an_ended_run_is_not_stopped(store: RunStore) -> None:
+    run = claim(store).run
+    ended = store.advance(run, run.ended(RunState.DEAD, FAILED, NOON)).run
+
+    assert store.stop(ended, reason="replaced", now=at("12:01")) == ended
+    assert store.stop(run, reason="replaced", now=at("12:01")) == ended, "read before it ended"
+    assert store.get(run.key) == ended
+
+
+def test_a_run_that_moved_on_meanwhile_is_stopped_as_it_is_now(store: RunStore) -> None:
+    running = claim(store).run
+    waiting = store.advance(running, running.retrying(FAILED, NOON, not_before=NOON)).run
+
+    cancelled = store.stop(running, reason="replaced", now=at("12:01"))
+    assert cancelled.state is RunState.CANCELLED
+
+    other = claim(store, a_message(run_key(at("13:00")))).run
+    asked = store.stop(replace(waiting, key=other.key), reason="replaced", now=at("12:01"))
+    assert (asked.state, asked.cancel_requested) == (RunState.RUNNING, True)
+
+
+@pytest.mark.parametrize("state", [RunState.PENDING, RunState.RUNNING])
+def test_a_record_that_is_gone_is_not_made_again_by_stopping(
+    store: RunStore, state: RunState
+) -> None:
+    stopped = store.stop(Run(run_key(), state), reason="replaced", now=NOON)
+
+    assert stopped.state.ended
+    assert store.get(run_key()) is None
+
+
+# Reading on
+
+
+def test_a_job_s_runs_between_two_ids_come_in_both_orders(store: RunStore) -> None:
+    times = [at(f"12:{n:02d}") for n in range(12)]
+    for time in times:
+        claim(store, a_message(run_key(time)))
+    claim(store, a_message(run_key(at("12:05"), job_id="report2")))
+    claim(store, a_message(run_key(at("12:05"), tenant="other")))
+    first, last = runs_from(at("12:03")), runs_from(at("12:09"))
+
+    def found(*, newest_first: bool, page: int) -> list[datetime]:
+        runs = store.between(job_key(), first, last, newest_first=newest_first, page=page)
+        return [run.key.scheduled_at for run in runs]
+
+    # An id of 12:09 sorts after the instant itself.
+    for page in (1, 2, 100):
+        assert found(newest_first=False, page=page) == times[3:9]
+        assert found(newest_first=True, page=page) == times[8:2:-1]
+
+
+def test_both_ends_are_included(store: RunStore) -> None:
+    for time in ("12:00", "13:00", "14:00"):
+        claim(store, a_message(run_key(at(time))))
+    first, last = run_key(at("12:00")).run_id, run_key(at("13:00")).run_id
+
+    assert [r.key.run_id for r in store.between(job_key(), first, last)] == [first, last]
+    assert list(store.between(job_key("nothing"), "0", "9")) == []
+
+
+def test_a_record_between_that_reads_as_no_run_says_so(held: Held) -> None:
+    claim(held.store, a_message(run_key(at("11:00"))))
+    claim(held.store)
+    held.spoil(run_key())
+
+    runs = held.store.between(job_key(), "0", "9", page=1)
+
+    assert next(runs).key == run_key(at("11:00"))
+    with pytest.raises(UndecodableError):
+        next(runs)
