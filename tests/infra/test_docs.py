@@ -14,18 +14,25 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from infra.settings import PoolSettings, Settings, iso8601
+from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
 from nextfire.domain.job import JobDefinition
+from nextfire.domain.schedule import MAX_STRETCH
 from nextfire.settings import ExecutorSettings
+from nextfire.usecases.dispatch_due import POLL_EVERY, READ_AT_MOST
+from nextfire.usecases.watch import ENOUGH
 from nextfire_cli.main import app
+from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 DEPLOY = ROOT / "docs" / "deploy.md"
+POLICIES = ROOT / "docs" / "policies.md"
 PAGES = [
     README,
     ARCHITECTURE,
     DEPLOY,
+    POLICIES,
     ROOT / "docs" / "schedules.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
@@ -156,6 +163,77 @@ def test_fields_of_a_job_are_those_of_its_model() -> None:
         bounds = row["bounds"].replace(",", "")
         for limit in limits(field):
             assert re.search(rf"(?<!\d){limit}(?!\d)", bounds), f"{name}: {limit}"
+
+
+def test_fields_of_the_policies_have_their_defaults_and_bounds() -> None:
+    fields = dict(leaves(JobDefinition))
+    rows = table(POLICIES, "field", "values", "default")
+
+    assert {code(row["field"]) for row in rows} >= {"misfire.policy", "overlap", "priority"}
+    for row in rows:
+        field = fields[code(row["field"])]
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, Enum):
+            assert code(row["default"]) == default.value
+            assert row["values"].split(", ") == [each.value for each in type(default)]
+        else:
+            assert row["default"] == "none"
+            values = row["values"].replace(",", "")
+            assert all(str(limit) in values for limit in limits(field))
+
+
+def test_numbers_of_the_policies_are_those_of_the_code() -> None:
+    text = " ".join(POLICIES.read_text().split())
+
+    for phrase, number in (
+        ("more than {} s late", MISFIRE_AFTER // timedelta(seconds=1)),
+        ("A tick is {} s", POLL_EVERY.total_seconds()),
+        ("2 s while {:,} entries", ENOUGH),
+        ("At most {} runs of a job are outstanding", MAX_OUTSTANDING),
+        ("at most {:,} occurrences", MAX_STRETCH),
+        ("the {:,} earliest of each shard", READ_AT_MOST),
+        ("`maxBacklog` messages, {:,} unless", PoolSettings(executor="lambda").max_backlog),
+    ):
+        assert phrase.format(number) in text, phrase
+
+
+def test_the_outage_of_the_policies_goes_as_told() -> None:
+    rows = table(
+        POLICIES, "`policy`", "`relevancyWindowSec`", "skipped, one record each", "dispatched"
+    )
+
+    assert len(rows) == 6
+    for row in rows:
+        misfire: dict[str, Any] = {"policy": row["`policy`"]}
+        if row["`relevancyWindowSec`"] != "none":
+            misfire["relevancyWindowSec"] = int(row["`relevancyWindowSec`"])
+        skipped, dispatched = outage(misfire)
+        assert row["skipped, one record each"] == (", ".join(skipped) or "none")
+        assert row["dispatched"] == (", ".join(dispatched) or "none")
+
+
+def outage(misfire: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """What a watcher does that was away from 06:10 to 12:10 with a job that is due each hour."""
+    world = World("06:05")
+    world.register(schedule="0 * * * *", misfire=misfire)
+    world.tick_at("06:10")
+    world.at("12:10")
+    watcher = world.new_watcher()
+    skipped: list[str] = []
+    dispatched: list[str] = []
+    for _ in range(20):
+        report = watcher.poll(world.now)
+        while watcher.next_at is not None and watcher.next_at <= world.now:
+            report += watcher.release(world.now)
+        for record in report.skipped:
+            first, last = record.key.scheduled_at, record.covers_until
+            until = f" to {last:%H:%M}" if last > first else ""
+            skipped.append(f"{first:%H:%M}{until}")
+        now = f"{world.now:%H:%M:%S.%f}"[: len("12:10:00.0")]
+        for _ in report.dispatched:
+            dispatched.append(f"{world.sent[len(dispatched)].split()[1]} at {now}")
+        world.advance(seconds=0.5)
+    return skipped, dispatched
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
