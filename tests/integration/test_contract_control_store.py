@@ -31,6 +31,7 @@ BROKEN_LEASES: Mapping[str, Mapping[str, object]] = {
     "epoch a fraction": {"holder": "a", "epoch": Decimal("7.5"), "beat": 3},
     "beat below zero": {"holder": "a", "epoch": 7, "beat": -1},
     "epoch beyond counting": {"holder": "a", "epoch": Decimal("9e125"), "beat": 3},
+    "epoch after our time": {"holder": "a", "epoch": 10**13, "beat": 3},
     "holder a number": {"holder": 5, "epoch": 7, "beat": 3},
     "released a text": {"holder": "a", "epoch": 7, "beat": 3, "released": "false"},
     "all of it other things": {
@@ -246,6 +247,7 @@ class TestWhatDoesNotDecode:
         assert not seen.released
         assert seen == table.store.lease(0)
         assert seen != Lease("a", 7, 3)
+        assert 0 <= seen.epoch <= 7, "the next epoch is one that cursors can be moved with"
 
     def test_a_broken_lease_is_replaced_by_one_who_has_seen_it(
         self, table: Table, broken_lease: Mapping[str, object]
