@@ -8,12 +8,13 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
-from nextfire.adapters.aws import Item, chunks, error_code, from_item, to_item, translated
+from nextfire.adapters.aws import Item, chunks, error_code, texts, to_item, translated
 from nextfire.adapters.due_store import entry_item
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
@@ -211,7 +212,7 @@ def _job_key(item: Mapping[str, Any]) -> JobKey:
 
 
 def _key(key: JobKey) -> Item:
-    return to_item({"tenant": key.tenant, "job_id": key.job_id})
+    return {"tenant": {"S": key.tenant}, "job_id": {"S": key.job_id}}
 
 
 def _encode(job: Job) -> Item:
@@ -259,6 +260,16 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
     )
 
 
+def _decode_all_replaced(text: str) -> tuple[Replaced, ...]:
+    return tuple(map(_decode_replaced, json.loads(text)))
+
+
+@lru_cache(maxsize=2048)
+def _definition(text: str) -> JobDefinition:
+    """A watcher reads the same definitions again and again."""
+    return JobDefinition.model_validate_json(text)
+
+
 def _from_text(value: str | None) -> datetime | None:
     return None if value is None else parse_instant(value)
 
@@ -270,7 +281,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
         UndecodableError: It holds none.
     """
     try:
-        values = from_item(item)
+        values = texts(item)
         return Job(
             key=JobKey(values["tenant"], values["job_id"]),
             uid=values["uid"],
@@ -278,10 +289,10 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             schedule_version=int(values["schedule_version"]),
             effective_from=parse_instant(values["effective_from"]),
             state=JobState(values["state"]),
-            definition=JobDefinition.model_validate_json(values["definition"]),
+            definition=_definition(values["definition"]),
             created_at=parse_instant(values["created_at"]),
             updated_at=parse_instant(values["updated_at"]),
-            replaced=tuple(map(_decode_replaced, json.loads(values.get("replaced", "[]")))),
+            replaced=_decode_all_replaced(values["replaced"]) if "replaced" in values else (),
             counted_from=_from_text(values.get("counted_from")),
             resumed_at=_from_text(values.get("resumed_at")),
             pause_reason=values.get("pause_reason"),
