@@ -1,0 +1,859 @@
+"""The audit: what was lost behind the system's back is found and put in order, and in health there
+is nothing to find.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nextfire.domain.audit import (
+    GRACE,
+    OVERTAKEN_AFTER,
+    Audit,
+    compare,
+    idle_since,
+    next_audit,
+    next_entry,
+    spans,
+)
+from nextfire.domain.due import DueEntry, DueKind, Slot
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.audit import LOOK_AGAIN_AFTER, PAGE, AuditJobs, AuditReport
+from nextfire.usecases.dispatch_due import Shares
+from tests.accounting import assert_all_accounted, covered, ran, records, settle
+from tests.builders import NOON, RUN_ALL, RUN_LATEST, SKIP, a_job, at, job_key, run_key
+from tests.crons import LONG
+from tests.fakes import InlineExecutor, Killed
+from tests.unit.test_simulation import History
+from tests.world import POOLS, World
+
+DAY = timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+
+
+def auditor(world: World, *, every: timedelta = DAY) -> AuditJobs:
+    return AuditJobs(
+        jobs=world.faults.through(world.jobs, "jobs"),
+        due=world.faults.through(world.due, "due"),
+        runs=world.faults.through(world.runs, "runs"),
+        queue=world.faults.through(world.queue, "queue"),
+        control=world.faults.through(world.control, "control"),
+        clock=world.clock,
+        executor=InlineExecutor(),
+        pools=set(POOLS),
+        write_shards=world.shards,
+        read_shards=world.shards,
+        every=every,
+    )
+
+
+def audit(world: World, *, anew: bool = True) -> AuditReport:
+    """A whole audit, from its beginning."""
+    total = AuditReport()
+    for report in auditor(world).go_on(world.now + DAY, anew=anew):
+        total += report
+    return total
+
+
+def live(world: World, until: str) -> None:
+    """Go on minute by minute, a watcher and a worker at work."""
+    while world.now < at(until):
+        world.tick()
+        world.worker().work()
+        world.clock.move_to(min(at(until), world.now.replace(second=0, microsecond=0) + MINUTE))
+    world.tick()
+    world.worker().work()
+
+
+def purge(world: World) -> None:
+    for queue in world.queue.queues.values():
+        queue._messages.clear()  # noqa: SLF001 — behind its back
+
+
+def forget(world: World, run: Run) -> None:
+    del world.runs._runs[run.key]  # noqa: SLF001 — behind its back
+
+
+def without_entries(world: World, kind: DueKind = DueKind.FIRE) -> int:
+    """Delete all due entries of *kind*; tells how many."""
+    slots = [s for s, e in world.due.items.items() if isinstance(e, DueEntry) and e.kind is kind]
+    world.due.delete(slots)
+    return len(slots)
+
+
+def times_run(world: World) -> Counter[str]:
+    return Counter(call.context["NEXTFIRE_EXECUTION_ID"] for call in world.runner.calls)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:59")
+    world.tick()
+    return world
+
+
+def fires(world: World) -> list[str]:
+    return [f"{e.occurs_at:%H:%M}" for e in world.entries if e.kind is DueKind.FIRE]
+
+
+# The chain
+
+
+def test_a_chain_that_was_lost_goes_on_where_the_records_end(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *")
+    live(world, "12:11")
+    assert without_entries(world) == 1
+    live(world, "12:31")
+    assert fires(world) == []
+
+    report = audit(world)
+
+    assert (report.restored, report.repaired) == (1, 1)
+    assert fires(world) == ["12:15"]
+    settle(world)
+    assert ran(world, job) == ["12:00", "12:05", "12:10", "12:30"]
+    assert covered(world, job) == ["12:15-12:25 (3)"]
+    assert_all_accounted(world, job)
+    assert audit(world).repaired == 0
+
+
+def test_a_restored_chain_knows_how_many_occurrences_there_were(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *", maxRuns=6, misfire=RUN_ALL)
+    live(world, "12:11")
+    without_entries(world)
+    world.tick_at("12:18")
+
+    assert audit(world).restored == 1
+
+    live(world, "12:59")
+    assert ran(world, job) == ["12:00", "12:05", "12:10", "12:15", "12:20", "12:25"]
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
+def test_a_chain_is_restored_while_runs_wait_but_nothing_is_taken_for_lost(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *")
+    for time in ("12:00", "12:05", "12:10"):
+        world.tick_at(time)
+    without_entries(world)
+    world.tick_at("12:31")
+
+    report = audit(world)
+
+    assert fires(world) == ["12:35"], "which of 12:00 to 12:30 were sent is not known"
+    assert (report.restored, report.repaired) == (1, 1)
+    assert report.waiting == 4, "up to 12:15: what is younger than a quarter of an hour is left"
+    live(world, "12:51")
+    report = audit(world)
+    assert (report.covered, report.resent) == (3, 1)
+    settle(world)
+    assert ran(world, job) == [f"12:{m:02d}" for m in (0, 5, 10, 30, 35, 40, 45, 50)]
+    assert_all_accounted(world, job)
+
+
+def test_a_resumed_job_whose_entry_is_lost_owns_what_was_due_since_its_pause(world: World) -> None:
+    job = world.register(schedule="*/10 * * * *")
+    live(world, "12:01")
+    world.pause(job)
+    world.at("12:32")
+    job = world.resume(job)
+    without_entries(world)
+    world.tick_at("12:45")
+
+    assert audit(world).restored == 1
+
+    settle(world)
+    assert ran(world, job) == ["12:00", "12:40"]
+    assert covered(world, job) == ["12:10-12:30 (3)"]
+    assert_all_accounted(world, job)
+
+
+def test_what_a_replaced_version_left_undone_is_found(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
+    live(world, "12:06")
+    world.at("12:18")
+    without_entries(world)
+    job = world.change(job, schedule="50 * * * *")
+    world.tick_at("12:40")
+
+    report = audit(world)
+
+    assert (report.restored, report.resent) == (0, 2)
+    settle(world)
+    assert ran(world, job) == ["12:00", "12:05", "12:10", "12:15"]
+    assert_all_accounted(world, job)
+
+
+def test_an_entry_that_does_not_decode_is_left_to_its_watcher(world: World) -> None:
+    world.register(schedule="30 * * * *")
+    [slot] = world.due.items
+    world.due.spoil(slot, tenant="acme", job_id="report")
+
+    assert audit(world).repaired == 0
+
+
+def test_an_entry_written_into_another_number_of_shards_is_found() -> None:
+    world = World("11:59", shards=4)
+    world.tick()
+    jobs = [world.register(f"job{n}", uid=f"uid{n:05d}") for n in range(12)]
+    world.due.items = {
+        Slot(e.bucket(world.now, 2), e.sort_key): e
+        for e in world.due.items.values()
+        if isinstance(e, DueEntry)
+    }
+    assert {j.key.shard(2) for j in jobs} != {j.key.shard(4) for j in jobs}
+
+    assert audit(world).repaired == 0
+
+
+# Records
+
+
+@pytest.mark.parametrize(
+    ("misfire", "sent", "skipped"),
+    [
+        (RUN_ALL, ["12:00", "12:05", "12:10"], []),
+        (RUN_LATEST, ["12:10"], ["12:00-12:05 (2)"]),
+        (SKIP, [], ["12:00-12:10 (3)"]),
+        (RUN_ALL | {"relevancyWindowSec": 1_800}, ["12:10"], ["12:00-12:05 (2)"]),
+        (RUN_ALL | {"relevancyWindowSec": 300}, [], ["12:00-12:10 (3)"]),
+    ],
+    ids=["all", "latest", "none", "some in time", "none in time"],
+)
+def test_messages_that_were_lost_are_an_outage(
+    world: World, misfire: dict[str, Any], sent: list[str], skipped: list[str]
+) -> None:
+    job = world.register(schedule="*/5 12 * * *", endAt="2026-05-24T12:12:00Z", misfire=misfire)
+    for time in ("12:00", "12:05", "12:10"):
+        world.tick_at(time)
+    purge(world)
+    world.tick_at("12:36")
+
+    report = audit(world)
+
+    assert (report.resent, report.restored) == (len(sent), 0)
+    assert report.covered == 3 - len(sent)
+    settle(world)
+    assert ran(world, job) == sent
+    assert covered(world, job) == skipped
+    reasons = [r.reason or "" for r in records(world, job) if r.covered_to or not r.attempts]
+    assert all("lost, found by the audit" in reason for reason in reasons)
+    assert_all_accounted(world, job)
+
+
+def test_a_record_that_was_lost_is_made_again_by_its_run(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *")
+    live(world, "12:31")
+    forget(world, world.run(job, "12:10"))
+
+    assert audit(world).resent == 1
+
+    settle(world)
+    again = {run: n for run, n in times_run(world).items() if n > 1}
+    assert again == {world.run(job, "12:10").key.execution_id: 2}
+    assert_all_accounted(world, job)
+
+
+def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *", misfire=SKIP)
+    live(world, "12:01")
+    world.clock.advance(days=3)
+    world.new_watcher()
+    for _ in range(200):
+        world.tick()
+        world.advance(seconds=1)
+    settle(world)
+    assert len(records(world, job)) == 2
+
+    assert audit(world).repaired == 0
+
+
+def test_a_job_whose_turns_are_all_lost_goes_on(world: World) -> None:
+    """Its chain waits for twenty runs that nobody has."""
+    job = world.register(type="INTERVAL", schedule="PT1M", overlap="QUEUE", misfire=RUN_ALL)
+    for n in range(25):
+        world.tick_at(f"12:{n:02d}")
+    assert len(world.queued) == 20
+    purge(world)
+    world.tick_at("13:00")
+    assert len(world.queued) == 0
+
+    report = audit(world)
+
+    assert (report.resent, report.repaired) == (20, 20)
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def test_more_than_a_visit_may_send_is_told_and_left_for_the_next(world: World) -> None:
+    end = "2026-05-24T12:20:00Z"
+    job = world.register(type="INTERVAL", schedule="PT1S", misfire=RUN_ALL, endAt=end)
+    world.at("12:21")
+    settle(world)
+    lost = records(world, job)
+    for run in lost:
+        forget(world, run)
+    world.tick_at("12:37")
+
+    report = audit(world)
+
+    assert (len(lost), report.resent) == (1_260, 1_000)
+    assert any("more is lost" in note for note in report.notes)
+    settle(world)
+    assert audit(world).resent == len(lost) - 1_000
+
+
+# Runs that nobody has
+
+
+def test_a_running_run_without_message_and_worker_is_taken_over(world: World) -> None:
+    job = world.register()
+    world.tick_at("12:00")
+    world.faults.kill_after(2)  # the job is read, the run claimed
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.faults.clear()
+    purge(world)
+    world.tick_at("12:15:30")
+    assert audit(world).repaired == 0, "its lease lapsed at 12:01"
+
+    world.tick_at("12:17")
+    report = audit(world)
+
+    assert (report.revived, report.repaired) == (1, 1)
+    settle(world)
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.dispatch) == (RunState.SUCCEEDED, 2, 2)
+
+
+def test_a_retry_whose_entry_was_lost_is_sent(world: World) -> None:
+    job = world.register()
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    assert without_entries(world, DueKind.RETRY) == 1
+    world.tick_at("12:16")
+
+    assert audit(world).revived == 1
+
+    settle(world)
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.dispatch) == (RunState.SUCCEEDED, 2, 3)
+
+
+def test_a_run_handed_back_whose_message_was_lost_is_sent(world: World) -> None:
+    job = world.register()
+    world.tick_at("12:00")
+    world.script(lasts=timedelta(seconds=30))
+    stopping = iter([False, True, True, True])
+    world.worker().work_one(stopping=lambda: next(stopping))
+    assert world.run(job, "12:00").state is RunState.PENDING
+    purge(world)
+    world.tick_at("12:17")
+
+    assert audit(world).revived == 1
+
+    settle(world)
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED, JobState.PAUSED])
+def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    without_entries(world, DueKind.RETRY)
+    if state is JobState.CANCELLED:
+        world.delete(job)
+    elif state is JobState.PAUSED:
+        world.pause(job)
+    else:
+        world.jobs.complete(job, world.now)
+    world.tick_at("12:40")
+
+    assert audit(world).revived == 1
+
+    settle(world)
+    expected = RunState.CANCELLED if state is JobState.CANCELLED else RunState.SUCCEEDED
+    assert world.run(job, "12:00").state is expected
+
+
+def test_what_was_over_before_the_look_back_costs_nothing(world: World) -> None:
+    world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    live(world, "12:01")
+    world.clock.advance(days=3)
+    world.faults.calls.clear()
+
+    assert audit(world).jobs == 1
+
+    assert not [call for call in world.faults.calls if call.startswith("runs.")]
+
+
+def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
+    job = world.register(target={"pool": "batch", "handler": "report"}, schedule="*/5 * * * *")
+    world.tick_at("12:00")
+    purge(world)
+    world.tick_at("12:16")
+    gone = auditor(world)
+    gone._pools = {"default"}  # noqa: SLF001 — as deployed without it
+
+    [report] = gone.go_on(world.now + DAY)
+
+    assert report.resent == 0
+    assert any("pool batch is gone" in note for note in report.notes)
+    assert_chain = [e for e in world.entries if e.kind is DueKind.RETRY]
+    assert assert_chain == []
+    assert job.definition.target.pool == "batch"
+
+
+# Health
+
+
+def test_a_healthy_job_costs_a_slot_and_a_query(world: World) -> None:
+    world.register(schedule="*/5 * * * *")
+    live(world, "12:31")
+    world.faults.calls.clear()
+
+    assert audit(world).repaired == 0
+
+    assert world.faults.calls == [
+        *("control.audit", "control.replace_audit", "jobs.scan", "due.occupied"),
+        *("runs.between", "control.replace_audit"),
+    ]
+
+
+def test_an_idle_auditor_costs_one_read(world: World) -> None:
+    world.register()
+    audit(world)
+    world.advance(hours=23)
+    world.faults.calls.clear()
+
+    report = audit(world, anew=False)
+
+    assert (report.jobs, report.done) == (0, True)
+    assert world.faults.calls == ["control.audit"]
+
+
+def test_a_full_queue_is_no_loss() -> None:
+    world = World("11:59")
+    world.shares = Shares(backlogs={"default": 3})
+    world.new_watcher()
+    world.tick()
+    job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
+    for minute in range(0, 60, 5):
+        world.tick_at(f"12:{minute:02d}")
+    assert len(world.queued) == 3
+
+    report = audit(world)
+
+    assert report.repaired == 0
+    assert report.waiting == 3
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def test_a_watcher_that_is_behind_is_waited_for() -> None:
+    world = World("11:59")
+    world.tick()
+    job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
+    world.at("14:02")
+
+    report = audit(world)
+
+    assert (report.repaired, report.behind) == (0, 1)
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def test_catching_up_is_no_loss(world: World) -> None:
+    job = world.register(schedule="* * * * *", misfire=RUN_ALL)
+    world.at("14:02")
+    world.watcher.poll(world.now)
+    for _ in range(30):
+        world.watcher.poll(world.now)
+        world.watcher.release(world.now)
+        report = audit(world)
+        assert report.repaired == 0, report.notes
+        world.worker().work_one() if world.queued else None
+    settle(world)
+    assert audit(world).repaired == 0
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 2, 14, 59])
+def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
+    """The first look finds no entry where it will be; the second one does."""
+    world = World("11:59")
+    world.tick()
+    for n in range(4):
+        world.register(f"job{n}", schedule="*/5 * * * *")
+    world.register("often", type="INTERVAL", schedule="PT1S")
+    world.register("jittered", schedule="* * * * *", jitterSec=600)
+    world.clock.move_to(at("12:25") + timedelta(seconds=seconds))
+    world.tick()
+    world.worker().work()
+    for call in ("due.occupied", "due.read", "control.cursors", "queue.backlog", "runs.between"):
+        world.faults.once_before(call, world.tick)
+
+    assert audit(world).repaired == 0
+
+
+def test_what_the_queue_has_held_for_a_day_is_sent_once_more(world: World) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    world.clock.advance(hours=23)
+    world.tick()
+    assert audit(world).repaired == 0
+    world.clock.advance(hours=2)
+    world.tick()
+
+    assert audit(world).resent == 1
+
+    settle(world)
+    assert times_run(world) == {world.run(job, "12:00").key.execution_id: 1}
+
+
+def test_what_others_have_overtaken_for_an_hour_is_lost_whatever_the_queue_holds(
+    world: World,
+) -> None:
+    job = world.register(schedule="*/5 * * * *")
+    world.register("other", schedule="*/5 * * * *", misfire=RUN_ALL)
+    world.tick_at("12:00")
+    queue = world.queue.queues["default"]
+    queue._messages = [m for m in queue._messages if "other" in m.body]  # noqa: SLF001
+    # One message of the other job is not let go.
+    held = world.worker().receive()
+    assert held is not None
+    held.hide(timedelta(hours=9))
+    world.tick_at("12:05")
+    world.worker().work()
+    world.tick_at("12:50")
+    world.worker().work()
+    assert audit(world).repaired == 0
+    world.tick_at("13:07")
+
+    report = audit(world)
+
+    assert report.resent == 2, "the run held back counts as lost as well"
+    world.tick()
+    world.worker().work()
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_what_cannot_be_read_is_counted_and_stops_nothing(world: World) -> None:
+    jobs = [world.register(f"job{n}", schedule="*/5 * * * *") for n in range(3)]
+    live(world, "12:31")
+    world.jobs.spoil(jobs[0].key)
+    world.runs.spoil(world.run(jobs[1], "12:10").key)
+    without_entries(world)
+
+    report = audit(world)
+
+    assert report.quarantined == 2
+    assert report.restored == 2
+    assert report.done
+
+
+# Its course
+
+
+def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
+    first = next_audit(None, NOON, DAY, anew=False)
+    assert first == Audit(NOON)
+
+    midway = first.moved(job_key())
+    assert next_audit(midway, NOON + 2 * DAY, DAY, anew=False) == midway
+    assert next_audit(midway, NOON + 2 * DAY, DAY, anew=True) == Audit(NOON + 2 * DAY)
+
+    over = midway.moved(None)
+    assert over.done
+    assert next_audit(over, NOON + DAY - MINUTE, DAY, anew=False) is None
+    assert next_audit(over, NOON + DAY, DAY, anew=False) == Audit(NOON + DAY, since=NOON)
+    assert next_audit(over, NOON + MINUTE, DAY, anew=True) == Audit(NOON + MINUTE, since=NOON)
+    assert next_audit(over, NOON - DAY, DAY, anew=False) == Audit(NOON - DAY, since=NOON - DAY)
+
+
+def test_an_audit_goes_on_where_time_ran_out() -> None:
+    world = World("11:59")
+    for n in range(PAGE * 2 + 7):
+        world.register(f"job{n:03d}")
+    world.tick()
+
+    jobs, invocations = 0, 0
+    while True:
+        reports = [*auditor(world).go_on(world.now)]
+        assert len(reports) == 1
+        jobs, invocations = jobs + reports[0].jobs, invocations + 1
+        if reports[0].done:
+            break
+
+    assert jobs == PAGE * 2 + 7, "in each the first job of its page at least"
+    assert invocations == PAGE * 2 + 7
+
+
+def test_a_store_that_does_not_answer_is_come_back_to(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *")
+    live(world, "12:11")
+    without_entries(world)
+    world.at("12:31")
+    calls = ["jobs.scan", "due.occupied", "jobs.get", "control.cursors", "due.read"]
+    calls += ["queue.backlog", "runs.between", "control.audit"]
+    for call in calls:
+        world.faults.refuse(call)
+        report = audit(world, anew=False)
+        assert (report.repaired, report.done) == (0, False), call
+        assert any(call in note for note in report.notes), call
+        world.tick()
+
+    assert audit(world, anew=False).restored == 1
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def dies_after(calls: int) -> bool:
+    """Let an auditor die after so many calls; another one takes up its work. False if it lived."""
+    world = World("11:59")
+    world.tick()
+    broken = world.register("broken", schedule="*/5 * * * *")
+    purged = world.register("purged", schedule="*/5 * * * *", misfire=RUN_ALL)
+    latest = world.register("latest", schedule="*/5 * * * *", misfire=RUN_LATEST)
+    tried = world.register("tried", schedule="*/5 * * * *", endAt="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    for run in world.queued:
+        world.script(exit_code=int("tried" in run))
+    world.worker().work()
+    without_entries(world, DueKind.RETRY)
+    world.tick_at("12:05")
+    world.tick_at("12:10")
+    purge(world)
+    world.due.delete([s for s, e in world.due.items.items() if "broken" in str(e)])
+    world.tick_at("12:26")
+    world.worker().work()
+    once = times_run(world)
+    world.faults.kill_after(calls)
+    try:
+        audit(world)
+    except Killed:
+        died = True
+    else:
+        died = False
+    world.faults.clear()
+    world.tick()
+    world.worker().work()
+    audit(world, anew=False)
+    settle(world)
+    report = audit(world)
+
+    assert report.repaired == 0, report.notes
+    for job in (broken, purged, latest, tried):
+        assert_all_accounted(world, job)
+    runs_again = times_run(world) - once
+    assert not [run for run, n in runs_again.items() if n + once[run] > 1 and "tried" not in run]
+    return died
+
+
+def test_an_auditor_that_dies_anywhere_does_no_harm() -> None:
+    calls = next(calls for calls in count() if not dies_after(calls))
+
+    assert calls > 20
+
+
+def test_two_auditors_at_once_do_no_harm(world: World) -> None:
+    jobs = [world.register(f"job{n}", schedule="*/5 * * * *", misfire=RUN_ALL) for n in range(3)]
+    world.tick_at("12:00")
+    purge(world)
+    world.tick_at("12:16")
+    world.worker().work()
+    both = []
+    world.faults.once_before("due.put", lambda: both.append(audit(world)))
+
+    report = audit(world)
+
+    assert both[0].resent == 3
+    assert "another auditor is at work" in report.notes
+    settle(world)
+    assert set(times_run(world).values()) == {1}
+    for job in jobs:
+        assert_all_accounted(world, job)
+
+
+# Random histories
+
+
+SEEDS = 1_000 if LONG else 60
+
+
+class Audited(History):
+    """A history in which an auditor comes by at any time, and must find nothing."""
+
+    def watch(self) -> None:
+        super().watch()
+        if self.random.random() < 0.3:
+            report = audit(self.world)
+            self.told.append(f"  audit {report}")
+            assert report.repaired == 0
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_happens_in_health_there_is_nothing_to_repair(seed: int) -> None:
+    history = Audited(seed)
+    try:
+        history.play()
+        assert audit(history.world).repaired == 0
+    except BaseException as error:
+        error.add_note("\n".join(history.told))
+        raise
+
+
+class Damaged(History):
+    """A history in which things vanish behind the system's back."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forgotten: set[str] = set()
+
+    def work(self) -> None:
+        super().work()
+        damage = self.random.choice(
+            [self.entries_vanish, self.records_vanish, self.messages_vanish]
+        )
+        if self.random.random() < 0.3:
+            self.told.append(f"  {damage.__name__}")
+            damage()
+
+    def entries_vanish(self) -> None:
+        slots = [slot for slot in self.world.due.items if self.random.random() < 0.5]
+        self.world.due.delete(slots)
+
+    def records_vanish(self) -> None:
+        for run in self.world.runs.all.values():
+            if self.random.random() < 0.2:
+                forget(self.world, run)
+                self.forgotten.add(run.key.execution_id)
+
+    def messages_vanish(self) -> None:
+        for queue in self.world.queue.queues.values():
+            queue._messages = [m for m in queue._messages if self.random.random() < 0.5]  # noqa: SLF001
+
+    def quieten(self) -> None:
+        """Let all that is in the queues be taken, and the auditor come by some times."""
+        self.world.faults.clear()
+        self.world.due.deletes = True
+        for job in self.jobs:
+            if self.world.job(job.key).state is JobState.PAUSED:
+                self.world.resume(job)
+        self.world.runner.scripts.clear()
+        self.world.new_watcher()
+        for _ in range(8):
+            for _ in range(40):
+                self.world.tick()
+                self.world.worker().work()
+                self.world.advance(seconds=31)
+            self.told.append(f"  audit {audit(self.world)}")
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_whatever_vanishes_is_accounted_for_after_an_audit(seed: int) -> None:
+    history = Damaged(seed)
+    world = history.world
+    acts: list[Callable[[], None]] = [
+        *(history.moments, history.outage, history.watch, history.watch),
+        *(history.work, history.work, history.faulty_watch, history.manage),
+    ]
+    try:
+        for _ in range(40):
+            act = history.random.choice(acts)
+            history.told.append(f"{world.now:%H:%M:%S} {act.__name__}")
+            act()
+        history.quieten()
+        settle(world, step=timedelta(seconds=2))
+        assert audit(world).repaired == 0
+        for job in history.jobs:
+            # Of a deleted job nobody misses what nobody has.
+            if world.job(job.key).state is not JobState.CANCELLED:
+                assert_all_accounted(world, job, picked_up_late=True)
+    except BaseException as error:
+        error.add_note("\n".join(history.told))
+        raise
+
+
+# Pure
+
+
+@given(
+    schedule=st.sampled_from(["* * * * *", "*/7 * * * *", "3 */2 * * *", "30 2 * * *"]),
+    width=st.sampled_from([0, 30, 400, 3_600]),
+    most=st.sampled_from([None, 1, 5, 100]),
+    minutes=st.integers(0, 60 * 30),
+)
+def test_the_next_entry_is_where_the_chain_comes_to(
+    schedule: str, width: int, most: int | None, minutes: int
+) -> None:
+    bounds: dict[str, Any] = {"maxRuns": most} if most else {}
+    job = a_job(schedule=schedule, jitterSec=width, **bounds)
+    now = NOON + timedelta(minutes=minutes, seconds=13)
+    entry = job.first()
+    while entry is not None and entry.at <= now:
+        entry = job.successor(entry)
+
+    assert next_entry(job, now) == entry
+
+
+def a_record(job: Job, occurrence: datetime, **fields: Any) -> Run:
+    key = RunKey(job.key, run_id(job.uid, occurrence))
+    return Run(key, RunState.SUCCEEDED, pool="default", **fields)
+
+
+@given(st.data())
+def test_what_is_missing_is_what_no_record_stands_for(data: st.DataObject) -> None:
+    """Against sets, one occurrence at a time."""
+    width = data.draw(st.sampled_from([0, 600]))
+    job = a_job(schedule="*/5 * * * *", jitterSec=width)
+    now = NOON + timedelta(minutes=data.draw(st.integers(0, 400)))
+    if data.draw(st.booleans()):
+        job = job.with_new_version(NOON + timedelta(minutes=data.draw(st.integers(1, 200))))
+    every = [NOON + 5 * n * MINUTE for n in range(1, 90)]
+    have = {o for o in every if data.draw(st.booleans())}
+    reach = {o: o + 5 * data.draw(st.integers(0, 3)) * MINUTE for o in sorted(have)[::4]}
+    runs = [
+        a_record(job, o, covered_to=reach.get(o), covered=2 if o in reach else 1)
+        for o in sorted(have)
+    ]
+    waits = {o for o in every if data.draw(st.integers(0, 9)) == 0}
+
+    found = compare(
+        job,
+        spans(job, NOON, now - GRACE),
+        runs,
+        now=now,
+        waiting={run_id(job.uid, o) for o in waits},
+    )
+
+    stood = {o for o in every if any(r.key.scheduled_at <= o <= r.covers_until for r in runs)}
+    owed = {o for o in every if job.due_at(o) <= now - GRACE and o <= now - GRACE}
+    missing = {o for m in found.missing for o in every if m.first <= o <= m.last}
+    assert missing == owed - stood - waits
+    assert sum(m.count for m in found.missing) == len(missing)
+
+
+def test_when_a_run_is_idle() -> None:
+    key = run_key()
+    assert idle_since(Run(key, RunState.SUCCEEDED)) is None
+    assert idle_since(Run(key, RunState.RUNNING, lease_until=at("12:09"))) == at("12:09")
+    assert idle_since(Run(key, RunState.PENDING, not_before=at("12:08"))) == at("12:08")
+    assert idle_since(Run(key, RunState.PENDING)) == key.scheduled_at
+
+
+def test_the_margins_keep_their_distances() -> None:
+    assert timedelta(minutes=5) < GRACE < OVERTAKEN_AFTER
+    assert LOOK_AGAIN_AFTER < MINUTE
