@@ -358,14 +358,18 @@ def watcher_function() -> Any:  # noqa: ANN401 — a module
     return handler
 
 
+def use_clock(clock: SimulatedClock) -> None:
+    """Let the watchers of this process go by *clock*."""
+    watcher_function().SystemClock = lambda: clock
+
+
 def new_watch(clock: SimulatedClock) -> Watch:
     """A watcher of group 0 by *clock*, otherwise as its function builds it.
 
-    This is the one place that reaches into the function.
+    This and `use_clock` are all that reaches into the function.
     """
-    function = watcher_function()
-    function.SystemClock = lambda: clock
-    watch: Watch = function._watch_for.__wrapped__(0)  # noqa: SLF001
+    use_clock(clock)
+    watch: Watch = watcher_function()._watch_for.__wrapped__(0)  # noqa: SLF001
     return watch
 
 
