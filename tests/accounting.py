@@ -141,22 +141,27 @@ def _assert_chain(world: World, job: Job, now: datetime) -> None:
 
 def settle(world: World, *, step: timedelta = _STEP, at_most: int = 20_000) -> int:
     """Let time pass, watchers and workers at work, until nothing is due or queued. Returns the
-    largest number of messages that one step sent.
+    largest number of messages that one poll brought.
     """
     most, still = 0, 0
     for _ in range(at_most):
         before = len(world.queue.log)
-        world.tick()
+        world.watcher.poll(world.now)
+        while world.watcher.next_at is not None and world.watcher.next_at <= world.now:
+            world.watcher.release(world.now)
         most = max(most, len(world.queue.log) - before)
         world.worker().work()
         world.worker(pool="batch").work()
-        busy = (
-            any(e.at <= world.now or e.kind is DueKind.RETRY for e in world.entries)
-            or any(len(queue) for queue in world.queue.queues.values())
-            or any(not run.state.ended for run in world.runs.all.values())
-        )
-        still = 0 if busy else still + 1
+        still = 0 if _busy(world) else still + 1
         if still > 1:
             return most
         world.advance(seconds=step.total_seconds())
     raise AssertionError(f"not at rest at {world.now}: {world.entries[:3]}, {world.queued[:3]}")
+
+
+def _busy(world: World) -> bool:
+    return (
+        any(e.at <= world.now or e.kind is DueKind.RETRY for e in world.entries)
+        or any(len(queue) for queue in world.queue.queues.values())
+        or any(not run.state.ended for run in world.runs.all.values())
+    )

@@ -112,6 +112,7 @@ class Faults:
         self._refused: dict[str, int] = {}
         self._unanswered: dict[str, int] = {}
         self._hooks: dict[str, Callable[[], object]] = {}
+        self._before: dict[str, Callable[[], object]] = {}
 
     def kill_after(self, calls: int) -> None:
         """Die as soon as *calls* more calls have been done; with 0, instead of the next one."""
@@ -129,11 +130,16 @@ class Faults:
         """Let *do* happen before the next *call* is."""
         self._hooks[call] = do
 
+    def before_each(self, call: str, do: Callable[[], object]) -> None:
+        """Let *do* happen before every *call*: it takes its time."""
+        self._before[call] = do
+
     def clear(self) -> None:
         self._kill_after = None
         self._refused.clear()
         self._unanswered.clear()
         self._hooks.clear()
+        self._before.clear()
 
     def through(self, port: P, name: str) -> P:
         """*port*, its calls seen by this."""
@@ -144,6 +150,7 @@ class Faults:
             raise Killed
         if name in self._hooks:
             self._hooks.pop(name)()
+        self._before.get(name, lambda: None)()
         self.calls.append(name)
         if self._refused.get(name, 0) > 0:
             self._refused[name] -= 1

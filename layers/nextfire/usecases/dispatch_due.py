@@ -185,11 +185,7 @@ class DispatchDue:
         trouble = self._read_shards(now, report)
         if self._stragglers_at is None or now - self._stragglers_at >= MINUTE:
             self._stragglers_at = now
-            for late in [self._executor.submit(self._stragglers, s) for s in self._shards]:
-                try:
-                    self._hold(late.result(), now, report)
-                except UnavailableError as error:
-                    trouble = error
+            trouble = self._read_stragglers(now, report) or trouble
         if trouble is not None:
             raise trouble
         report.polled = True
@@ -220,6 +216,21 @@ class DispatchDue:
             moved = cursor != self._cursors[shard]
             if moved and self._control.move_cursor(shard, cursor, self._epoch):
                 self._cursors[shard] = cursor
+        return trouble
+
+    def _read_stragglers(self, now: datetime, report: TickReport) -> UnavailableError | None:
+        """Hold what the shards answer in time; what they do not is read in a minute."""
+        until = self._clock.now() + _READ_FOR
+        answering = [shard for shard in self._shards if shard not in self._reading]
+        trouble: UnavailableError | None = None
+        for late in [self._executor.submit(self._stragglers, shard) for shard in answering]:
+            try:
+                left = max(until - self._clock.now(), _NO_TIME)
+                self._hold(late.result(left.total_seconds()), now, report)
+            except TimeoutError:
+                report.notes.append("a shard's last minutes are not read again: no answer")
+            except UnavailableError as error:
+                trouble = error
         return trouble
 
     def _stragglers(self, shard: int) -> list[StoredEntry | BrokenEntry]:

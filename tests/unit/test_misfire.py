@@ -1,0 +1,621 @@
+"""What becomes of occurrences that are noticed late: after an outage, after a pause."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import RunState
+from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.fakes import InlineExecutor, Killed, LateExecutor
+from tests.world import World
+
+POLICY_NAMES = ["RUN_ALL", "RUN_LATEST", "SKIP"]
+POLICIES = pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=POLICY_NAMES)
+HOURLY: dict[str, Any] = {}
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
+TEN_SECONDS: dict[str, Any] = {"type": "INTERVAL", "schedule": "PT10S"}
+JITTERED = MINUTELY | {"jitterSec": 300}
+BOUNDED = MINUTELY | {"maxRuns": 200}
+ENDING = MINUTELY | {"endAt": "2026-05-24T15:30:00Z"}
+SOME_DATES: dict[str, Any] = {
+    "type": "DATES",
+    "schedule": [f"2026-05-24T{hour}:30:00Z" for hour in range(12, 23)],
+}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:59:30")
+    world.tick()  # the cursors are there
+    return world
+
+
+def outage(world: World, *, until: str = "18:00:30") -> None:
+    """Nobody watches, nobody works; then a watcher that knows nothing."""
+    world.at(until)
+    world.new_watcher()
+
+
+# Outages
+
+
+@pytest.mark.parametrize(
+    ("misfire", "runs", "covers"),
+    [
+        (RUN_ALL, [f"{hour}:00" for hour in range(12, 19)], []),
+        (RUN_LATEST, ["18:00"], ["12:00-17:00 (6)"]),
+        (SKIP, ["18:00"], ["12:00-17:00 (6)"]),  # 18:00 is half a minute late
+    ],
+    ids=POLICY_NAMES,
+)
+def test_an_outage_of_six_hours(
+    world: World, misfire: dict[str, Any], runs: list[str], covers: list[str]
+) -> None:
+    job = world.register(misfire=misfire)
+    outage(world)
+
+    settle(world)
+
+    assert (ran(world, job), covered(world, job)) == (runs, covers)
+    assert_all_accounted(world, job)
+    assert [entry.at for entry in world.entries] == [at("19:00")]
+
+
+def test_skip_leaves_out_what_is_late_and_runs_what_is_not(world: World) -> None:
+    job = world.register(**MINUTELY, misfire=SKIP)
+    outage(world, until="12:09:30")
+
+    settle(world)
+
+    assert covered(world, job) == ["12:00-12:08 (9)"]
+    assert ran(world, job) == ["12:09"]
+
+
+def test_a_range_says_why(world: World) -> None:
+    job = world.register(misfire=SKIP)
+    outage(world)
+
+    report = world.tick()
+
+    (record,) = ranges(world, job)
+    assert report.skipped == [record]
+    assert record.reason == "noticed 21630 s late; misfire policy SKIP"
+    assert (record.state, record.finished_at) == (RunState.SKIPPED, at("18:00:30"))
+
+
+def test_the_one_that_runs_says_why(world: World) -> None:
+    world.register()
+    outage(world, until="14:30")
+
+    report = world.tick()
+    report += world.tick()
+
+    (dispatched,) = report.dispatched
+    assert dispatched.reason == "noticed 1800 s late; misfire policy RUN_LATEST: the latest"
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "fields",
+    [MINUTELY, TEN_SECONDS, JITTERED, BOUNDED, ENDING, SOME_DATES],
+    ids=["each minute", "each 10 s", "jitter", "maxRuns", "endAt", "dates"],
+)
+def test_no_outage_floods_anybody(
+    world: World, fields: dict[str, Any], misfire: dict[str, Any]
+) -> None:
+    job = world.register(**fields, misfire=misfire)
+    all_at_once = misfire == RUN_ALL
+    outage(world, until="13:00:30" if all_at_once and fields == TEN_SECONDS else "18:00:30")
+
+    most = settle(world)
+
+    assert_all_accounted(world, job)
+    assert most <= 2, "occurrences come one after the other, whatever was missed"
+    assert len(ranges(world, job)) <= (0 if all_at_once else 8 if fields == JITTERED else 2)
+    if not all_at_once:
+        assert len(ran(world, job)) <= 8
+    ended = fields in (BOUNDED, ENDING)
+    assert world.job(job.key).state is (JobState.COMPLETED if ended else JobState.ACTIVE)
+
+
+@POLICIES
+@pytest.mark.parametrize("overlap", ["QUEUE", "SKIP", "REPLACE"])
+def test_an_outage_of_a_job_whose_runs_wait_for_each_other(
+    world: World, overlap: str, misfire: dict[str, Any]
+) -> None:
+    job = world.register(**MINUTELY, overlap=overlap, misfire=misfire)
+    outage(world, until="13:30:30")
+
+    for _ in range(60):
+        world.tick()  # nobody works yet
+        assert len(world.queued) <= 20
+        world.advance(seconds=1)
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+def test_many_jobs_are_caught_up_side_by_side(world: World) -> None:
+    jobs = [world.register(f"job{n}", **MINUTELY) for n in range(110)]
+    outage(world)
+
+    assert settle(world) <= 110
+
+    assert {str(covered(world, job)) for job in jobs} == {"['12:00-17:59 (360)']"}
+    assert_all_accounted(world, jobs[-1])
+
+
+def test_work_on_missed_occurrences_is_not_endless(world: World) -> None:
+    """The lease is short: what does not fit into a step comes again."""
+    jobs = [world.register(f"job{n}", **MINUTELY) for n in range(30)]
+    outage(world)
+    world.faults.before_each("runs.skip", lambda: world.advance(seconds=0.3))
+
+    world.watcher.poll(world.now)
+    before = world.now
+    report = world.watcher.release(before)
+
+    assert world.now - before < timedelta(seconds=2)
+    assert 0 < len(report.skipped) < 30
+    world.faults.clear()
+    settle(world)
+    for job in jobs:
+        assert_all_accounted(world, job)
+
+
+# Pauses
+
+
+def a_week_s_pause(world: World, job: Job) -> None:
+    world.at("12:00:30")
+    world.tick()
+    world.worker().work()
+    world.pause(job, "maintenance")
+    assert world.job(job.key).state is JobState.PAUSED
+    world.advance(days=7, seconds=5)
+    settle(world)
+    assert len(records(world, job)) <= 10, "nothing is due in a pause"
+    world.resume(job)
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "fields",
+    [HOURLY, MINUTELY, TEN_SECONDS, JITTERED, BOUNDED, ENDING],
+    ids=["hourly", "each minute", "each 10 s", "jitter", "maxRuns", "endAt"],
+)
+def test_a_pause_of_a_week(world: World, fields: dict[str, Any], misfire: dict[str, Any]) -> None:
+    if misfire == RUN_ALL and fields in (MINUTELY, TEN_SECONDS, JITTERED):
+        fields = fields | {"endAt": "2026-05-24T12:20:00Z"}
+    job = world.register(**fields, misfire=misfire)
+    a_week_s_pause(world, job)
+
+    most = settle(world)
+
+    assert most <= 2
+    assert_all_accounted(world, job)
+    if misfire != RUN_ALL:
+        assert len(records(world, job)) <= 20
+    if misfire == SKIP:
+        assert any("due during a pause" in str(r.reason) for r in ranges(world, job))
+
+
+@pytest.mark.parametrize(
+    ("misfire", "runs", "covers"),
+    [
+        (RUN_ALL, ["12:01", "12:02", "12:03", "12:04"], []),
+        (RUN_LATEST, ["12:04"], ["12:01-12:03 (3)"]),
+        (SKIP, [], ["12:01-12:04 (4)"]),
+    ],
+    ids=POLICY_NAMES,
+)
+def test_what_was_due_in_a_pause_is_decided_when_it_ends(
+    world: World, misfire: dict[str, Any], runs: list[str], covers: list[str]
+) -> None:
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.tick_at("12:00:10")
+    world.pause(job)
+    world.tick_at("12:02")
+    world.at("12:04:20")  # 12:04 would not be late
+    world.resume(job)
+
+    settle(world)
+
+    assert ran(world, job) == ["12:00", *runs]
+    assert covered(world, job) == covers
+    assert_all_accounted(world, job)
+
+
+def test_an_occurrence_at_the_instant_of_the_pause_is_not_in_it(world: World) -> None:
+    job = world.register(misfire=SKIP)
+    world.at("12:00")
+    world.pause(job)
+    settle(world)
+    assert ran(world, job) == ["12:00"]
+
+    world.at("13:00")
+    world.resume(job)
+    settle(world)
+    assert covered(world, job) == ["13:00-13:00 (1)"], "one at the instant of its end is"
+    assert_all_accounted(world, job)
+
+
+def test_a_pause_within_an_outage(world: World) -> None:
+    """What was due before the pause is of the version before it."""
+    job = world.register(**MINUTELY, misfire=SKIP)
+    world.at("12:10:30")
+    world.pause(job)
+    world.at("12:20:30")
+    world.resume(job)
+    outage(world, until="12:30:30")
+
+    settle(world)
+
+    assert covered(world, job) == ["12:00-12:10 (11)", "12:11-12:29 (19)"]
+    assert_all_accounted(world, job)
+
+
+@POLICIES
+def test_pauses_in_a_row(world: World, misfire: dict[str, Any]) -> None:
+    job = world.register(**MINUTELY, misfire=misfire)
+    for minute in range(0, 60, 10):
+        world.at(f"12:{minute:02d}:30")
+        world.pause(job)
+        world.at(f"12:{minute + 5:02d}:30")
+        world.resume(job)
+        if minute % 20:
+            settle(world)
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+def test_the_last_occurrence_in_a_pause_completes_the_job(world: World) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:30:00Z", misfire=SKIP)
+    world.pause(job)
+    world.at("13:00")
+    assert world.resume(job).state is JobState.ACTIVE
+
+    settle(world)
+
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert covered(world, job) == ["12:30-12:30 (1)"]
+
+
+# Changes during an outage
+
+
+@POLICIES
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedule": "*/7 * * * *"},
+        {"type": "INTERVAL", "schedule": "PT90S"},
+        {"maxRuns": 20},
+        {"jitterSec": 30},
+        {"endAt": "2026-05-24T13:10:00Z"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_change_during_an_outage(
+    world: World, fields: dict[str, Any], misfire: dict[str, Any]
+) -> None:
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.at("12:40:30")
+    world.change(job, **fields)
+    outage(world, until="13:20:15")
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+    expected = {"RUN_LATEST": "12:00-12:39 (40)", "SKIP": "12:00-12:40 (41)"}
+    assert covered(world, job)[:1] == [expected[p] for p in [misfire["policy"]] if p in expected]
+
+
+@POLICIES
+def test_a_delete_during_an_outage(world: World, misfire: dict[str, Any]) -> None:
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.at("12:40:30")
+    world.delete(job)
+    outage(world, until="13:20:15")
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+    assert ran(world, job) == [], "what is left of it is CANCELLED or SKIPPED"
+
+
+def test_a_job_made_again_after_an_outage_shares_nothing(world: World) -> None:
+    old = world.register(**MINUTELY)
+    world.at("12:40:30")
+    world.delete(old)
+    new = world.register(**MINUTELY)
+    outage(world, until="13:20:15")
+
+    settle(world)
+
+    assert records(world, old) == [], "what was due of it is dropped"
+    assert covered(world, new) == ["12:41-13:19 (39)"]
+    assert_all_accounted(world, new)
+
+
+def test_an_occurrence_missed_before_a_change_of_policy(world: World) -> None:
+    """The policy is no part of the schedule: what holds is what the job says when it is decided."""
+    job = world.register(**MINUTELY, misfire=RUN_ALL)
+    outage(world, until="12:30:15")
+    world.tick()
+    world.change(job, misfire=SKIP)
+
+    settle(world)
+
+    (spoken,) = covered(world, job)
+    assert spoken.endswith("-12:29 (27)"), "what had been sent before it runs"
+    assert_all_accounted(world, job)
+
+
+# The last occurrence
+
+
+@POLICIES
+@pytest.mark.parametrize("fields", [BOUNDED, ENDING, {"type": "DELAY", "schedule": "PT10M"}])
+def test_a_job_is_completed_with_its_last_occurrence_even_if_that_is_skipped(
+    world: World, fields: dict[str, Any], misfire: dict[str, Any]
+) -> None:
+    job = world.register(**fields, misfire=misfire)
+    outage(world)
+
+    settle(world)
+
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert_all_accounted(world, job)
+    assert len(ran(world, job)) == {"RUN_LATEST": 1, "SKIP": 0}.get(
+        misfire["policy"], len(records(world, job))
+    )
+
+
+@pytest.mark.parametrize("call", ["jobs.complete", "runs.skip", "due.delete", "runs.between"])
+@pytest.mark.parametrize("fault", ["refuse", "lose_answer"])
+def test_a_store_that_does_not_answer_while_the_last_one_is_skipped(
+    world: World, call: str, fault: str
+) -> None:
+    job = world.register(**BOUNDED, misfire=SKIP)
+    outage(world)
+    getattr(world.faults, fault)(call, times=1)
+    patience(world)
+
+    settle(world)
+
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert covered(world, job) == ["12:00-15:19 (200)"]
+    assert_all_accounted(world, job)
+
+
+def patience(world: World) -> None:
+    """A watcher whose store fails now and then."""
+    for _ in range(4):
+        with suppress(UnavailableError):
+            world.tick()
+        world.advance(seconds=1)
+    world.faults.clear()
+
+
+# Death, doubles and lost answers
+
+
+def dies_after(
+    calls: int, executor: Executor, misfire: dict[str, Any], fields: dict[str, Any]
+) -> bool:
+    """Let a watcher die after so many calls amid its catching up. False if it lived."""
+    world = World("11:59:30", executor=executor)
+    job = world.register(**fields, misfire=misfire)
+    world.register("once", type="ONCE", schedule="2026-05-24T12:10:00Z", misfire=misfire)
+    world.tick()
+    outage(world, until="12:20:30")
+    world.faults.kill_after(calls)
+    died = False
+    try:
+        for _ in range(4):
+            world.tick()
+            world.advance(seconds=1)
+    except Killed:
+        died = True
+    world.faults.clear()
+    world.new_watcher()
+    world.advance(seconds=3)
+    settle(world)
+    for each in (job, world.job(replace(job.key, job_id="once"))):
+        assert_all_accounted(world, each)
+    return died
+
+
+@POLICIES
+@pytest.mark.parametrize("executor", [InlineExecutor(), LateExecutor()], ids=["inline", "late"])
+@pytest.mark.parametrize("overlap", ["ALLOW", "REPLACE"])
+def test_a_watcher_that_dies_anywhere_while_catching_up_loses_nothing(
+    executor: Executor, misfire: dict[str, Any], overlap: str
+) -> None:
+    fields = MINUTELY | {"overlap": overlap, "maxRuns": 19}
+
+    calls = next(n for n in count() if not dies_after(n, executor, misfire, fields))
+
+    assert calls > 40
+
+
+CALLS = ["jobs.get_many", "jobs.get", "runs.skip", "runs.between", "due.put", "due.read"]
+
+
+@POLICIES
+@pytest.mark.parametrize("call", [*CALLS, "due.delete", "queue.send"])
+@pytest.mark.parametrize("fault", ["refuse", "lose_answer"])
+def test_a_call_that_fails_while_catching_up_costs_nothing(
+    world: World, misfire: dict[str, Any], call: str, fault: str
+) -> None:
+    job = world.register(**MINUTELY, overlap="QUEUE", misfire=misfire)
+    outage(world, until="12:20:30")
+    getattr(world.faults, fault)(call, times=2)
+    patience(world)
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+@POLICIES
+@pytest.mark.parametrize("fields", [MINUTELY, JITTERED], ids=["each minute", "jitter"])
+def test_two_holders_catch_up_at_once(
+    world: World, misfire: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    job = world.register(**fields, misfire=misfire)
+    outage(world, until="12:20:30")
+    one, other = world.watcher, world.new_watcher()
+    for n in range(40):
+        for watcher in (one, other):
+            watcher.poll(world.now)
+        # The two decide at instants of their own.
+        one.release(world.now)
+        world.advance(seconds=0.7 if n % 3 else 61)
+        other.release(world.now)
+        world.worker().work()
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+@POLICIES
+def test_a_skip_that_two_write_at_once_is_the_first_one_s(
+    world: World, misfire: dict[str, Any]
+) -> None:
+    """The second holder reads before the first writes; it is a minute later by its clock."""
+    job = world.register(**MINUTELY, misfire=misfire)
+    outage(world, until="12:20:30")
+    other = world.dispatcher(9)
+
+    def rival() -> None:
+        world.advance(seconds=65)
+        other.poll(world.now)
+        other.release(world.now)
+
+    world.faults.once_before("runs.skip", rival)
+    world.tick()
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+@POLICIES
+@pytest.mark.parametrize("left", [1, 3])
+def test_entries_that_survived_their_delete_before_an_outage(
+    world: World, misfire: dict[str, Any], left: int
+) -> None:
+    """Two chains, or more: they join."""
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.due.deletes = False
+    for minute in range(left):
+        world.tick_at(f"12:{minute:02d}:00")
+        world.worker().work()
+    world.due.deletes = True
+    outage(world, until="12:20:30")
+    assert len(world.entries) > left
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+    assert ran(world, job)[:left] == ["12:00", "12:01", "12:02"][:left]
+
+
+@pytest.mark.parametrize("misfire", [RUN_LATEST, SKIP], ids=lambda m: m["policy"])
+def test_an_entry_that_survives_its_delete_in_the_catching_up_covers_nothing_again(
+    world: World, misfire: dict[str, Any]
+) -> None:
+    """It is of the middle of a range that is written, and a run stands behind that range."""
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.due.deletes = False
+    world.tick_at("12:00:00")
+    world.worker().work()
+    world.tick_at("12:01:00")  # entries of 12:00, 12:01 and 12:02
+    world.worker().work()
+    world.due.deletes = True
+    outage(world, until="12:10:30")
+    stale = [entry for entry in world.entries if entry.at <= at("12:02")]
+    settle(world)
+    world.due.put([replace(stale[-1], at=at("12:05"))], world.now)  # of the chain, read late
+    world.at("12:20:30")
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+def test_a_message_of_the_first_missed_one_finds_it_skipped(world: World) -> None:
+    """It was sent, its watcher died before the delete; nobody worked."""
+    job = world.register(**MINUTELY, misfire=SKIP)
+    world.due.deletes = False
+    world.tick_at("12:00:00")
+    world.due.deletes = True
+    outage(world, until="12:10:30")
+    world.tick()
+    assert covered(world, job)[0].startswith("12:00-12:09")
+
+    handled = world.worker().work_one()
+
+    assert handled.reason == "has ended SKIPPED"
+    assert not handled.started
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def test_a_run_that_was_taken_keeps_its_record(world: World) -> None:
+    job = world.register(**MINUTELY, misfire=SKIP)
+    world.due.deletes = False
+    world.tick_at("12:00:00")
+    world.worker().work()
+    world.due.deletes = True
+    outage(world, until="12:10:30")
+
+    settle(world)
+
+    assert ran(world, job)[0] == "12:00"
+    assert covered(world, job) == ["12:01-12:09 (9)"]
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.xfail(strict=True, reason="an executor does not see the range that covers its run")
+def test_what_was_sent_before_it_was_missed_does_not_run(world: World) -> None:
+    """12:00 and 12:01 were sent; the entry of 12:00 stayed, for its delete failed. Before anybody
+    worked a watcher found it late, and put on record that 12:00 to 12:09 do not run.
+    """
+    job = world.register(**MINUTELY, misfire=SKIP)
+    world.due.deletes = False
+    world.tick_at("12:00:00")
+    world.tick_at("12:01:00")
+    world.due.deletes = True
+    outage(world, until="12:10:30")
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+def test_jitter_wider_than_the_period_is_no_lateness(world: World) -> None:
+    """A run that waits for its predecessor, which jitter puts off, is not missed."""
+    job = world.register(**MINUTELY, jitterSec=600)
+    while world.now < at("13:00"):
+        world.tick()
+        world.worker().work()
+        world.advance(seconds=5)
+
+    assert ranges(world, job) == []
+    assert len(ran(world, job)) > 45
