@@ -138,6 +138,8 @@ class Fleet:
     reads: int = 4
     writes: int = 4
     groups: int = 1
+    stagger: int = 0
+    """Seconds between the invocations of one group and those of the next."""
     watcher_ahead: tuple[timedelta, ...] = (NO_TIME,)
     """Of the watchers as they are started, in turn."""
     executor_ahead: timedelta = NO_TIME
@@ -159,9 +161,11 @@ class Fleet:
 
     # What runs
 
-    def invoke(self) -> None:
-        """What EventBridge does each minute: a watcher for each group, as now deployed."""
+    def invoke(self, elapsed: int) -> None:
+        """What EventBridge does in second *elapsed*: once a minute, a watcher for each group."""
         for group in range(self.groups):
+            if elapsed and elapsed % 60 != group * self.stagger % 60:
+                continue
             number = next(self._started)
             self.start(
                 f"w{number}",
@@ -296,8 +300,7 @@ def under_load(
         if elapsed in then:
             then[elapsed]()
             apis[:] = [fleet.start_api()] if new_api else [machine_of(fleet)]
-        if elapsed % 60 == 0:
-            fleet.invoke()
+        fleet.invoke(elapsed)
         if elapsed % 10 == 5:
             fleet.world.script(exit_code=1)  # the run is tried again 3 s later, by a due entry
         for n, ahead in enumerate((1.25, 5, 64)):
@@ -391,11 +394,13 @@ class TestGroups:
         sent = Counter((message.key, message.dispatch) for message in fleet.world.queue.log)
         assert set(sent.values()) == {1}
 
+    @pytest.mark.parametrize("stagger", [0, 23])
     @pytest.mark.parametrize("counts", [(1, 3, 1), (3, 1, 8), (2, 5, 3)])
     def test_the_number_of_groups_is_changed_and_nothing_is_lost(
-        self, fleet: Fleet, counts: tuple[int, int, int]
+        self, fleet: Fleet, counts: tuple[int, int, int], stagger: int
     ) -> None:
         fleet.reads = fleet.writes = 8
+        fleet.stagger = stagger
         fleet.groups, second, third = counts
 
         under_load(
