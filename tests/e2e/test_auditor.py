@@ -1,0 +1,171 @@
+"""What vanishes behind the deployed system's back, the deployed auditor puts in order.
+
+IAM is enforced, so its role is tested: that it suffices, and that it gives no more.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.e2e.conftest import Stack
+from tests.e2e.test_path import Document, User, instant, until
+
+HELLO = "print('hello')"
+PERIOD = timedelta(seconds=20)
+
+
+@pytest.fixture
+def user(stack: Stack, tmp_path: Path) -> Iterator[User]:
+    stack.put_script("default", "hello", HELLO)
+    with stack.api() as http:
+        yield User(stack, http, tmp_path)
+
+
+def entries(stack: Stack, job: Document) -> list[dict[str, Any]]:
+    """The due entries of *job*."""
+    pages = (
+        stack.client("dynamodb")
+        .get_paginator("scan")
+        .paginate(
+            TableName=stack.info.tables["due"],
+            FilterExpression="job_id = :job",
+            ExpressionAttributeValues={":job": {"S": job["jobId"]}},
+        )
+    )
+    return [item for page in pages for item in page["Items"]]
+
+
+def audit(stack: Stack) -> dict[str, Any]:
+    """An audit from its beginning; all of it."""
+    report = stack.invoke("auditor", {"full": True})
+    assert report["done"] is True, report
+    assert report["jobs"] >= 1
+    return report
+
+
+def test_a_job_whose_fire_entry_was_deleted_runs_again(stack: Stack, user: User) -> None:
+    job = user.create(type="INTERVAL", schedule="PT20S", target={"handler": "hello"})
+    [entry] = entries(stack, job)
+    key = {name: entry[name] for name in ("bucket", "entry")}
+    stack.client("dynamodb").delete_item(TableName=stack.info.tables["due"], Key=key)
+    assert entries(stack, job) == []
+
+    report = audit(stack)
+
+    assert report["restored"] >= 1
+    assert entries(stack, job) == [entry], "the same one"
+    [run, *_] = user.ended(job)
+    assert run["state"] == "SUCCEEDED"
+    assert instant(run["scheduledAt"]) == instant(job["createdAt"]) + PERIOD
+    user.call("DELETE", f"/v1/jobs/{job['jobId']}")
+
+
+def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(stack: Stack, user: User) -> None:
+    job = user.create(type="MANUAL", target={"handler": "hello"})
+    table, database = stack.info.tables["runs"], stack.client("dynamodb")
+    item = stack.client("dynamodb").get_item(
+        TableName=stack.info.tables["jobs"],
+        Key={"tenant": {"S": stack.info.account_id}, "job_id": {"S": job["jobId"]}},
+    )["Item"]
+    started_at = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=20)
+    text = started_at.isoformat().replace("+00:00", "Z")
+    run_id = f"{started_at:%Y%m%dT%H%M%S}000Z-{item['uid']['S']}"
+    attempt = {"M": {"worker": {"S": "vanished"}, "started_at": {"S": text}}}
+    lapsed_at = started_at + timedelta(minutes=1)
+    database.put_item(
+        TableName=table,
+        Item={
+            "job": {"S": f"{stack.info.account_id}/{job['jobId']}"},
+            "run_id": {"S": run_id},
+            "state": {"S": "RUNNING"},
+            "dispatch": {"N": "1"},
+            "attempt": {"N": "1"},
+            "fence": {"N": "1"},
+            "claim_token": {"S": "t"},
+            "worker": {"S": "vanished"},
+            "pool": {"S": "default"},
+            "lease_until": {"N": str(int(lapsed_at.timestamp() * 1000))},
+            "dispatched_at": {"S": text},
+            "started_at": {"S": text},
+            "attempts": {"L": [attempt]},
+        },
+    )
+
+    until(lambda: audit(stack)["revived"], "a queue that is empty, and a run revived")
+
+    [run] = user.ended(job)
+    assert (run["state"], run["attempt"], run["dispatch"]) == ("SUCCEEDED", 2, 2)
+    assert [a["outcome"] for a in run["attempts"]] == ["WORKER_LOST", "SUCCEEDED"]
+
+
+def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(
+    stack: Stack, user: User
+) -> None:
+    job = user.create(type="CRON", schedule="*/10 * * * *", target={"handler": "hello"})
+    since = datetime.now(UTC) - timedelta(minutes=60)
+    stack.client("dynamodb").update_item(
+        TableName=stack.info.tables["jobs"],
+        Key={"tenant": {"S": stack.info.account_id}, "job_id": {"S": job["jobId"]}},
+        UpdateExpression="SET effective_from = :since",
+        ExpressionAttributeValues={":since": {"S": f"{since:%Y-%m-%dT%H:%M:%SZ}"}},
+    )
+
+    until(lambda: audit(stack)["resent"], "a queue that is empty, and a run sent")
+
+    def both() -> list[Document] | None:
+        runs = [r for r in user.runs(job) if r["state"] in {"SUCCEEDED", "SKIPPED"}]
+        return runs if {r["state"] for r in runs} == {"SUCCEEDED", "SKIPPED"} else None
+
+    runs = until(both, "a range record and a run")
+    ranges = [run for run in runs if run["state"] == "SKIPPED"]
+    assert "lost, found by the audit" in ranges[0]["reason"]
+    assert ranges[0]["range"]["count"] in {3, 4}
+    user.call("DELETE", f"/v1/jobs/{job['jobId']}")
+    assert audit(stack)["quarantined"] == 0
+
+
+def test_woken_in_between_it_ends_at_once(stack: Stack, user: User) -> None:
+    user.create(type="MANUAL", target={"handler": "hello"})
+    audit(stack)
+
+    report = stack.invoke("auditor", {})
+
+    assert report == dict.fromkeys(report, 0) | {"done": True}
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "request_"),
+    [
+        ("dynamodb", "put_item", {"TableName": "jobs", "Item": {}}),
+        ("dynamodb", "update_item", {"TableName": "runs", "Key": {}}),
+        ("dynamodb", "delete_item", {"TableName": "due", "Key": {}}),
+        ("sqs", "receive_message", {}),
+        ("sqs", "send_message", {"MessageBody": "{}", "MessageGroupId": "g"}),
+    ],
+)
+def test_it_may_do_no_more_than_it_does(
+    stack: Stack, service: str, operation: str, request_: dict[str, Any]
+) -> None:
+    client = stack.client(service, role="auditor")
+    request = dict(request_)
+    if service == "sqs":
+        request["QueueUrl"] = stack.info.pools["default"].queue_url
+        if operation == "send_message":
+            request["MessageDeduplicationId"] = "none"
+    else:
+        table = request["TableName"]
+        names = {
+            "jobs": ("tenant", "job_id"), "runs": ("job", "run_id"), "due": ("bucket", "entry"),
+        }[table]  # fmt: skip
+        key = {name: {"S": "none"} for name in names}
+        request |= {"TableName": stack.info.tables[table]}
+        request |= {"Item": key} if "Item" in request else {"Key": key}
+
+    with pytest.raises(ClientError) as refusal:
+        getattr(client, operation)(**request)
+
+    assert refusal.value.response["Error"]["Code"] in {"AccessDenied", "AccessDeniedException"}
