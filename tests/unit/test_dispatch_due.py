@@ -672,3 +672,23 @@ def test_what_is_put_off_to_the_next_minute_is_never_lost_at_its_edge(
         world.tick_at(f"12:{minute:02d}:{second:02d}")
 
     assert sorted(world.sent) == [f"job{n} 12:00" for n in range(5)]
+
+
+def test_a_cursor_that_goes_at_once_does_not_stop_the_polls_that_follow(world: World) -> None:
+    world.faults.once_before("control.cursors", lambda: world.control.moved.clear())
+
+    with pytest.raises(UnavailableError):
+        world.watcher.poll(world.now)
+
+    assert world.watcher.poll(world.now).polled
+
+
+def test_a_read_that_is_refused_once_is_done_again(world: World) -> None:
+    def refuse() -> None:
+        raise PermissionError("while the role is changed")
+
+    world.faults.once_before("due.read", refuse)
+    with pytest.raises(PermissionError):
+        world.watcher.poll(world.now)
+
+    assert world.watcher.poll(world.now).polled

@@ -63,9 +63,7 @@ class DynamoDbControlStore:
 
     def lease(self, group: int) -> Lease | None:
         with translated("read lease"):
-            answer = self._client.get_item(
-                TableName=self._table, Key=_lease_key(group), ConsistentRead=True
-            )
+            answer = self._client.get_item(TableName=self._table, Key=_lease_key(group))
         return _decode_lease(answer["Item"]) if "Item" in answer else None
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:

@@ -159,7 +159,9 @@ class ControlStore(Protocol):
     """Holds the watchers' leases and cursors, and how far the audit is."""
 
     def lease(self, group: int) -> Lease | None:
-        """The group's lease as it stands, by a consistent read; None if there never was one."""
+        """The group's lease as it stands, or stood a moment ago; None if there never was one. One
+        that does not decode is a lease of nobody, which stands still.
+        """
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
         """Make *to* the group's lease, if *was* is still the one that is stored.
@@ -168,7 +170,10 @@ class ControlStore(Protocol):
         """
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
-        """Set the cursor of each shard below *shards* that has none to *minute*."""
+        """Set the cursor of each shard below *shards* that has none to *minute*; one that does not
+        decode, or lies an hour after *minute*, to a day before the earliest of *minute* and the
+        others.
+        """
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
         """The cursors of *shards*, by consistent reads. Absent: it has none."""

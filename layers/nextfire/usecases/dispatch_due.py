@@ -178,9 +178,12 @@ class DispatchDue:
             UnavailableError: A read failed. What was read is held, of the other shards too.
         """
         report = TickReport()
-        if not self._cursors:
+        if len(self._cursors) < len(self._shards):
             self._control.seed_cursors(max(self._shards) + 1, floor_minute(now) - _UNSEEDED)
-            self._cursors.update(self._control.cursors(self._shards))
+            cursors = self._control.cursors(self._shards)
+            if len(cursors) < len(self._shards):
+                raise UnavailableError("A cursor has gone as soon as it was set. Try again.")
+            self._cursors.update(cursors)
         self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
         trouble = self._read_shards(now, report)
         if self._stragglers_at is None or now - self._stragglers_at >= MINUTE:
@@ -201,22 +204,25 @@ class DispatchDue:
         trouble: UnavailableError | None = None
         for shard, reading in [*self._reading.items()]:
             left = _NO_TIME if shard in slow else now + _READ_FOR - self._clock.now()
+            del self._reading[shard]
             try:
                 found, cursor = reading.result(max(left, _NO_TIME).total_seconds())
             except TimeoutError:
+                self._reading[shard] = reading
                 if shard not in slow:
                     report.notes.append(f"shard {shard} does not answer")
                 continue
             except UnavailableError as error:
-                del self._reading[shard]
                 trouble = error
-                continue
-            del self._reading[shard]
-            self._hold(found, now, report)
-            moved = cursor != self._cursors[shard]
-            if moved and self._control.move_cursor(shard, cursor, self._epoch):
-                self._cursors[shard] = cursor
+            else:
+                self._hold(found, now, report)
+                self._move_cursor(shard, cursor)
         return trouble
+
+    def _move_cursor(self, shard: int, minute: datetime) -> None:
+        moved = minute != self._cursors[shard]
+        if moved and self._control.move_cursor(shard, minute, self._epoch):
+            self._cursors[shard] = minute
 
     def _read_stragglers(self, now: datetime, report: TickReport) -> UnavailableError | None:
         """Hold what the shards answer in time; what they do not is read in a minute."""
