@@ -74,8 +74,8 @@ def assert_all_accounted(world: World, job: Job, *, picked_up_late: bool = False
     """Every occurrence of *job* up to now is covered by exactly one record; a record covers nothing
     else, and counts right; none is left undone; and the chain goes on.
 
-    The world must be at rest: see `settle`. *picked_up_late*: an occurrence of a range may have a
-    record of its own besides, if an executor saw it more than a minute after it was due; see
+    The world must be at rest: see `settle`. *picked_up_late*: leave out ranges that hold a run
+    which an executor had before it more than a minute after it was due; see
     `test_what_was_sent_before_it_was_missed_does_not_run`.
     """
     job = world.job(job.key)
@@ -104,16 +104,26 @@ def assert_all_accounted(world: World, job: Job, *, picked_up_late: bool = False
         assert record.reason or record.state is RunState.SUCCEEDED
     missing = [spoken(at) for at in due if not covers[at]]
     assert not missing, f"nothing is known of {len(missing)}: {missing[:5]}"
-    late = {
-        r.key.scheduled_at
-        for r in found
-        if picked_up_late
-        and r.pool is not None
-        and (r.started_at or r.finished_at or now) > r.key.scheduled_at + _MISSED
-    }
-    twice = [spoken(at) for at, times in covers.items() if times > 1 and at not in late]
+    mixed = _picked_up_late(found, [*every], now) if picked_up_late else set()
+    twice = [spoken(at) for at, times in covers.items() if times > 1 and at not in mixed]
     assert not twice, f"accounted for more than once, {len(twice)}: {twice[:5]}"
     _assert_chain(world, job, now)
+
+
+def _picked_up_late(found: list[Run], every: list[datetime], now: datetime) -> set[datetime]:
+    """The occurrences of ranges that an executor had one of before it, long after it was due."""
+    late = [
+        r.key.scheduled_at
+        for r in found
+        if r.pool is not None
+        and (r.started_at or r.finished_at or now) > r.key.scheduled_at + _MISSED
+    ]
+    mixed: set[datetime] = set()
+    for record in found:
+        first, last = record.key.scheduled_at, record.covers_until
+        if any(first < at <= last for at in late):
+            mixed.update(at for at in every if first <= at <= last)
+    return mixed
 
 
 def _is_due(owner: Job, now: datetime) -> Callable[[datetime], bool]:

@@ -20,7 +20,7 @@ from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
-SEEDS = 3_000 if LONG else 150
+SEEDS = 3_000 if LONG else 120
 STEPS = 40
 
 SCHEDULES: list[dict[str, Any]] = [
@@ -99,7 +99,7 @@ class History:
         self.world.advance(seconds=self.random.choice([0.5, 0.5, 2, 9, 31, 61, 100]))
 
     def outage(self) -> None:
-        self.world.advance(minutes=self.random.choice([2, 10, 45, 180]))
+        self.world.advance(minutes=self.random.choice([2, 10, 45, 180 if LONG else 20]))
 
     def watch(self) -> None:
         for _ in range(self.random.randint(1, 8)):

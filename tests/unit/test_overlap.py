@@ -1,0 +1,510 @@
+"""Runs of one job that would overlap: who waits, who is skipped, who is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import RunState
+from tests.accounting import assert_all_accounted, ran, records, settle
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.fakes import InlineExecutor, Killed
+from tests.world import World
+
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
+EXCLUSIVE = ["QUEUE", "SKIP", "REPLACE"]
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:59:30")
+    world.tick()
+    return world
+
+
+def end_of(world: World, job: Job, time: str) -> tuple[str, str]:
+    """How the run of *time* ended, and why."""
+    run = world.run(job, time)
+    return run.state.value, run.reason or ""
+
+
+# The truth table: what becomes of 12:00 and of 12:01, by where 12:00 stands at 12:01
+
+
+RAN, SKIPPED, REPLACED = "SUCCEEDED", "SKIPPED", "CANCELLED"
+
+
+def runs_past_the_next(world: World) -> None:
+    """Work on 12:00 from 12:00 to 12:01:30, the watcher awake."""
+    delivery = world.worker("a").receive()
+    assert delivery is not None
+    world.script(lasts=timedelta(seconds=90))
+    advance = world.clock.advance
+    told: list[bool] = []
+
+    def watched(*args: Any, **units: float) -> Any:
+        now = advance(*args, **units)
+        if world.now >= at("12:01:00") and not told:
+            told.append(True)
+            world.tick()
+        return now
+
+    world.clock.advance = watched  # type: ignore[method-assign]
+    try:
+        world.worker("a").handle(delivery)
+    finally:
+        world.clock.advance = advance  # type: ignore[method-assign]
+    assert told
+
+
+@pytest.mark.parametrize(
+    ("overlap", "first", "second"),
+    [
+        ("ALLOW", RAN, RAN),
+        ("QUEUE", RAN, RAN),
+        ("SKIP", RAN, SKIPPED),
+        ("REPLACE", SKIPPED, RAN),
+    ],
+)
+def test_the_predecessor_is_queued(world: World, overlap: str, first: str, second: str) -> None:
+    job = world.register(**MINUTELY, overlap=overlap, endAt="2026-05-24T12:01:00Z")
+    world.tick_at("12:00")
+    world.tick_at("12:01")
+    assert world.queued == ["report 12:00", "report 12:01"]
+    world.advance(seconds=1)
+
+    world.worker().work()
+
+    assert end_of(world, job, "12:00")[0] == first
+    assert end_of(world, job, "12:01")[0] == second
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "first", "second"),
+    [
+        ("ALLOW", RAN, RAN),
+        ("QUEUE", RAN, RAN),
+        ("SKIP", RAN, SKIPPED),
+        ("REPLACE", REPLACED, RAN),
+    ],
+)
+def test_the_predecessor_is_running(world: World, overlap: str, first: str, second: str) -> None:
+    job = world.register(**MINUTELY, overlap=overlap, endAt="2026-05-24T12:01:00Z")
+    world.tick_at("12:00")
+    runs_past_the_next(world)
+    in_flight = world.now
+    world.worker().work()
+
+    assert end_of(world, job, "12:00")[0] == first
+    assert end_of(world, job, "12:01")[0] == second
+    if overlap == "REPLACE":
+        assert in_flight < at("12:01:30"), "stopped at its next heartbeat"
+        reason = "overlap policy REPLACE: replaced by the occurrence at 2026-05-24T12:01:00Z"
+        assert end_of(world, job, "12:00")[1] == reason
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "first", "second"),
+    [
+        ("ALLOW", RAN, RAN),
+        ("QUEUE", RAN, RAN),
+        ("SKIP", RAN, SKIPPED),
+        ("REPLACE", REPLACED, RAN),
+    ],
+)
+def test_the_predecessor_waits_for_its_retry(
+    world: World, overlap: str, first: str, second: str
+) -> None:
+    retry = {"maxAttempts": 3, "initialDelayMs": 300_000}
+    job = world.register(
+        **MINUTELY, overlap=overlap, retryPolicy=retry, endAt="2026-05-24T12:01:00Z"
+    )
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.tick_at("12:01")
+
+    world.worker().work()
+    assert end_of(world, job, "12:01")[0] == second, "it does not wait for the retry"
+    settle(world)
+
+    assert end_of(world, job, "12:00")[0] == first
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("overlap", ["ALLOW", *EXCLUSIVE])
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_the_predecessor_has_ended(world: World, overlap: str, exit_code: int) -> None:
+    job = world.register(
+        **MINUTELY,
+        overlap=overlap,
+        retryPolicy={"maxAttempts": 1},
+        endAt="2026-05-24T12:01:00Z",
+    )
+    world.tick_at("12:00")
+    world.script(exit_code=exit_code)
+    world.worker().work_one()
+    world.tick_at("12:01")
+
+    world.worker().work()
+
+    assert end_of(world, job, "12:00")[0] == ("DEAD" if exit_code else RAN)
+    assert end_of(world, job, "12:01")[0] == RAN
+    assert_all_accounted(world, job)
+
+
+# Exclusion
+
+
+@pytest.mark.parametrize("overlap", EXCLUSIVE)
+def test_no_two_run_at_once(world: World, overlap: str) -> None:
+    world.register(**MINUTELY, overlap=overlap)
+    world.tick_at("12:00")
+    delivery = world.worker("a").receive()
+    assert delivery is not None
+    world.tick_at("12:00:59")
+    delivery.hide(timedelta(seconds=60))
+    world.tick_at("12:01")
+
+    assert world.queued == ["report 12:00", "report 12:01"]
+    assert world.worker("b").receive() is None
+
+    delivery.acknowledge()
+    assert world.worker("b").receive() is not None
+
+
+def test_runs_of_a_job_that_allows_it_run_side_by_side(world: World) -> None:
+    world.register(**MINUTELY)
+    world.tick_at("12:00")
+    assert world.worker("a").receive() is not None
+    world.tick_at("12:01")
+
+    assert world.worker("b").receive() is not None
+
+
+def test_other_jobs_do_not_wait(world: World) -> None:
+    world.register("one", **MINUTELY, overlap="QUEUE")
+    world.register("other", **MINUTELY, overlap="QUEUE")
+    world.register("one", tenant="rival", **MINUTELY, overlap="QUEUE")
+    world.tick_at("12:00")
+
+    assert all(world.worker(name).receive() is not None for name in "abc")
+
+
+def test_a_retry_is_of_its_job_s_group(world: World) -> None:
+    """And so no attempt of one run overlaps with another run."""
+    world.register(**MINUTELY, overlap="QUEUE", retryPolicy={"initialDelayMs": 30_000})
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.tick_at("12:00:31")
+    assert world.queued == ["report 12:00 #2"]
+    assert world.worker("a").receive() is not None
+    world.tick_at("12:01")
+
+    assert world.worker("b").receive() is None
+
+
+# At most twenty
+
+
+@pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=lambda m: m["policy"])
+@pytest.mark.parametrize("overlap", EXCLUSIVE)
+def test_at_most_twenty_wait_in_the_queue_the_others_in_the_table(
+    world: World, overlap: str, misfire: dict[str, Any]
+) -> None:
+    job = world.register(**MINUTELY, overlap=overlap, misfire=misfire)
+    for _ in range(70):
+        world.advance(seconds=30)
+        world.tick()
+        assert len(world.queued) <= 20
+    assert len(world.queued) == 20
+    assert len({entry.sort_key for entry in world.entries}) == 1, "one entry waits, not hundreds"
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+    if (misfire, overlap) == (RUN_ALL, "QUEUE"):
+        assert len(ran(world, job)) == len(records(world, job)), "nothing was skipped"
+
+
+def test_one_that_waits_for_its_turn_joins_when_a_run_has_ended(world: World) -> None:
+    world.register(**MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
+    for _ in range(50):
+        world.advance(seconds=30)
+        world.tick()
+    assert len(world.queued) == 20
+
+    world.worker().work_one()
+    world.advance(seconds=6)
+    world.tick()
+
+    assert len(world.queued) == 20
+    assert world.queued[-1] == "report 12:20"
+
+
+def test_a_job_that_waits_holds_up_no_other(world: World) -> None:
+    world.register("slow", **MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
+    for _ in range(50):
+        world.advance(seconds=30)
+        world.tick()
+    world.register("quick", **MINUTELY)
+    world.advance(minutes=1)
+
+    world.tick()
+
+    assert any(message.startswith("quick") for message in world.queued)
+
+
+def test_the_runs_of_a_deleted_job_make_room(world: World) -> None:
+    """They end without having been begun; the chain of what was due before goes on."""
+    job = world.register(**MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
+    world.at("12:40:30")
+    world.delete(job)
+
+    settle(world, at_most=400)
+
+    assert len(records(world, job)) == 41
+    assert_all_accounted(world, job)
+
+
+# Replacing
+
+
+def replaced_at(calls: int) -> bool:
+    """12:00 waits for its retry; the watcher dies after so many calls at 12:01."""
+    world = World("11:59:30", executor=InlineExecutor())
+    world.tick()
+    retry = {"initialDelayMs": 300_000}
+    job = world.register(
+        **MINUTELY, overlap="REPLACE", retryPolicy=retry, endAt="2026-05-24T12:02:00Z"
+    )
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.at("12:01")
+    world.faults.kill_after(calls)
+    try:
+        world.tick()
+    except Killed:
+        died = True
+    else:
+        died = False
+    world.faults.clear()
+    world.new_watcher()
+    world.tick_at("12:01:03")
+    assert end_of(world, job, "12:00")[0] == REPLACED
+    world.worker().work()
+    assert end_of(world, job, "12:01")[0] == RAN
+    settle(world)
+    assert_all_accounted(world, job)
+    return died
+
+
+def test_a_watcher_that_dies_anywhere_between_stop_and_send_replaces_all_the_same() -> None:
+    calls = next(calls for calls in count() if not replaced_at(calls))
+
+    assert calls > 5
+
+
+@pytest.mark.parametrize("fault", ["refuse", "lose_answer"])
+def test_a_stop_that_is_not_answered_is_made_again(world: World, fault: str) -> None:
+    job = world.register(
+        **MINUTELY,
+        overlap="REPLACE",
+        retryPolicy={"initialDelayMs": 300_000},
+        endAt="2026-05-24T12:01:00Z",
+    )
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    getattr(world.faults, fault)("runs.stop", times=1)
+    world.tick_at("12:01")
+    assert world.sent == ["report 12:00"], "not before it is certain"
+
+    settle(world)
+
+    assert end_of(world, job, "12:00")[0] == REPLACED
+    assert end_of(world, job, "12:01")[0] == RAN
+    assert_all_accounted(world, job)
+
+
+def test_a_run_whose_worker_vanished_is_replaced(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="REPLACE", endAt="2026-05-24T12:01:00Z")
+    world.tick_at("12:00")
+    lose_the_worker(world)
+    world.tick_at("12:01")
+    assert world.run(job, "12:00").cancel_requested
+
+    settle(world)
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.CANCELLED, 1), "no other worker takes it over"
+    assert end_of(world, job, "12:01")[0] == RAN
+    assert_all_accounted(world, job)
+
+
+def lose_the_worker(world: World) -> None:
+    """It claims the run, then its machine is gone."""
+    delivery = world.worker("lost").receive()
+    assert delivery is not None
+
+    def die() -> None:
+        raise Killed
+
+    world.script(meanwhile=die)
+    with pytest.raises(Killed):
+        world.worker("lost").handle(delivery)
+
+
+@pytest.mark.parametrize("overlap", EXCLUSIVE)
+def test_the_run_of_a_vanished_worker_comes_before_the_next_one(world: World, overlap: str) -> None:
+    job = world.register(**MINUTELY, overlap=overlap, endAt="2026-05-24T12:01:00Z")
+    world.tick_at("12:00")
+    lose_the_worker(world)
+    world.tick_at("12:01")
+    world.advance(seconds=1)
+
+    settle(world)
+
+    ends = {"QUEUE": (RAN, RAN), "SKIP": (RAN, SKIPPED), "REPLACE": (REPLACED, RAN)}[overlap]
+    assert (end_of(world, job, "12:00")[0], end_of(world, job, "12:01")[0]) == ends
+
+
+def test_many_that_wait_are_replaced_by_the_latest(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="REPLACE", endAt="2026-05-24T12:09:00Z")
+    for minute in range(10):
+        world.tick_at(f"12:0{minute}")
+
+    world.worker().work()
+
+    assert ran(world, job) == ["12:09"]
+    assert_all_accounted(world, job)
+
+
+def test_the_last_run_before_a_pause_is_replaced_by_none(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="REPLACE")
+    world.tick_at("12:00")
+    world.at("12:00:30")
+    world.pause(job)
+    world.at("12:05")
+
+    world.worker().work()
+
+    assert ran(world, job) == ["12:00"]
+    assert world.job(job.key).state is JobState.PAUSED
+
+
+# The window, at dispatch and at the pickup
+
+
+def test_the_window_at_dispatch_and_at_the_pickup(world: World) -> None:
+    job = world.register(**MINUTELY, misfire=RUN_ALL | {"relevancyWindowSec": 120})
+    world.at("12:05:30")
+    world.new_watcher()
+    for _ in range(10):
+        world.tick()
+        world.advance(seconds=1)
+    assert world.queued == ["report 12:04", "report 12:05"], "12:03:30 was two minutes ago"
+
+    world.at("12:06:30")
+    world.worker().work()
+
+    assert ran(world, job) == ["12:05"]
+    run = world.run(job, "12:04")
+    assert (run.state, run.pool) == (RunState.SKIPPED, "default")
+    assert run.reason == "picked up 150 s late; relevancyWindowSec is 120 s"
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def test_a_run_skipped_at_its_pickup_is_counted_and_acknowledged(world: World) -> None:
+    world.register(**MINUTELY, misfire={"relevancyWindowSec": 10})
+    world.tick_at("12:00")
+    world.at("12:00:20")
+
+    handled = world.worker().work_one()
+
+    assert (handled.skipped, handled.started) == (True, False)
+    assert world.queued == []
+    assert world.runner.calls == []
+
+
+def fails(world: World) -> None:
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.advance(seconds=300)
+    world.tick()
+
+
+def is_handed_back(world: World) -> None:
+    world.script(lasts=timedelta(seconds=5))
+    world.worker().work_one(stopping=stops_later())
+    world.advance(seconds=300)
+
+
+def loses_its_worker(world: World) -> None:
+    lose_the_worker(world)
+    world.advance(seconds=300)
+
+
+def stops_later() -> Callable[[], bool]:
+    asked = iter([False, True])
+    return lambda: next(asked, True)
+
+
+@pytest.mark.parametrize("first", [fails, is_handed_back, loses_its_worker])
+@pytest.mark.parametrize("overlap", ["ALLOW", *EXCLUSIVE])
+def test_a_run_that_has_begun_is_not_too_late_for_its_window(
+    world: World, first: Callable[[World], None], overlap: str
+) -> None:
+    job = world.register(misfire={"relevancyWindowSec": 10}, overlap=overlap)
+    world.tick_at("12:00")
+    first(world)
+    world.tick()
+
+    world.worker("b").work()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_the_last_occurrence_skipped_at_its_pickup_completes_the_job(world: World) -> None:
+    job = world.register(
+        type="ONCE", schedule="2026-05-24T12:00:00Z", misfire={"relevancyWindowSec": 10}
+    )
+    world.tick_at("12:00")
+    world.at("12:00:20")
+
+    world.worker().work()
+
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("calls", range(8))
+def test_a_worker_that_dies_anywhere_while_it_skips_loses_nothing(calls: int) -> None:
+    world = World("11:59:30")
+    world.tick()
+    job = world.register(
+        type="ONCE", schedule="2026-05-24T12:00:00Z", misfire={"relevancyWindowSec": 10}
+    )
+    world.tick_at("12:00")
+    world.at("12:00:20")
+    world.faults.kill_after(calls)
+    try:
+        world.worker().work()
+    except Killed:
+        world.faults.clear()
+    world.faults.clear()
+
+    settle(world)
+
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert_all_accounted(world, job)
