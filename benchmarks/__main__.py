@@ -1,4 +1,4 @@
-"""``python -m benchmarks NAME``; without a name the list of them."""
+"""``python -m benchmarks NAME…``; without a name the list of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from benchmarks.report import show
+from nextfire_cli.local import LocalStackError
 
 NAMES = {
     "timeliness": "how late runs are sent and started, at 50 a second",
@@ -22,11 +23,18 @@ def main(arguments: list[str]) -> int:
         for name, what in NAMES.items():
             print(f"{name:12} {what}")  # noqa: T201
         return 0
-    [name] = arguments
-    if name not in NAMES:
-        sys.stderr.write(f"There is no benchmark {name!r}, only: {', '.join(NAMES)}.\n")
+    if unknown := [name for name in arguments if name not in NAMES]:
+        sys.stderr.write(f"There is no benchmark {unknown[0]!r}, only: {', '.join(NAMES)}.\n")
         return 2
-    show(name, importlib.import_module(f"benchmarks.{name}").measure())
+    for name in arguments:
+        try:
+            result = importlib.import_module(f"benchmarks.{name}").measure()
+        except KeyboardInterrupt:
+            return 130
+        except LocalStackError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+        show(name, result)
     return 0
 
 
