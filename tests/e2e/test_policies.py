@@ -78,10 +78,16 @@ def test_what_was_due_in_a_pause_falls_under_the_misfire_policy(user: User) -> N
     jobs = {name: every_two_seconds(user, misfire={"policy": name}) for name in policies}
     for job in jobs.values():
         until(partial(user.runs, job), "a first run")
+    only = user.once(soon(3), handler="sleeping", misfire={"policy": "SKIP"})
     paused = {name: change(user, job, "pause", {"reason": "a test"}) for name, job in jobs.items()}
+    change(user, only, "pause")
     time.sleep(6.2)
     resumed = {name: change(user, job, "resume") for name, job in jobs.items()}
+    change(user, only, "resume")
 
+    # Nothing is left of it: the watcher completes it.
+    until(partial(is_completed, user, only), "completion of a job whose only run is skipped")
+    assert [record["state"] for record in user.runs(only)] == ["SKIPPED"]
     for name, job in jobs.items():
         assert (paused[name]["state"], paused[name]["pauseReason"]) == ("PAUSED", "a test")
         assert resumed[name]["state"] == "ACTIVE"

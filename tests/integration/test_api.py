@@ -973,6 +973,7 @@ class TestWithoutARecord:
         clock.advance(minutes=2, seconds=30)
         system.call("PATCH", "/v1/jobs/a", {"schedule": "*/5 * * * *"})
         clock.advance(minutes=5)
+        system.call("PATCH", "/v1/jobs/a", {"schedule": "0 * * * *"})
 
         statuses = {
             minute: system.call("GET", self.execution(job, f"2026-05-24T10:0{minute}:00Z")).status
@@ -980,6 +981,15 @@ class TestWithoutARecord:
         }
 
         assert statuses == {1: 200, 2: 200, 3: 404, 4: 404, 5: 200, 6: 404, 7: 404}
+
+    def test_of_a_job_that_was_made_again(self, system: Deployment, clock: Clock) -> None:
+        before = system.register(jobId="a")
+        system.call("DELETE", "/v1/jobs/a")
+        after = system.register(jobId="a")
+        clock.advance(minutes=1)
+
+        assert_problem(system.call("GET", self.execution(before, "2026-05-24T10:01:00Z")), 404)
+        assert system.call("GET", self.execution(after, "2026-05-24T10:01:00Z")).status == 200
 
     def test_of_a_deleted_job(self, system: Deployment, clock: Clock) -> None:
         job = system.register(jobId="a")
