@@ -16,6 +16,7 @@ import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api import handler as api
+from functions.auditor import handler as auditor
 from functions.executor import handler as executor
 from functions.watcher import handler as watcher
 from nextfire.adapters.due_store import DynamoDbDueStore
@@ -193,6 +194,7 @@ class Deployment:
         api.services.cache_clear()
         watcher._watch_for.cache_clear()  # noqa: SLF001 — a new process, as it were
         executor._execute_run.cache_clear()  # noqa: SLF001
+        auditor._audit_jobs.cache_clear()  # noqa: SLF001
 
     def call(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from functions.auditor import handler as auditor
 from functions.watcher import handler as watcher
 from functions.worker.worker import Worker
 from nextfire.adapters.aws import SystemClock
@@ -160,6 +161,19 @@ def work(system: Deployment) -> None:
         worker._carry_out([delivery])  # noqa: SLF001
 
 
+def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit that finds a job without entry, and an item that is no job."""
+    monkeypatch.setattr("nextfire.usecases.audit.LOOK_AGAIN_AFTER", timedelta())
+    job = system.register(schedule="0 0 1 1 *")
+    [entry] = [item for item in system.due_items() if item["uid"]["S"] == job.uid]
+    key = {name: entry[name] for name in ("bucket", "entry")}
+    system.database.delete_item(TableName=system.due_table, Key=key)
+    item: Any = {"tenant": {"S": "acme"}, "job_id": {"S": "broken"}}
+    system.database.put_item(TableName=system.jobs_table, Item=item)
+    report = auditor.handler({}, Context())
+    assert (report["restored"], report["quarantined"]) == (1, 1)
+
+
 @pytest.fixture
 def lines(
     system: Deployment, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -171,6 +185,7 @@ def lines(
     assert system.execute(system.receive()) == set()
     load(system)
     work(system)
+    audit(system, monkeypatch)
     return list(emitted(capsys.readouterr().out))
 
 
@@ -202,6 +217,8 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
     assert totals["executor"] == totals["worker"] == attempts | {"Skipped": 1, "Quarantined": 1}
     counted = {name: totals["watcher"][name] for name in ("Dispatched", "Skipped", "Quarantined")}
     assert counted == {"Dispatched": 1, "Skipped": 1, "Quarantined": 1}
+    assert totals["auditor"]["Audited"] >= 1
+    assert (totals["auditor"]["Repaired"], totals["auditor"]["Quarantined"]) == (1, 1)
     assert totals["watcher"]["HeldBack"] >= 1
     assert totals["watcher"]["Ticks"] >= 2
     assert 0 <= totals["watcher"]["DispatchLateness"] < 1000, "a start-up of the watcher, in ms"

@@ -1,0 +1,226 @@
+"""The auditor on moto: what it finds in the tables, what it writes, and where it goes on."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
+
+from functions.auditor import handler as auditor
+from nextfire.adapters.aws import SystemClock, from_item, to_item
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.domain.instants import cut, floor_minute, isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.run import AttemptOutcome, Result, RunState
+from nextfire.usecases import audit as audit_jobs
+from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, Proxy, message_for
+
+MINUTE = timedelta(minutes=1)
+IDLE = dict.fromkeys(
+    (*("jobs", "restored", "resent", "covered", "revived"), *("waiting", "behind", "quarantined")),
+    0,
+)
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_jobs, "LOOK_AGAIN_AFTER", timedelta())
+
+
+def audit(event: dict[str, Any] | None = None, context: Context | None = None) -> dict[str, Any]:
+    """What the handler answers, as Lambda hands it on."""
+    answer: dict[str, Any] = json.loads(
+        json.dumps(
+            auditor.handler({"full": True} if event is None else event, context or Context())
+        )
+    )
+    return answer
+
+
+def entries(system: Deployment, job: Job) -> list[dict[str, Any]]:
+    found = [from_item(item) for item in system.due_items()]
+    return [item for item in found if item["uid"] == job.uid]
+
+
+def lose_entries(system: Deployment, job: Job) -> None:
+    for item in entries(system, job):
+        key = to_item({name: item[name] for name in ("bucket", "entry")})
+        system.database.delete_item(TableName=system.due_table, Key=key)
+
+
+def owning_since(system: Deployment, job: Job, since: datetime) -> Job:
+    """*job* as if it had been made at *since*."""
+    system.database.update_item(
+        TableName=system.jobs_table,
+        Key=to_item({"tenant": TENANT, "job_id": job.key.job_id}),
+        UpdateExpression="SET effective_from = :since",
+        ExpressionAttributeValues=to_item({":since": isoformat(since)}),
+    )
+    return system.job(job.key.job_id)
+
+
+def succeed(system: Deployment, job: Job, occurrence: datetime) -> None:
+    claim = system.runs.claim(
+        message_for(job, occurrence),
+        token="t",
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=occurrence,
+        lease_until=occurrence + MINUTE,
+    )
+    result = Result(AttemptOutcome.SUCCEEDED, "exit code 0", 0)
+    system.runs.advance(claim.run, claim.run.ended(RunState.SUCCEEDED, result, occurrence))
+
+
+def test_a_healthy_system_is_left_alone(system: Deployment) -> None:
+    for n in range(3):
+        system.register(jobId=f"job{n}", jitterSec=30 * n)
+    before = system.due_items()
+
+    assert audit() == IDLE | {"jobs": 3, "done": True}
+
+    assert system.due_items() == before
+
+
+def test_a_lost_entry_is_put_back_as_it_was(system: Deployment) -> None:
+    job = system.register(schedule="0 0 1 1 *", jitterSec=600, maxRuns=3, priority="HIGH")
+    system.register(schedule="0 0 1 1 *")
+    before = entries(system, job)
+    lose_entries(system, job)
+
+    assert audit() == IDLE | {"jobs": 2, "restored": 1, "done": True}
+
+    assert entries(system, job) == before
+    assert audit() == IDLE | {"jobs": 2, "done": True}
+
+
+def test_lost_runs_are_put_on_record_and_sent_through_the_due_table(system: Deployment) -> None:
+    now = cut(SystemClock().now())
+    job = system.register(
+        schedule="*/5 * * * *", overlap="QUEUE", priority="LOW", retryPolicy={"maxAttempts": 1}
+    )
+    job = owning_since(system, job, now - timedelta(hours=1))
+    first = job.next_after(job.effective_from)
+    assert first is not None
+    succeed(system, job, first)
+
+    report = audit()
+
+    assert report["resent"] == 1
+    assert report["covered"] in {6, 7}
+    [range_record] = [r for r in system.runs.between(job.key, "0", "9") if r.covered > 1]
+    assert range_record.key.scheduled_at == first + 5 * MINUTE
+    assert "lost, found by the audit" in (range_record.reason or "")
+    [sent] = [entry for entry in entries(system, job) if entry["kind"] == "RETRY"]
+    last = range_record.covers_until + 5 * MINUTE
+    assert sent["run_id"] == message_for(job, last).run_id
+    assert (sent["dispatch"], sent["pool"], sent["rank"], sent["exclusive"]) == (
+        *(1, "default", 2),
+        True,
+    )
+    report = audit()
+    assert (report["resent"], report["covered"]) == (0, 0), "its entry waits in the table"
+
+
+def test_what_may_be_in_the_queue_is_not_lost(system: Deployment) -> None:
+    now = cut(SystemClock().now())
+    job = owning_since(system, system.register(schedule="*/5 * * * *"), now - timedelta(hours=1))
+    system.send("something", group="g", dedup="d")
+
+    report = audit()
+
+    assert (report["resent"], report["covered"]) == (0, 0)
+    assert report["waiting"] in {8, 9}
+    assert not [*system.runs.between(job.key, "0", "9")]
+
+
+def test_a_run_without_worker_is_sent_under_the_next_number(system: Deployment) -> None:
+    job = system.register(type="MANUAL", schedule=None)
+    lapsed = floor_minute(SystemClock().now()) - 20 * MINUTE
+    system.runs.claim(
+        message_for(job, lapsed, dispatch=4),
+        token="t",
+        worker="vanished",
+        pool="default",
+        job_revision=1,
+        now=lapsed,
+        lease_until=lapsed + MINUTE,
+    )
+
+    assert audit()["revived"] == 1
+
+    [sent] = entries(system, job)
+    assert (sent["kind"], sent["dispatch"]) == ("RETRY", 5)
+
+
+def test_woken_too_early_it_reads_one_item(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system.register()
+    assert audit({})["jobs"] == 1
+    proxy = Proxy(system.database)
+    monkeypatch.setattr(auditor, "dynamodb", lambda: proxy)
+    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — a new process, as it were
+
+    assert audit({}) == IDLE | {"done": True}
+    assert [name for name, _ in proxy.calls] == ["get_item"]
+
+    system.configure(monkeypatch, audit_every="PT0S")
+    assert audit({})["jobs"] == 1
+
+
+def test_an_audit_that_runs_out_of_time_goes_on_later(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_jobs, "PAGE", 2)
+    for n in range(5):
+        system.register(jobId=f"job{n}")
+    control = DynamoDbControlStore(system.database, table=system.control_table)
+
+    jobs, invocations, done = 0, 0, False
+    while not done:
+        report = audit({}, Context(remaining_ms=60_000))
+        jobs, invocations, done = jobs + report["jobs"], invocations + 1, report["done"]
+        there = control.audit()
+        assert there is not None
+        assert there.done is done
+
+    assert (jobs, invocations) == (5, 5)
+    assert audit()["jobs"] == 5
+
+
+def test_a_table_that_throttles_is_come_back_to(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = system.register(schedule="0 0 1 1 *")
+    lose_entries(system, job)
+    proxy = Proxy(system.database)
+    monkeypatch.setattr(auditor, "dynamodb", lambda: proxy)
+    auditor._audit_jobs.cache_clear()  # noqa: SLF001 — a new process, as it were
+
+    def refuse(_real: object, _request: object) -> None:
+        answer: Any = {"Error": {"Code": "ThrottlingException", "Message": ""}}
+        raise ClientError(answer, "Operation")
+
+    for operation in ("scan", "batch_get_item", "query"):
+        proxy.instead = {operation: refuse}
+        assert audit({}) == IDLE | {"done": False}, operation
+
+    proxy.instead = {}
+    assert audit({}) == IDLE | {"jobs": 1, "restored": 1, "done": True}
+
+
+def test_shards_that_nobody_has_come_to_are_not_judged(system: Deployment) -> None:
+    job = system.register(schedule="0 0 1 1 *")
+    lose_entries(system, job)
+    control = DynamoDbControlStore(system.database, table=system.control_table)
+    behind = floor_minute(SystemClock().now()) - timedelta(hours=1)
+    control.move_cursor(job.key.shard(SHARDS), behind, epoch=1)
+
+    assert audit() == IDLE | {"jobs": 1, "behind": 1, "done": True}
+
+    assert entries(system, job) == []
