@@ -1,0 +1,535 @@
+"""Who goes next where not all can go: tenants by turns, priorities, queues that are full, shards
+that do not answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nextfire.domain.due import Slot, StoredEntry
+from nextfire.domain.fair_queue import FairQueue
+from nextfire.usecases.dispatch_due import BATCH, Shares
+from tests.accounting import assert_all_accounted, records, settle
+from tests.builders import NOON, RUN_ALL, a_fire, a_job, at, job_key
+from tests.fakes import InlineExecutor
+from tests.world import World
+
+T = TypeVar("T")
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
+
+
+# The queue
+
+
+def stored(tenant: str, number: int, *, second: int = 0, rank: int = 1, ms: int = 0) -> StoredEntry:
+    job = a_job(f"job{number}", tenant=tenant, uid=f"uid{number:05d}")
+    due_at = NOON + timedelta(seconds=second, milliseconds=ms)
+    entry = job.fire_entry(due_at, 1)
+    entry = type(entry)(entry.kind, entry.job, entry.uid, due_at, entry.version, rank=rank)
+    return StoredEntry(Slot("2026-05-24T12:00Z#000", entry.sort_key), entry)
+
+
+def drained(queue: FairQueue) -> list[StoredEntry]:
+    return [queue.pop() for _ in range(len(queue))]
+
+
+def tenants(entries: list[StoredEntry]) -> str:
+    return "".join(each.entry.job.tenant for each in entries)
+
+
+@pytest.mark.parametrize(
+    ("weights", "order"),
+    [
+        ({}, "ababababaaaa"),
+        ({"a": 1, "b": 1}, "ababababaaaa"),
+        ({"a": 3}, "aaabaaabaabb"),
+        ({"b": 2}, "abbabbaaaaaa"),
+        ({"a": 100}, "aaaaaaaabbbb"),
+        ({"a": 0, "b": -1}, "ababababaaaa"),  # nobody is left out
+        ({"c": 9}, "ababababaaaa"),
+    ],
+)
+def test_tenants_take_turns_by_their_weights(weights: dict[str, int], order: str) -> None:
+    queue = FairQueue(weights)
+    for number in range(8):
+        queue.push(stored("a", number))
+    for number in range(4):
+        queue.push(stored("b", number))
+
+    assert tenants(drained(queue)) == order
+
+
+def test_one_who_comes_late_is_served_in_the_next_round() -> None:
+    queue = FairQueue({"a": 3})
+    for number in range(9):
+        queue.push(stored("a", number))
+    first = queue.pop()
+    queue.push(stored("b", 1))
+    assert tenants([first, *drained(queue)]) == "aaabaaaaaa"
+
+
+def test_the_turn_of_one_who_has_nothing_left_passes_on_whole() -> None:
+    queue = FairQueue({"a": 3, "b": 2})
+    queue.push(stored("a", 1))
+    for number in range(4):
+        queue.push(stored("b", number))
+    assert queue.pop().entry.job.tenant == "a"
+    queue.push(stored("a", 2))
+
+    assert tenants(drained(queue)) == "bbabb"
+
+
+@st.composite
+def crowds(draw: st.DrawFn) -> tuple[dict[str, int], list[StoredEntry]]:
+    weights = draw(st.dictionaries(st.sampled_from("abcd"), st.integers(1, 5)))
+    entries = draw(
+        st.lists(
+            st.builds(
+                stored,
+                st.sampled_from("abcd"),
+                st.integers(0, 99_999),
+                second=st.integers(0, 2),
+                rank=st.integers(0, 2),
+                ms=st.integers(0, 999),
+            ),
+            max_size=60,
+            unique_by=lambda each: (each.entry.job.tenant, each.slot),
+        )
+    )
+    return weights, entries
+
+
+@given(crowds())
+def test_a_queue_gives_back_what_it_was_given_in_order_within_a_tenant(
+    crowd: tuple[dict[str, int], list[StoredEntry]],
+) -> None:
+    weights, entries = crowd
+    queue = FairQueue(weights)
+    for each in entries:
+        queue.push(each)
+    assert len(queue) == len(entries)
+
+    given_back = drained(queue)
+
+    assert Counter(given_back) == Counter(entries)
+    assert len(queue) == 0
+    for tenant in "abcd":
+        own = [each.entry for each in given_back if each.entry.job.tenant == tenant]
+        assert own == sorted(own, key=lambda e: (e.at.replace(microsecond=0), e.rank, e.at))
+
+
+@given(crowds())
+def test_nobody_waits_longer_than_the_turns_of_the_others(
+    crowd: tuple[dict[str, int], list[StoredEntry]],
+) -> None:
+    weights, entries = crowd
+    queue = FairQueue(weights)
+    for each in entries:
+        queue.push(each)
+    order = tenants(drained(queue))
+
+    for tenant in set(order):
+        others = sum(weights.get(other, 1) for other in set(order) - {tenant})
+        waits = order[: order.rindex(tenant)].split(tenant)
+        assert max(map(len, waits)) <= others
+    # As long as others wait too, nobody gets more than his weight at once.
+    last = max((order.rindex(tenant) for tenant in set(order) - {*order[-1:]}), default=-1)
+    for own, turn in groupby(order[: last + 1]):
+        assert len([*turn]) <= weights.get(own, 1)
+
+
+@given(crowds(), st.lists(st.booleans(), max_size=80))
+def test_pushes_and_pops_in_any_order_lose_nothing(
+    crowd: tuple[dict[str, int], list[StoredEntry]], pops: list[bool]
+) -> None:
+    weights, entries = crowd
+    queue, out, left = FairQueue(weights), [], [*entries]
+    for pop in pops:
+        if pop and len(queue):
+            assert queue.next_at <= NOON + timedelta(seconds=3)
+            out.append(queue.pop())
+        elif left:
+            queue.push(left.pop())
+    for each in left:
+        queue.push(each)
+
+    assert Counter(out + drained(queue)) == Counter(entries)
+
+
+# Tenants and priorities, in the watcher
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:59:30")
+    world.tick()
+    return world
+
+
+def sharing(world: World, *, weights: dict[str, int] | None = None, **backlogs: int) -> None:
+    world.shares = Shares(backlogs=backlogs, weights=weights or {})
+    world.new_watcher()
+
+
+def crowd(world: World, tenant: str, jobs: int, **fields: Any) -> None:
+    """So many jobs of *tenant* that are due at 12:00."""
+    for number in range(jobs):
+        world.register(f"{tenant}{number}", tenant=tenant, **fields)
+
+
+def released(world: World) -> list[Counter[str]]:
+    """What each release sends, by tenant."""
+    world.watcher.poll(world.now)
+    batches = []
+    while world.watcher.next_at is not None and world.watcher.next_at <= world.now:
+        report = world.watcher.release(world.now)
+        batches.append(Counter(run.tenant for run in report.dispatched))
+    return batches
+
+
+def test_a_tenant_with_many_runs_does_not_keep_another_one_waiting(world: World) -> None:
+    crowd(world, "whale", 400)
+    crowd(world, "minnow", 3)
+    world.at("12:00")
+
+    first, *_ = released(world)
+
+    assert (first["minnow"], first["whale"]) == (3, BATCH - 3)
+
+
+def test_tenants_get_what_their_weights_say(world: World) -> None:
+    sharing(world, weights={"gold": 3})
+    crowd(world, "gold", 200)
+    crowd(world, "tin", 200)
+    world.at("12:00")
+
+    first, *_ = released(world)
+
+    assert first == {"gold": 75, "tin": 25}
+
+
+def test_a_tenant_who_is_due_later_does_not_wait_for_one_with_many(world: World) -> None:
+    """What is held is known to the turns as soon as it is due."""
+    crowd(world, "whale", 300)
+    world.register("minnow", tenant="minnow", type="ONCE", schedule="2026-05-24T12:00:00.5Z")
+    world.at("12:00:00")
+    world.watcher.poll(world.now)
+    world.watcher.release(world.now)
+    world.at("12:00:00.5")
+
+    report = world.watcher.release(world.now)
+
+    assert "minnow" in {run.tenant for run in report.dispatched}
+
+
+def test_of_more_than_a_batch_the_high_go_before_the_low(world: World) -> None:
+    crowd(world, "acme", 250, priority="LOW")
+    for number in range(30):
+        world.register(f"high{number}", priority="HIGH")
+    world.at("12:00")
+
+    released(world)
+
+    assert all(message.startswith("high") for message in world.sent[:30])
+    assert len(world.sent) == 280
+
+
+@pytest.mark.parametrize("first", ["HIGH", "NORMAL"])
+def test_priority_counts_within_a_second_only(world: World, first: str) -> None:
+    world.register("early", priority="LOW", type="ONCE", schedule="2026-05-24T12:00:00.999Z")
+    world.register("late", priority=first, type="ONCE", schedule="2026-05-24T12:00:01Z")
+
+    world.tick_at("12:00:02")
+
+    assert [message.split()[0] for message in world.sent] == ["early", "late"]
+
+
+# Queues that are full
+
+
+def test_what_a_queue_cannot_take_waits_in_the_table(world: World) -> None:
+    sharing(world, default=5)
+    crowd(world, "acme", 12)
+
+    report = world.tick_at("12:00")
+
+    assert len(world.queued) == 5
+    assert report.held_back == 7
+    assert "7 runs wait for their pools' queues" in report.notes
+    waiting = [entry for entry in world.entries if entry.at == NOON]
+    assert len(waiting) == 7
+
+
+def test_what_waits_goes_as_soon_as_there_is_room(world: World) -> None:
+    sharing(world, default=5)
+    crowd(world, "acme", 12)
+    world.tick_at("12:00")
+
+    world.worker().work_one()
+    world.worker().work_one()
+    world.tick_at("12:00:00.5")
+    assert len(world.queued) == 3, "the queue is asked once a second"
+    world.tick_at("12:00:02")
+    assert len(world.queued) == 5
+
+    settle(world)
+    assert len(world.runs.all) == 12
+
+
+def test_a_full_pool_holds_up_no_other(world: World) -> None:
+    sharing(world, default=1)
+    crowd(world, "acme", 5)
+    world.register("other", target={"pool": "batch", "handler": "report"})
+
+    world.tick_at("12:00")
+
+    assert "other 12:00" in world.sent
+    assert len(world.sent) == 2
+
+
+@pytest.mark.parametrize("fields", [{"misfire": RUN_ALL}, {"misfire": RUN_ALL, "overlap": "QUEUE"}])
+def test_nothing_is_lost_in_a_queue_that_is_full_for_long(
+    world: World, fields: dict[str, Any]
+) -> None:
+    sharing(world, default=3)
+    jobs = [world.register(f"job{n}", **MINUTELY, **fields) for n in range(6)]
+    for _ in range(60):
+        world.advance(seconds=10)
+        world.tick()
+        assert len(world.queued) <= 3
+
+    settle(world)
+
+    for job in jobs:
+        assert_all_accounted(world, job)
+        assert len(records(world, job)) >= 10
+
+
+def test_the_misfire_policy_decides_over_what_a_full_queue_makes_late(world: World) -> None:
+    sharing(world, default=1)
+    world.register("blocker", type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    job = world.register(**MINUTELY)
+    for _ in range(30):
+        world.advance(seconds=20)
+        world.tick()
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+    assert len(records(world, job)) <= 4
+
+
+def test_a_retry_waits_for_room_too_and_is_not_lost(world: World) -> None:
+    sharing(world, default=1)
+    job = world.register(retryPolicy={"initialDelayMs": 1_000})
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.register("blocker", type="ONCE", schedule="2026-05-24T12:00:01Z")
+    world.tick_at("12:00:01")
+    for second in range(2, 90):
+        world.advance(seconds=1)
+        world.tick()
+        if second == 80:
+            world.worker().work()
+
+    settle(world)
+
+    run = world.run(job, "12:00")
+    assert (run.attempt, run.state) == (2, "SUCCEEDED")
+
+
+def test_room_that_appears_is_shared_by_the_tenants(world: World) -> None:
+    sharing(world, weights={"gold": 3}, default=40)
+    crowd(world, "gold", 90)
+    crowd(world, "tin", 90)
+    world.tick_at("12:00")
+    assert Counter(message.tenant for message in world.queue.log) == {"gold": 30, "tin": 10}
+
+    world.worker().work()
+    world.tick_at("12:00:02")
+
+    sent = Counter(message.tenant for message in world.queue.log)
+    assert sent == {"gold": 60, "tin": 20}
+
+
+def test_a_queue_that_does_not_tell_its_backlog_takes_what_comes(world: World) -> None:
+    sharing(world, default=1)
+    crowd(world, "acme", 3)
+    world.faults.refuse("queue.backlog", times=9)
+
+    world.tick_at("12:00")
+
+    assert len(world.queued) == 3
+
+
+def test_more_than_a_thousand_that_wait_are_put_off_a_minute_and_come_back(world: World) -> None:
+    sharing(world, default=10)
+    crowd(world, "acme", 1_150)
+    world.at("12:00")
+    for _ in range(4):
+        world.tick()
+        world.advance(seconds=0.5)
+
+    buckets = Counter(
+        slot.bucket[:17]
+        for slot, item in world.due.items.items()
+        if getattr(item, "at", None) == NOON
+    )
+    assert buckets["2026-05-24T12:00Z"] <= 1_000
+    assert buckets["2026-05-24T12:01Z"] >= 140
+    assert sum(buckets.values()) == 1_140
+
+    sharing(world, default=2_000)
+    world.at("12:01:02")
+    for _ in range(4):
+        world.tick()
+        world.advance(seconds=1)
+    assert len({message.job_id for message in world.queue.log}) == 1_150
+
+
+# Shards that do not answer
+
+
+class Hanging(InlineExecutor):
+    """Lets the reads of the shards in `hang` go on without end, by the tests' clock."""
+
+    def __init__(self) -> None:
+        self.hang: set[int] = set()
+        self.world: World | None = None
+        self.left: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        if not (args and isinstance(args[0], int) and args[0] in self.hang):
+            return super().submit(fn, *args, **kwargs)
+        assert self.world is not None
+        future: _Waited[T] = _Waited(self.world)
+        self.left.append(lambda: future.set_result(fn(*args, **kwargs)))
+        return future
+
+    def answer(self) -> None:
+        """What hung answers now."""
+        self.hang.clear()
+        for do in self.left:
+            do()
+
+
+class _Waited(Future[T]):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def result(self, timeout: float | None = None) -> T:
+        if not self.done():
+            assert timeout is not None, "waits without end"
+            self._world.advance(seconds=timeout)
+            raise TimeoutError
+        return super().result(timeout)
+
+
+@pytest.fixture
+def hanging() -> tuple[World, Hanging]:
+    executor = Hanging()
+    world = World("11:59:30", executor=executor, shards=4)
+    executor.world = world
+    ids = {job_key(f"job{n}").shard(4): f"job{n}" for n in range(40)}
+    for job_id in ids.values():
+        world.register(job_id, **MINUTELY)
+    return world, executor
+
+
+def test_a_shard_that_hangs_does_not_stop_the_others(hanging: tuple[World, Hanging]) -> None:
+    world, executor = hanging
+    world.tick()
+    executor.hang = {1}
+    world.at("12:00")
+
+    first = world.watcher.poll(world.now)
+    assert world.now <= at("12:00:01"), "waited for a second at most"
+    world.watcher.release(world.now)
+    assert len(world.sent) == 3
+    assert first.notes == ["shard 1 does not answer"]
+
+    for minute in range(1, 4):
+        world.at(f"12:0{minute}:00")
+        began = world.now
+        world.watcher.poll(world.now)
+        assert world.now - began < timedelta(seconds=0.1), "it is not waited for again"
+        world.watcher.release(world.now)
+    assert len(world.sent) == 12
+
+
+def test_a_shard_that_hangs_from_the_first_poll_on(hanging: tuple[World, Hanging]) -> None:
+    """Also where its last minutes are read again."""
+    world, executor = hanging
+    executor.hang = {1}
+
+    for _ in range(2):
+        world.watcher.poll(world.now)
+
+    assert world.now <= at("11:59:33")
+
+
+def test_what_hung_is_caught_up_when_it_answers(hanging: tuple[World, Hanging]) -> None:
+    world, executor = hanging
+    world.tick()
+    executor.hang = {1}
+    world.at("12:00")
+    world.watcher.poll(world.now)
+    executor.answer()
+    world.at("12:00:30")
+
+    settle(world)
+
+    assert Counter(message.key.scheduled_at for message in world.queue.log) == {NOON: 4}
+    for key in {entry.job for entry in world.entries}:
+        assert_all_accounted(world, world.job(key))
+
+
+def test_what_a_slow_shard_tells_late_is_not_done_twice(hanging: tuple[World, Hanging]) -> None:
+    """It read its entries, then hung; a new holder has dispatched them meanwhile."""
+    world, executor = hanging
+    world.tick()
+    slow = world.watcher
+    executor.hang = {1}
+    world.at("12:00")
+    slow.poll(world.now)
+    executor.hang = set()
+    stale = dict(world.due.items)
+    world.new_watcher()
+    world.tick_at("12:00:02")
+    world.worker().work()
+    fresh, world.due.items = world.due.items, stale
+    executor.answer()
+    world.due.items = fresh
+    world.at("12:00:20")
+
+    slow.poll(world.now)
+    slow.release(world.now)
+    settle(world)
+
+    for key in {entry.job for entry in world.entries}:
+        assert_all_accounted(world, world.job(key))
+    assert all(run.attempt == 1 for run in world.runs.all.values())
+
+
+def test_an_entry_of_a_former_version_of_nextfire_has_its_turn(world: World) -> None:
+    """It was stored without a rank."""
+    job = world.register(priority="HIGH")
+    world.due.items.clear()
+    world.due.put([a_fire(job, NOON)], world.now)
+
+    world.tick_at("12:00")
+
+    assert world.sent == ["report 12:00"]
+    assert world.entries == [job.fire_entry(at("13:00"), 1)]
