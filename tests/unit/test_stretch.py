@@ -1,0 +1,121 @@
+"""How many occurrences lie in a stretch of time: as many as a walk over them counts."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from nextfire.domain.instants import isoformat
+from nextfire.domain.schedule import (
+    MAX_STRETCH,
+    Dst,
+    Schedule,
+    ScheduleType,
+    Stretch,
+    occurrences,
+    stretch,
+)
+from tests.builders import NOON, a_job, at
+from tests.crons import LONG
+
+SPRING = datetime.fromisoformat("2026-03-28T20:00:00+00:00")
+AUTUMN = datetime.fromisoformat("2026-10-24T20:00:00+00:00")
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"]
+SECONDS = st.integers(0, 3 * 86_400)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> Schedule:
+    """Of every type, around the changes of clocks too."""
+    since = draw(st.sampled_from([SPRING, AUTUMN, NOON])) + timedelta(seconds=draw(SECONDS))
+    zone = draw(
+        st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
+    )
+    dst = draw(st.sampled_from(Dst))
+    end_at = draw(st.none() | st.integers(1, 200_000))
+    end = None if end_at is None else isoformat(since + timedelta(seconds=end_at))
+    kind = draw(st.sampled_from([t for t in ScheduleType if t is not ScheduleType.MANUAL]))
+    expression: str | tuple[str, ...]
+    match kind:
+        case ScheduleType.CRON:
+            expression = draw(
+                st.sampled_from(
+                    ["*/7 * * * *", "0 * * * *", "30 2 * * *", "15 1,2,3 * * *", "0 0 * * 1"]
+                )
+            )
+        case ScheduleType.INTERVAL:
+            seconds = draw(st.integers(61, 50_000)) + draw(st.sampled_from([0, 0.5, 0.001]))
+            expression = f"PT{seconds}S"
+        case ScheduleType.DELAY:
+            expression = f"PT{draw(st.integers(1, 90_000))}S"
+        case ScheduleType.ONCE:
+            expression = isoformat(since + timedelta(seconds=draw(st.integers(1, 90_000))))
+        case _:
+            offsets = draw(st.lists(st.integers(1, 200_000), min_size=1, max_size=12))
+            local = [f"{since + timedelta(seconds=s):%Y-%m-%dT%H:%M:%S}" for s in offsets]
+            expression = tuple(local)
+    start = draw(st.none() | st.integers(0, 50_000))
+    start_at = None if start is None else isoformat(since + timedelta(seconds=start))
+    return Schedule(kind, expression, zone, since, start_at=start_at, end_at=end, dst=dst)
+
+
+@settings(max_examples=3_000 if LONG else 250, deadline=None)
+@given(schedules(), st.integers(0, 9), st.integers(-4_000, 250_000), st.integers(1, 400))
+def test_a_stretch_is_what_a_walk_finds(
+    schedule: Schedule, skip: int, seconds: int, at_most: int
+) -> None:
+    found = occurrences(schedule, schedule.effective_from)
+    first = None
+    for _ in range(skip + 1):
+        first = next(found, first)
+    assume(first is not None)
+    assert first is not None
+    until = first.at + timedelta(seconds=seconds)
+
+    counted = stretch(schedule, first.at, until, at_most=at_most)
+
+    walk = [first.at]
+    for each in occurrences(schedule, first.at):
+        if each.at > until or len(walk) == at_most:
+            break
+        walk.append(each.at)
+    before_last = walk[-2] if len(walk) > 1 else None
+    assert counted == Stretch(first.at, walk[-1], len(walk), before_last)
+
+
+def test_an_interval_of_years_is_counted_at_once() -> None:
+    schedule = Schedule(ScheduleType.INTERVAL, "PT1S", "UTC", NOON)
+    later = NOON + timedelta(days=3_650)
+
+    counted = stretch(schedule, at("12:00:01"), later, at_most=10**12)
+
+    assert (counted.count, counted.last) == (3_650 * 86_400, later)
+
+
+def test_what_must_be_counted_one_by_one_is_counted_so_far() -> None:
+    schedule = Schedule(ScheduleType.CRON, "* * * * *", "UTC", NOON)
+
+    counted = stretch(schedule, at("12:01"), NOON + timedelta(days=365), at_most=10**12)
+
+    assert counted.count == MAX_STRETCH
+    assert counted.last == NOON + timedelta(minutes=MAX_STRETCH)
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "count", "last"), [(1, 5, "16:00"), (4, 2, "13:00"), (5, 1, "12:00")]
+)
+def test_a_job_s_stretch_ends_with_its_last_run(ordinal: int, count: int, last: str) -> None:
+    job = a_job(since=at("11:30"), maxRuns=5)
+
+    found = job.stretch(job.fire_entry(NOON, ordinal), at("20:00"))
+
+    assert (found.count, found.last) == (count, at(last))
+
+
+def test_a_stretch_holds_its_first_whatever_the_end() -> None:
+    job = a_job(since=at("11:30"))
+
+    assert job.stretch(job.fire_entry(NOON, 1), at("09:00")) == Stretch(NOON, NOON, 1)
