@@ -23,7 +23,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
@@ -542,7 +542,7 @@ class MemoryRunQueue:
                 continue
             self.queues[pool].send(
                 message.encode(),
-                group=message.group,
+                group=group_id(message.key, exclusive=message.exclusive),
                 dedup=dedup_id(message.key, message.dispatch),
             )
             self.log.append(message)

@@ -23,7 +23,7 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch_due import Dispatched, TickReport
 from nextfire.wiring.execution import build_execute_run
 from nextfire.wiring.telemetry import Telemetry
-from tests.builders import SKIP, a_fire, a_retry
+from tests.builders import SKIP, a_fire, a_retry, run_key
 from tests.infra.conftest import Template, synthesize
 from tests.integration.deployment import LIMIT, Context, Deployment, message_for
 
@@ -165,7 +165,7 @@ def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit that finds a job without entry, and an item that is no job."""
     monkeypatch.setattr("nextfire.usecases.audit.LOOK_AGAIN_AFTER", timedelta())
     job = system.register(schedule="0 0 1 1 *")
-    [entry] = [item for item in system.due_items() if item["uid"]["S"] == job.uid]
+    [entry] = [item for item in system.due_items() if item.get("uid") == {"S": job.uid}]
     key = {name: entry[name] for name in ("bucket", "entry")}
     system.database.delete_item(TableName=system.due_table, Key=key)
     item: Any = {"tenant": {"S": "acme"}, "job_id": {"S": "broken"}}
@@ -231,7 +231,7 @@ def test_each_metric_is_emitted_for_a_hundred_runs_and_more(
     for count in (99, 100, 101, 250):
         capsys.readouterr()
         telemetry = Telemetry("watcher")
-        run = Dispatched("x", "acme", timedelta(milliseconds=5), "due")
+        run = Dispatched(run_key(), timedelta(milliseconds=5), "due")
         telemetry.tick(TickReport(dispatched=[run] * count))
         telemetry.flush()
         found = list(emitted(capsys.readouterr().out))

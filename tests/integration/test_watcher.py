@@ -341,7 +341,7 @@ class TestPartialFailures:
         stand.go_to(at("12:00:04"))
 
         assert len(stand.received()) == 4
-        sent = Counter(run.execution_id for r in stand.reports for run in r.dispatched)
+        sent = Counter(each.run.execution_id for r in stand.reports for each in r.dispatched)
         assert sent == {f"{j.key.job_id}.{run_id(j.uid, at('12:00'))}": 1 for j in jobs}
         assert [stand.fires(job) for job in jobs] == [
             [a_fire(job, at("12:01")).sort_key] for job in jobs

@@ -44,7 +44,10 @@ def test_an_occurrence_is_sent_and_its_successor_takes_its_place(world: World) -
     assert world.sent == ["report 12:00"]
     assert times(world.entries) == ["13:00"]
     (sent,) = report.dispatched
-    assert (sent.execution_id, sent.tenant) == ("report.20260524T120000000Z-uid00001", "acme")
+    assert sent.run == run_key()
+        "report.20260524T120000000Z-uid00001",
+        "acme",
+    )
     assert sent.lateness == timedelta(seconds=0.25)
 
 
@@ -139,7 +142,7 @@ def test_a_message_that_was_not_accepted_keeps_its_entry(world: World) -> None:
     report = world.tick_at("12:00")
 
     assert world.sent == ["good 12:00"]
-    assert [d.execution_id.split(".")[0] for d in report.dispatched] == ["good"]
+    assert [d.run.job.job_id for d in report.dispatched] == ["good"]
     assert "not sent, stays" in told(report)
     assert times(world.entries) == ["12:00", "13:00", "13:00"]
 
@@ -675,7 +678,7 @@ def test_what_is_put_off_to_the_next_minute_is_never_lost_at_its_edge(
 
 
 def test_a_cursor_that_goes_at_once_does_not_stop_the_polls_that_follow(world: World) -> None:
-    world.faults.once_before("control.cursors", lambda: world.control.moved.clear())
+    world.faults.once_before("control.cursors", world.control.moved.clear)
 
     with pytest.raises(UnavailableError):
         world.watcher.poll(world.now)

@@ -192,7 +192,7 @@ def released(world: World) -> list[Counter[str]]:
     batches = []
     while world.watcher.next_at is not None and world.watcher.next_at <= world.now:
         report = world.watcher.release(world.now)
-        batches.append(Counter(run.tenant for run in report.dispatched))
+        batches.append(Counter(run.run.job.tenant for run in report.dispatched))
     return batches
 
 
@@ -228,7 +228,7 @@ def test_a_tenant_who_is_due_later_does_not_wait_for_one_with_many(world: World)
 
     report = world.watcher.release(world.now)
 
-    assert "minnow" in {run.tenant for run in report.dispatched}
+    assert "minnow" in {run.run.job.tenant for run in report.dispatched}
 
 
 def test_of_more_than_a_batch_the_high_go_before_the_low(world: World) -> None:

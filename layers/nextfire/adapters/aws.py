@@ -119,19 +119,6 @@ def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _deserializer.deserialize(value) for name, value in item.items()}
 
 
-def texts(item: Mapping[str, Any]) -> dict[str, str]:
-    """The values of *item*, all of which are texts or numbers, as texts. A third of the time of
-    `from_item`, for what is read for each run.
-
-    Raises:
-        ValueError: One is of another type.
-    """
-    values = {name: value.get("S", value.get("N")) for name, value in item.items()}
-    if None in values.values():
-        raise ValueError("neither texts nor numbers")
-    return values
-
-
 def chunks(things: list[T], size: int) -> list[list[T]]:
     return [things[i : i + size] for i in range(0, len(things), size)]
 

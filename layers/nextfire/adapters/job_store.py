@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
-from nextfire.adapters.aws import Item, chunks, error_code, texts, to_item, translated
+from nextfire.adapters.aws import Item, chunks, error_code, to_item, translated
 from nextfire.adapters.due_store import entry_item
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
@@ -270,6 +270,10 @@ def _definition(text: str) -> JobDefinition:
     return JobDefinition.model_validate_json(text)
 
 
+def _instant(item: Mapping[str, Any], name: str) -> datetime | None:
+    return parse_instant(item[name]["S"]) if name in item else None
+
+
 def _from_text(value: str | None) -> datetime | None:
     return None if value is None else parse_instant(value)
 
@@ -281,21 +285,21 @@ def decode_job(item: Mapping[str, Any]) -> Job:
         UndecodableError: It holds none.
     """
     try:
-        values = texts(item)
+        # Spelt out, as in the due store: this is done for each run.
         return Job(
-            key=JobKey(values["tenant"], values["job_id"]),
-            uid=values["uid"],
-            revision=int(values["revision"]),
-            schedule_version=int(values["schedule_version"]),
-            effective_from=parse_instant(values["effective_from"]),
-            state=JobState(values["state"]),
-            definition=_definition(values["definition"]),
-            created_at=parse_instant(values["created_at"]),
-            updated_at=parse_instant(values["updated_at"]),
-            replaced=_decode_all_replaced(values["replaced"]) if "replaced" in values else (),
-            counted_from=_from_text(values.get("counted_from")),
-            resumed_at=_from_text(values.get("resumed_at")),
-            pause_reason=values.get("pause_reason"),
+            key=_job_key(item),
+            uid=item["uid"]["S"],
+            revision=int(item["revision"]["N"]),
+            schedule_version=int(item["schedule_version"]["N"]),
+            effective_from=parse_instant(item["effective_from"]["S"]),
+            state=JobState(item["state"]["S"]),
+            definition=_definition(item["definition"]["S"]),
+            created_at=parse_instant(item["created_at"]["S"]),
+            updated_at=parse_instant(item["updated_at"]["S"]),
+            replaced=_decode_all_replaced(item["replaced"]["S"]) if "replaced" in item else (),
+            counted_from=_instant(item, "counted_from"),
+            resumed_at=_instant(item, "resumed_at"),
+            pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
         )
     except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

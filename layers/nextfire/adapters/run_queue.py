@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from nextfire.adapters.aws import chunks, error_code, is_transient, one_by_one, translated
-from nextfire.domain.ids import dedup_id
+from nextfire.domain.ids import dedup_id, group_id
 from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
@@ -94,10 +94,11 @@ class SqsRunQueue:
 
 
 def _parameters(message: RunMessage) -> Any:
+    key = message.key
     return {
         "MessageBody": message.encode(),
-        "MessageGroupId": message.group,
-        "MessageDeduplicationId": dedup_id(message.key, message.dispatch),
+        "MessageGroupId": group_id(key, exclusive=message.exclusive),
+        "MessageDeduplicationId": dedup_id(key, message.dispatch),
     }
 
 

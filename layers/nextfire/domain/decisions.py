@@ -168,6 +168,8 @@ def decide_misfire(
     """
     late = now - entry.at
     misfire = job.definition.misfire
+    if late <= MISFIRE_AFTER and job.resumed_at is None and misfire.relevancy_window_sec is None:
+        return None, ORDINARY
     window = misfire.relevancy_window
     if window is not None and late > window:
         reason = f"noticed {_spoken(late)} late; relevancyWindowSec is {_spoken(window)}"

@@ -50,6 +50,10 @@ class DueEntry:
     rank: int = NORMAL_RANK
     exclusive: bool = False
 
+    def __hash__(self) -> int:
+        # What tells entries apart; over all fields it takes thrice as long, and is asked for often.
+        return hash((self.uid, self.at, self.version, self.run_id, self.dispatch))
+
     @property
     def occurs_at(self) -> datetime:
         """The instant that the schedule names; `at` or, with jitter, before it."""

@@ -420,12 +420,13 @@ class Job:
 
     def fire_entry(self, occurrence: datetime, ordinal: int) -> DueEntry:
         """The due entry for the occurrence at *occurrence*, the *ordinal*-th of this version."""
+        width = self.definition.jitter_width
         return fire(
             self.key,
             self.uid,
             self.schedule_version,
             occurrence,
-            put_off=jitter(self.uid, occurrence, self.definition.jitter_width),
+            put_off=jitter(self.uid, occurrence, width) if width else width,
             ordinal=ordinal,
             rank=self.definition.priority.rank,
         )

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import TENANT, JobKey, RunKey, group_id
+from nextfire.domain.ids import TENANT, JobKey, RunKey
 from nextfire.domain.job import Document
 
 ORDINARY = "occurrence is due"
@@ -41,11 +41,6 @@ class RunMessage(Document):
         return self.model_dump_json(
             by_alias=True, exclude={name for name, left_out in usual.items() if left_out}
         )
-
-    @property
-    def group(self) -> str:
-        """The FIFO message group it is sent in."""
-        return group_id(self.key, exclusive=self.exclusive)
 
 
 def decode_message(body: str) -> RunMessage:

@@ -21,7 +21,7 @@ from nextfire.domain.decisions import (
 from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.fair_queue import FairQueue
-from nextfire.domain.ids import JobKey, runs_from
+from nextfire.domain.ids import JobKey, RunKey, runs_from
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
@@ -63,8 +63,7 @@ _RECORDS = 5  # of a job's latest, read at once
 class Dispatched:
     """A run that was sent, and how late."""
 
-    execution_id: str
-    tenant: str
+    run: RunKey
     lateness: timedelta
     reason: str
 
@@ -370,12 +369,7 @@ class DispatchDue:
                 continue
             assert decision.run is not None  # noqa: S101 — for the type checker
             report.dispatched.append(
-                Dispatched(
-                    decision.run.execution_id,
-                    decision.run.job.tenant,
-                    done_at - entry.entry.at,
-                    decision.reason,
-                )
+                Dispatched(decision.run, done_at - entry.entry.at, decision.reason)
             )
         for entry, successor in following:
             if successor is not None and successor not in stored:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from datetime import timedelta
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -10,11 +12,15 @@ from aws_lambda_powertools.metrics import MetricUnit
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 from nextfire.usecases.audit import AuditReport
-from nextfire.usecases.dispatch_due import TickReport
+from nextfire.usecases.dispatch_due import Dispatched, TickReport
 from nextfire.usecases.execute_run import Handled
 
 _NOTES = 20
 """Lines that one step may log; a pool that is gone concerns thousands of entries at once."""
+
+
+def _milliseconds(duration: timedelta) -> float:
+    return duration / timedelta(milliseconds=1)
 
 
 class Telemetry:
@@ -33,18 +39,14 @@ class Telemetry:
     def tick(self, report: TickReport) -> None:
         """What a watcher's step did."""
         for run in report.dispatched:
-            lateness = run.lateness.total_seconds() * 1000
             self._metrics.add_metric(
-                name=Metric.DISPATCH_LATENESS, unit=MetricUnit.Milliseconds, value=lateness
+                name=Metric.DISPATCH_LATENESS,
+                unit=MetricUnit.Milliseconds,
+                value=_milliseconds(run.lateness),
             )
             self._pending = True
-            self.logger.debug(
-                "dispatched",
-                execution_id=run.execution_id,
-                tenant=run.tenant,
-                lateness_ms=round(lateness, 1),
-                reason=run.reason,
-            )
+        if self.logger.log_level <= logging.DEBUG:
+            self._tell_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
         self.count(Metric.TICKS, int(report.polled))
         self.count(Metric.UNDELIVERED, report.undelivered)
@@ -67,6 +69,16 @@ class Telemetry:
             self.logger.warning(note)
         if len(notes) > _NOTES:
             self.logger.warning("more of the same", count=len(notes) - _NOTES)
+
+    def _tell_dispatched(self, dispatched: Sequence[Dispatched]) -> None:
+        for run in dispatched:
+            self.logger.debug(
+                "dispatched",
+                execution_id=run.run.execution_id,
+                tenant=run.run.job.tenant,
+                lateness_ms=round(_milliseconds(run.lateness), 1),
+                reason=run.reason,
+            )
 
     def _tell_skipped(self, run: Run) -> None:
         self.logger.info(
