@@ -59,8 +59,10 @@ class Group:
         self._stack = stack
         stack.become_watcher()
         self._meter = Meter()
-        self._clock = SimulatedClock(first_at - _MINUTE)
+        self._clock = SimulatedClock(first_at - 2 * _MINUTE)
         self._watch = new_watch(self._clock)
+        # It makes its last clients as it takes the lease: now, with this stack's environment.
+        drive([self._watch], self._clock, first_at - _MINUTE)
 
     def minute(self, at: datetime) -> Minute:
         """The minute around the full hour *at*. The time since the last one is passed over."""
