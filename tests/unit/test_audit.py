@@ -366,6 +366,47 @@ def test_a_run_handed_back_whose_message_was_lost_is_sent(world: World) -> None:
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
+def test_a_run_whose_message_may_be_in_the_queue_is_left_for_a_day(world: World) -> None:
+    job = world.register(endAt="2026-05-24T12:00:00Z", retryPolicy={"maxAttempts": 2})
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.tick_at("12:00:10")
+    assert len(world.queued) == 1
+    world.clock.advance(hours=23)
+    world.tick()
+    report = audit(world)
+    assert (report.repaired, report.waiting) == (0, 1)
+
+    world.clock.advance(hours=2)
+    world.tick()
+    assert audit(world).revived == 1
+
+    settle(world)
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.SUCCEEDED, 2)
+
+
+def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(world: World) -> None:
+    """The watcher was away when it was due."""
+    job = world.register(schedule="*/5 * * * *", misfire=SKIP)
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.due.items, kept = {}, dict(world.due.items)
+    for slot, entry in kept.items():
+        if isinstance(entry, DueEntry) and entry.kind is DueKind.FIRE:
+            world.due.items[slot] = entry
+    live(world, "12:06")
+    retry = [e for e in kept.values() if isinstance(e, DueEntry) and e.kind is DueKind.RETRY]
+    world.at("13:55")
+    world.due.put(retry, world.now)
+    world.tick()
+    assert world.run(job, "12:00").state is RunState.PENDING
+
+    assert audit(world).repaired == 0
+
+
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED, JobState.PAUSED])
 def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
@@ -504,6 +545,45 @@ def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
     world.worker().work()
     for call in ("due.occupied", "due.read", "control.cursors", "queue.backlog", "runs.between"):
         world.faults.once_before(call, world.tick)
+
+    assert audit(world).repaired == 0
+
+
+def test_a_job_that_has_left_a_pool_may_have_left_runs_in_its_queue(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
+    world.tick_at("12:00")
+    world.change(job, target={"pool": "batch", "handler": "report"})
+    world.tick_at("12:16")
+    world.worker(pool="batch").work()
+    assert world.queued == ["report 12:00"]
+
+    report = audit(world)
+
+    assert (report.repaired, report.waiting) == (0, 1)
+
+
+def test_runs_put_off_to_the_next_minute_are_no_loss(world: World) -> None:
+    job = world.register()
+    world.tick_at("12:00")
+    world.worker().work()
+    lost = world.run(job, "12:00")
+    forget(world, lost)
+    world.tick_at("12:40")
+    entry = DueEntry(
+        DueKind.RETRY, job.key, job.uid, at("12:00"), run_id=lost.key.run_id, pool="default"
+    )
+    world.due.put([entry], world.now + 2 * MINUTE)
+
+    assert audit(world).repaired == 0
+
+
+def test_entries_written_late_into_buckets_behind_the_cursor_are_no_loss(world: World) -> None:
+    world.register(schedule="20 * * * *")
+    world.tick_at("12:12")
+    [(slot, entry)] = world.due.items.items()
+    without_entries(world)
+    world.tick_at("12:24")
+    world.due.items = {Slot("2026-05-24T12:20Z#000", slot.sort_key): entry}
 
     assert audit(world).repaired == 0
 
@@ -701,7 +781,8 @@ class Audited(History):
         if self.random.random() < 0.3:
             report = audit(self.world)
             self.told.append(f"  audit {report}")
-            assert report.repaired == 0
+            # What has waited in a queue for a day counts as lost.
+            assert report.repaired == 0 or self.world.now > NOON + DAY
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

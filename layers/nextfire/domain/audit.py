@@ -162,9 +162,9 @@ class Comparison:
     """What the records of a job show, read up to `now`.
 
     `stuck`: runs that nobody has been working on for `GRACE`. `covered_to`: the last occurrence
-    that a record stands for. `taken_from`: the latest occurrence, and `taken_at` the latest
-    dispatch, of those that were sent `OVERTAKEN_AFTER` before `now` and an executor has taken.
-    `partial`: there was more than was looked at.
+    that a record stands for. `taken_from`: the latest that was sent `OVERTAKEN_AFTER` before `now`
+    and that an executor has taken: what comes before it was sent before it. `partial`: there was
+    more than was looked at.
     """
 
     now: datetime
@@ -172,7 +172,6 @@ class Comparison:
     stuck: list[Run] = field(default_factory=list)
     covered_to: datetime | None = None
     taken_from: datetime | None = None
-    taken_at: datetime | None = None
     partial: bool = False
 
     @property
@@ -188,10 +187,11 @@ class Comparison:
         return max(self.taken_from or self.now - WAITS_AT_MOST, self.now - WAITS_AT_MOST)
 
     def is_lost(self, run: Run, *, queue_is_empty: bool) -> bool:
-        """Whether no message carries *run*, one of `stuck`."""
+        """Whether no message carries *run*, one of `stuck`. When it was sent nobody knows: after
+        an outage of the watcher a retry goes later than runs that were due after it.
+        """
         since = idle_since(run)
-        overtaken = self.taken_at is not None and since is not None and self.taken_at > since
-        return queue_is_empty or overtaken or since is None or since < self.now - WAITS_AT_MOST
+        return queue_is_empty or since is None or since < self.now - WAITS_AT_MOST
 
 
 def idle_since(run: Run) -> datetime | None:
@@ -246,7 +246,6 @@ def compare(
         sent_at = run.dispatched_at
         if run.pool is not None and sent_at is not None and sent_at <= now - OVERTAKEN_AFTER:
             found.taken_from = max(found.taken_from or at, at)
-            found.taken_at = max(found.taken_at or sent_at, sent_at)
     if not found.partial:
         gaps.judge_before(now, found.covered_to)
     found.missing = gaps.found[:MISSING_AT_MOST]
