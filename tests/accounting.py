@@ -115,7 +115,7 @@ def _picked_up_late(found: list[Run], every: list[datetime], now: datetime) -> s
     late = [
         r.key.scheduled_at
         for r in found
-        if r.pool is not None
+        if (r.pool is not None or r.state is not RunState.SKIPPED)
         and (r.started_at or r.finished_at or now) > r.key.scheduled_at + _MISSED
     ]
     mixed: set[datetime] = set()

@@ -559,6 +559,24 @@ def test_an_entry_that_survives_its_delete_in_the_catching_up_covers_nothing_aga
     assert_all_accounted(world, job)
 
 
+@pytest.mark.parametrize("misfire", [RUN_LATEST, SKIP], ids=lambda m: m["policy"])
+def test_a_range_ends_before_a_run_that_somebody_has(world: World, misfire: dict[str, Any]) -> None:
+    """The queue did not take 12:00, and 12:01 ran."""
+    job = world.register(**MINUTELY, misfire=misfire)
+    world.queue.refuses = lambda message: message.key.scheduled_at == at("12:00")
+    world.tick_at("12:00:00")
+    world.tick_at("12:01:00")
+    world.worker().work()
+    world.queue.refuses = lambda _: False
+    outage(world, until="12:10:30")
+
+    settle(world)
+
+    assert covered(world, job)[0] == "12:00-12:00 (1)"
+    assert ran(world, job)[0] == "12:01"
+    assert_all_accounted(world, job)
+
+
 def test_a_message_of_the_first_missed_one_finds_it_skipped(world: World) -> None:
     """It was sent, its watcher died before the delete; nobody worked."""
     job = world.register(**MINUTELY, misfire=SKIP)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -203,6 +204,21 @@ class History:
         except (ConflictError, InvalidInputError, NotFoundError) as error:
             self.told.append(f"  {type(error).__name__}")
 
+    def rival(self) -> None:
+        """A former holder that does not know it yet."""
+        watcher = self.world.dispatcher(0)
+        with suppress(UnavailableError):
+            watcher.poll(self.world.now)
+            watcher.release(self.world.now)
+
+    def meddle(self) -> None:
+        """Something else happens amid what a watcher or a worker does."""
+        act = self.random.choice([self.manage, self.manage, self.work, self.rival])
+        self.told.append(f"  {act.__name__}")
+        self.world.faults.once_before(self.random.choice(CALLS), act)
+        self.random.choice([self.watch, self.work])()
+        self.world.faults.clear()
+
     def play(self) -> None:
         acts: dict[Callable[[], None], int] = {
             self.moments: 6,
@@ -215,6 +231,7 @@ class History:
             self.two_watch: 2,
             self.deletes_fail: 1,
             self.manage: 3,
+            self.meddle: 3,
         }
         for _ in range(STEPS):
             (act,) = self.random.choices([*acts], [*acts.values()])
