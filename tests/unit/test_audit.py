@@ -201,6 +201,29 @@ def test_an_entry_that_does_not_decode_is_left_to_its_watcher(world: World) -> N
     assert audit(world).repaired == 0
 
 
+def test_an_entry_that_is_due_and_does_not_decode_is_left_to_its_watcher(world: World) -> None:
+    world.register()
+    [slot] = world.due.items
+    world.due.spoil(slot, tenant="acme", job_id="report")
+    world.at("12:00:05")
+
+    assert audit(world).repaired == 0
+
+    world.tick()
+    assert fires(world) == ["13:00"]
+
+
+def test_a_paused_job_owes_nothing_for_its_pause(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
+    live(world, "12:01")
+    world.pause(job)
+    world.tick_at("13:01")
+
+    report = audit(world)
+
+    assert (report.repaired, report.waiting) == (0, 0)
+
+
 def test_an_entry_written_into_another_number_of_shards_is_found() -> None:
     world = World("11:59", shards=4)
     world.tick()
@@ -264,15 +287,17 @@ def test_a_record_that_was_lost_is_made_again_by_its_run(world: World) -> None:
 
 
 def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: World) -> None:
-    job = world.register(schedule="*/5 * * * *", misfire=SKIP)
+    job = world.register(schedule="*/5 * * * *", misfire=RUN_LATEST)
     live(world, "12:01")
     world.clock.advance(days=3)
     world.new_watcher()
-    for _ in range(200):
+    for _ in range(100):
         world.tick()
         world.advance(seconds=1)
     settle(world)
-    assert len(records(world, job)) == 2
+    world.clock.advance(minutes=20)
+    settle(world)
+    assert max(record.covered for record in records(world, job)) > 800
 
     assert audit(world).repaired == 0
 
@@ -588,6 +613,23 @@ def test_entries_written_late_into_buckets_behind_the_cursor_are_no_loss(world: 
     assert audit(world).repaired == 0
 
 
+def test_a_retry_that_waits_for_room_is_no_loss() -> None:
+    world = World("11:59")
+    world.tick()
+    job = world.register()
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.queue.refuses = lambda _: True
+    world.tick_at("12:20")
+
+    assert audit(world).repaired == 0
+
+    world.queue.refuses = lambda _: False
+    settle(world)
+    assert world.run(job, "12:00").dispatch == 2
+
+
 def test_what_the_queue_has_held_for_a_day_is_sent_once_more(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
@@ -603,7 +645,7 @@ def test_what_the_queue_has_held_for_a_day_is_sent_once_more(world: World) -> No
     assert times_run(world) == {world.run(job, "12:00").key.execution_id: 1}
 
 
-def test_what_others_have_overtaken_for_an_hour_is_lost_whatever_the_queue_holds(
+def test_what_others_have_overtaken_for_an_hour_is_lost_though_the_queue_holds_something(
     world: World,
 ) -> None:
     job = world.register(schedule="*/5 * * * *")
