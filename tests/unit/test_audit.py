@@ -298,6 +298,7 @@ def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: 
     world.clock.advance(minutes=20)
     settle(world)
     assert max(record.covered for record in records(world, job)) > 800
+    world.change(job, misfire=RUN_ALL)
 
     assert audit(world).repaired == 0
 
