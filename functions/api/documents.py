@@ -164,13 +164,11 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 def _next(job: Job, now: datetime) -> datetime | None:
     if job.state is not JobState.ACTIVE:
         return None
-    most = job.definition.max_runs
     try:
-        at = job.next_after(now)
-        over = at is not None and most is not None and job.ordinal(at) > most
+        entry = job.next_entry(now)
     except InvalidInputError:
         return None  # a zone that is no longer known: the job can still be read, and mended
-    return None if over else at
+    return None if entry is None else entry.occurs_at
 
 
 def _at(instant: datetime | None) -> str | None:

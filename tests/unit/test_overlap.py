@@ -508,3 +508,17 @@ def test_a_worker_that_dies_anywhere_while_it_skips_loses_nothing(calls: int) ->
 
     assert world.job(job.key).state is JobState.COMPLETED
     assert_all_accounted(world, job)
+
+
+def test_a_run_that_waits_is_not_replaced_by_one_that_is_itself_skipped(world: World) -> None:
+    job = world.register(overlap="REPLACE", misfire=SKIP)
+    world.tick_at("12:00")  # 12:00 is sent, then watchers and workers are away
+    world.at("13:30")
+
+    handled = world.worker("a").work_one()
+    world.new_watcher()
+    world.tick()
+
+    assert handled.run is not None
+    assert end_of(world, job, "12:00") == ("SUCCEEDED", "exit code 0")
+    assert end_of(world, job, "13:00")[0] == "SKIPPED"

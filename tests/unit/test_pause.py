@@ -357,3 +357,20 @@ def test_resuming_that_is_not_stored_leaves_the_pause(world: World) -> None:
         world.resume(job)
 
     assert world.job(job.key) == paused
+
+
+@pytest.mark.parametrize("then", ["pause", "change"])
+def test_the_policy_over_a_pause_outlives_the_change_that_follows(world: World, then: str) -> None:
+    start = "2026-05-24T12:00:10Z"
+    job = world.register(type="INTERVAL", schedule="PT5S", startAt=start, misfire=SKIP)
+    world.tick_at("12:00:11")
+    world.pause(job)
+    world.at("12:00:41")
+    world.resume(job)
+    world.advance(seconds=0.3)
+    world.pause(job) if then == "pause" else world.change(job, schedule="PT7S")
+
+    for second in range(42, 46):
+        world.tick_at(f"12:00:{second}")
+
+    assert world.sent == ["report 12:00:10"]

@@ -246,6 +246,7 @@ def _encode_replaced(past: Replaced) -> dict[str, Any]:
         "effective_from": isoformat(past.effective_from),
         "until": isoformat(past.until),
         "counted_from": past.counted_from and isoformat(past.counted_from),
+        "resumed_at": past.resumed_at and isoformat(past.resumed_at),
         "when": past.when.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
 
@@ -257,6 +258,7 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
         until=parse_instant(values["until"]),
         when=WhenDocument.model_validate(values["when"]),
         counted_from=_from_text(values.get("counted_from")),
+        resumed_at=_from_text(values.get("resumed_at")),
     )
 
 

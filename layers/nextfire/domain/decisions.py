@@ -278,10 +278,14 @@ def decide_pickup(
                     return None
                 return f"overlap policy SKIP: {run.key.execution_id} had not ended when it was due"
     if overlap is Overlap.REPLACE and job.state is JobState.ACTIVE:
-        at = key.scheduled_at
-        newer = None if job.is_last(at) else job.next_after(at)
-        if newer is not None and job.due_at(newer) <= now:
-            return f"overlap policy REPLACE: replaced by the occurrence at {isoformat(newer)}"
+        since = key.scheduled_at
+        if job.definition.misfire.policy is MisfirePolicy.SKIP:
+            # An older one may have been skipped itself: then nothing would run.
+            since = max(since, now - MISFIRE_AFTER)
+        newer = job.next_entry(since)
+        if newer is not None and newer.at <= now:
+            at = isoformat(newer.occurs_at)
+            return f"overlap policy REPLACE: replaced by the occurrence at {at}"
     return None
 
 

@@ -296,6 +296,7 @@ class Replaced:
     until: datetime
     when: WhenDocument
     counted_from: datetime | None = None
+    resumed_at: datetime | None = None
 
 
 MAX_REPLACED = 8
@@ -340,6 +341,7 @@ class Job:
             effective_from,
             WhenDocument.model_validate(when),
             self.counted_from,
+            self.resumed_at,
         )
         # What is due during a pause belongs to the version that ends it, or to none.
         remembered = () if self.state is JobState.PAUSED else (past,)
@@ -348,6 +350,7 @@ class Job:
             schedule_version=self._next_version(now),
             effective_from=effective_from,
             counted_from=None,
+            resumed_at=None,
             replaced=(*self.replaced, *remembered)[-MAX_REPLACED:],
         )
 
@@ -376,7 +379,7 @@ class Job:
             schedule_version=past.version,
             effective_from=past.effective_from,
             counted_from=past.counted_from,
-            resumed_at=None,
+            resumed_at=past.resumed_at,
             definition=self.definition.model_copy(update=when),
         )
 
@@ -408,7 +411,16 @@ class Job:
         Raises:
             InvalidInputError: The schedule cannot be read.
         """
-        at = self.next_after(self.effective_from)
+        return self.next_entry(self.effective_from)
+
+    def next_entry(self, after: datetime) -> DueEntry | None:
+        """The entry of the first occurrence after *after*, whatever the job's state; None if there
+        is none, or `maxRuns` leaves none.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        at = self.next_after(after)
         if at is None:
             return None
         ordinal, most = self.ordinal(at), self.definition.max_runs

@@ -56,7 +56,6 @@ _WAITING_AT_MOST = 1_000  # entries that wait in their buckets; more go to the n
 _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
 _READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
 _NO_TIME = timedelta()
-_RECORDS = 5  # of a job's latest, read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +457,7 @@ class DispatchDue:
         self, job: Job, decision: DueDecision, occurs_at: datetime, now: datetime
     ) -> OverlapDecision:
         before = self._runs.between(
-            job.key, "0", runs_from(occurs_at), newest_first=True, page=_RECORDS
+            job.key, "0", runs_from(occurs_at), newest_first=True, page=1
         )
         overlap = decide_overlap(job, occurs_at, before)
         if overlap.cancel is not None and decision.action is DueAction.FIRE:
