@@ -419,9 +419,9 @@ def dies_after(
     """Let a watcher die after so many calls amid its catching up. False if it lived."""
     world = World("11:59:30", executor=executor)
     job = world.register(**fields, misfire=misfire)
-    world.register("once", type="ONCE", schedule="2026-05-24T12:10:00Z", misfire=misfire)
+    world.register("once", type="ONCE", schedule="2026-05-24T12:05:00Z", misfire=misfire)
     world.tick()
-    outage(world, until="12:20:30")
+    outage(world, until="12:08:30")
     world.faults.kill_after(calls)
     died = False
     try:
@@ -445,7 +445,7 @@ def dies_after(
 def test_a_watcher_that_dies_anywhere_while_catching_up_loses_nothing(
     executor: Executor, misfire: dict[str, Any], overlap: str
 ) -> None:
-    fields = MINUTELY | {"overlap": overlap, "maxRuns": 19}
+    fields = MINUTELY | {"overlap": overlap, "maxRuns": 8}
 
     calls = next(n for n in count() if not dies_after(n, executor, misfire, fields))
 
