@@ -364,6 +364,18 @@ def test_an_occurrence_missed_before_a_change_of_policy(world: World) -> None:
     assert_all_accounted(world, job)
 
 
+def test_what_is_put_on_record_is_not_decided_by_a_stale_read(world: World) -> None:
+    job = world.register(misfire=SKIP)
+    world.jobs.freeze()
+    world.change(job, misfire=RUN_ALL)
+    outage(world, until="12:30")
+
+    world.tick()
+
+    assert world.sent == ["report 12:00"]
+    assert ranges(world, job) == []
+
+
 # The last occurrence
 
 
