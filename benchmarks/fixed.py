@@ -42,11 +42,12 @@ def measure() -> Result:
     result = Result()
     settings = Settings()
     with running_stack(watcher=False) as stack:
+        auditor_s = _auditor_seconds(stack)
         idle_mib, burst_mib = _memory(stack)
         stack.become_watcher()
         tally, invocations, log_bytes = _idle_hour(settings.life)
         alarms = len(stack.client("cloudwatch").describe_alarms()["MetricAlarms"])
-    _price(result, settings, tally, invocations, log_bytes, alarms)
+    _price(result, settings, tally, invocations, log_bytes, alarms, auditor_s)
     calls = ", ".join(f"{count:,} {call.split()[1]}" for call, count in tally.calls.most_common())
     result.values |= {
         "calls_per_hour": sum(tally.calls.values()),
@@ -69,6 +70,10 @@ def measure() -> Result:
         "Memory: the most that was resident (VmHWM) of a process that runs the watcher's handler "
         f"on this machine's Python, before and after {BURST:,} entries that were due at one "
         "instant; Lambda's own runtime adds some."
+    )
+    result.notes.append(
+        f"Auditor: woken every {settings.auditor_wake_every.total_seconds() / 60:g} minutes; one "
+        f"that found nothing to do took {auditor_s:.2f} s here. Its few read units are not counted."
     )
     result.notes.append(
         "Not in it: what a Lambda executor's event source polls (AWS tells no number), storage, "
@@ -126,6 +131,20 @@ def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
     return tally, invocations, len(said.getvalue())
 
 
+def _auditor_seconds(stack: Stack) -> float:
+    """How long a warm auditor takes to find that there is nothing to do."""
+    took = 0.0
+    for _ in range(2):  # the first starts a process, and begins the day's audit, of no job
+        began = time.perf_counter()
+        answer = stack.client("lambda").invoke(
+            FunctionName=stack.info.functions["auditor"], Payload=b"{}"
+        )
+        took = time.perf_counter() - began
+        if "FunctionError" in answer:
+            raise RuntimeError(f"the auditor failed: {answer['Payload'].read()!r}")
+    return took
+
+
 def _memory(stack: Stack) -> tuple[float, float]:
     """The peak of a real watcher process in MiB: idle, and after a burst of `BURST` entries."""
     registrar = stack.registrar()
@@ -173,17 +192,22 @@ def _price(
     invocations: int,
     log_bytes: int,
     alarms: int,
+    auditor_s: float,
 ) -> None:
     gib = settings.watcher_memory / _MIB_PER_GIB
     month = HOURS_PER_MONTH
     gb_s = invocations * settings.life.total_seconds() * gib * month * settings.groups
+    audits = month * (_HOUR / settings.auditor_wake_every)
+    auditor_gb_s = audits * auditor_s * settings.auditor_memory / _MIB_PER_GIB
     core = [
         (f"watcher, {settings.watcher_memory} MiB", "GB-s on arm64", gb_s),
         ("watcher's invocations", "Lambda requests", invocations * month * settings.groups),
         ("polls, leases watched", "read units", tally.read_units * month),
         ("leases renewed, cursors", "write units", tally.write_units * month),
         ("queues asked by the watcher", "SQS FIFO requests", tally.of("sqs") * month),
-        ("EventBridge rule", "scheduled rule invocations", invocations * month),
+        (f"auditor, {settings.auditor_memory} MiB", "GB-s on arm64", auditor_gb_s),
+        ("auditor's invocations", "Lambda requests", audits),
+        ("EventBridge rules", "scheduled rule invocations", invocations * month + audits),
     ]
     beside = [
         ("alarms", "alarms", float(alarms)),
