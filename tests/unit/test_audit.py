@@ -224,6 +224,20 @@ def test_a_paused_job_owes_nothing_for_its_pause(world: World) -> None:
     assert (report.repaired, report.waiting) == (0, 0)
 
 
+def test_nothing_is_owed_beyond_the_last_run_nor_of_a_deleted_job(world: World) -> None:
+    world.register("few", schedule="*/5 * * * *", maxRuns=2)
+    live(world, "12:31")
+    gone = world.register("gone", schedule="*/5 * * * *")
+    world.tick_at("12:35")
+    purge(world)
+    world.delete(gone)
+    world.tick_at("13:01")
+
+    report = audit(world)
+
+    assert (report.repaired, report.waiting) == (0, 0)
+
+
 def test_an_entry_written_into_another_number_of_shards_is_found() -> None:
     world = World("11:59", shards=4)
     world.tick()
