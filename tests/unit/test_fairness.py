@@ -402,15 +402,19 @@ def test_more_than_a_thousand_that_wait_are_put_off_a_minute_and_come_back(world
 
 
 class Hanging(InlineExecutor):
-    """Lets the reads of the shards in `hang` go on without end, by the tests' clock."""
+    """Lets the reads of the shards in `hang` go on without end, by the tests' clock; only those
+    whose method is called *what*.
+    """
 
     def __init__(self) -> None:
         self.hang: set[int] = set()
+        self.what = ""
         self.world: World | None = None
         self.left: list[Callable[[], None]] = []
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        if not (args and isinstance(args[0], int) and args[0] in self.hang):
+        of_shard = args and isinstance(args[0], int) and args[0] in self.hang
+        if not of_shard or self.what not in fn.__name__:
             return super().submit(fn, *args, **kwargs)
         assert self.world is not None
         future: _Waited[T] = _Waited(self.world)
@@ -478,6 +482,23 @@ def test_a_shard_that_hangs_from_the_first_poll_on(hanging: tuple[World, Hanging
         world.watcher.poll(world.now)
 
     assert world.now <= at("11:59:33")
+
+
+def test_a_shard_that_hangs_where_its_last_minutes_are_read_again(
+    hanging: tuple[World, Hanging],
+) -> None:
+    world, executor = hanging
+    executor.hang, executor.what = {1}, "stragglers"
+    began = world.now
+
+    report = world.watcher.poll(world.now)
+
+    assert world.now - began <= timedelta(seconds=1)
+    assert report.notes == ["a shard's last minutes are not read again: no answer"]
+    world.at("12:00:01")
+    world.watcher.poll(world.now)
+    world.watcher.release(world.now)
+    assert len(world.sent) == 4, "all shards are read on"
 
 
 def test_what_hung_is_caught_up_when_it_answers(hanging: tuple[World, Hanging]) -> None:

@@ -475,6 +475,17 @@ def test_a_run_that_has_begun_is_not_too_late_for_its_window(
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
+def test_a_retry_does_not_pay_for_the_question(world: World) -> None:
+    world.register(misfire={"relevancyWindowSec": 10}, overlap="SKIP")
+    world.tick_at("12:00")
+    fails(world)
+    world.faults.calls.clear()
+
+    world.worker().work_one()
+
+    assert not {"runs.skip", "runs.between"} & {*world.faults.calls}
+
+
 def test_the_last_occurrence_skipped_at_its_pickup_completes_the_job(world: World) -> None:
     job = world.register(
         type="ONCE", schedule="2026-05-24T12:00:00Z", misfire={"relevancyWindowSec": 10}
