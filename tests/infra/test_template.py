@@ -141,8 +141,8 @@ def test_watcher_outlives_two_wakings_and_is_not_retried(template: Template) -> 
         if config["FunctionName"]["Ref"] == name
     ]
 
-    assert watcher["Environment"]["Variables"]["NEXTFIRE_LIFE"] == "PT2M10S"
-    assert watcher["Timeout"] == 150
+    assert watcher["Environment"]["Variables"]["NEXTFIRE_LIFE"] == "PT2M5S"
+    assert watcher["Timeout"] == 145
     assert configuration["MaximumRetryAttempts"] == 0
     assert configuration["MaximumEventAgeInSeconds"] == 60
 
@@ -263,9 +263,9 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
         (
             "watcher",
             {
-                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_CONTROL_TABLE",
-                "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS", "NEXTFIRE_POOLS",
-                "NEXTFIRE_GROUPS", "NEXTFIRE_LIFE",
+                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
+                "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS",
+                "NEXTFIRE_POOLS", "NEXTFIRE_TENANT_WEIGHTS", "NEXTFIRE_GROUPS", "NEXTFIRE_LIFE",
             },
         ),
         (
