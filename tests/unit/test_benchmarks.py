@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,12 @@ def test_reads_cost_by_their_size() -> None:
 
 
 def test_items_are_as_large_as_names_and_values() -> None:
-    item = {"id": {"S": "é"}, "n": {"N": "1234"}, "l": {"L": [{"S": "ab"}]}, "b": {"BOOL": True}}
+    item: dict[str, dict[str, Any]] = {
+        "id": {"S": "é"},
+        "n": {"N": "1234"},
+        "l": {"L": [{"S": "ab"}]},
+        "b": {"BOOL": True},
+    }
 
     assert item_bytes(item) == (2 + 2) + (1 + 3) + (1 + 3 + 1 + 2) + (1 + 1)
 
