@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 from infra.settings import PoolSettings, Settings, iso8601
 from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
 from nextfire.domain.job import JobDefinition
-from nextfire.domain.schedule import MAX_STRETCH
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch_due import POLL_EVERY, READ_AT_MOST
 from nextfire.usecases.watch import ENOUGH
@@ -190,7 +189,6 @@ def test_numbers_of_the_policies_are_those_of_the_code() -> None:
         ("A tick is {} s", POLL_EVERY.total_seconds()),
         ("2 s while {:,} entries", ENOUGH),
         ("At most {} runs of a job are outstanding", MAX_OUTSTANDING),
-        ("at most {:,} occurrences", MAX_STRETCH),
         ("the {:,} earliest of each shard", READ_AT_MOST),
         ("`maxBacklog` messages, {:,} unless", PoolSettings(executor="lambda").max_backlog),
     ):

@@ -14,6 +14,7 @@ The calendar is croniter's, asked for days only, in expressions that have one re
 from __future__ import annotations
 
 import copy
+import math
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Mapping
@@ -70,11 +71,30 @@ class Cron:
             day = self._day_from(day + _DAY)
         return None if day is None else _at(day, self.times[0])
 
+    def count(self, low: datetime, high: datetime) -> int:
+        """How many of its minutes lie from *low* to *high*, both included, naive. Goes from day to
+        day, not from minute to minute.
+        """
+        total, day = 0, self._day_from(low.date())
+        while day is not None and day <= high.date():
+            begin = bisect_left(self.times, _minutes(low)) if day == low.date() else 0
+            end = len(self.times)
+            if day == high.date():
+                end = bisect_left(self.times, math.floor(_minutes(high)) + 1)
+            total += max(end - begin, 0)
+            day = self._day_from(day + _DAY)
+        return total
+
     def _day_from(self, day: date) -> date | None:
         if day.year >= _LAST_YEAR:
             return None
         found = [found for days in self.days if (found := _matching_day(days, day)) is not None]
         return min(found, default=None)
+
+
+def _minutes(at: datetime) -> float:
+    """How far *at* is into its day, in minutes."""
+    return (at - datetime.combine(at.date(), time())) / timedelta(minutes=1)
 
 
 def _at(day: date, minute: int) -> datetime:

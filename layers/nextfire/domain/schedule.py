@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -37,12 +38,17 @@ MIN_INTERVAL = timedelta(seconds=1)
 MAX_DATES = 1000
 MAX_RUNS = 100_000
 MAX_JITTER = timedelta(hours=1)
-MAX_STRETCH = 100_000
-"""Occurrences that are counted one by one: 69 days of every minute, about a second's work."""
 
 _MOMENT = timedelta(milliseconds=1)  # the resolution of instants
 _NEAR = timedelta(days=2)  # no clock is ever changed by more than a day
 _SPOKEN = 3
+_LAST_TWO_WITHIN = (
+    timedelta(hours=1),
+    timedelta(days=2),
+    timedelta(days=64),
+    timedelta(days=50_000),
+)
+"""How far back the last two of many occurrences are looked for; the last is more than there is."""
 _DURATION = re.compile(
     r"P(?=.)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d{1,3})?)S)?)?",
@@ -212,7 +218,8 @@ class Stretch:
 
 def stretch(schedule: Schedule, first: datetime, until: datetime, *, at_most: int) -> Stretch:
     """The occurrences from *first*, which is one, to *until*: that one at least, *at_most* (≥ 1)
-    at most, and `MAX_STRETCH` of a type that must be counted one by one.
+    at most. However many they are, they are reckoned, not walked over, but for those near a change
+    of the clock, and those that *at_most* cuts off.
 
     Raises:
         InvalidInputError: The schedule cannot be read.
@@ -224,7 +231,6 @@ def stretch(schedule: Schedule, first: datetime, until: datetime, *, at_most: in
         count = min((until - first) // period + 1, at_most)
         last = first + (count - 1) * period
         return Stretch(first, last, count, last - period if count > 1 else None)
-    at_most = min(at_most, MAX_STRETCH)
     if schedule.type is ScheduleType.CRON:
         # Cron names minutes: thousands of jobs share one expression, and so one answer.
         until = max(first, until.replace(second=0, microsecond=0))
@@ -240,7 +246,40 @@ def _cron_stretch(
 ) -> Stretch:
     after = first - _MOMENT
     schedule = Schedule(ScheduleType.CRON, text, timezone, after, dst=dst)
-    return _counted(_cron(schedule, after), first, until, at_most)
+    count = max(_cron_count(schedule, after, until), 1)
+    if count > at_most:
+        return _counted(_cron(schedule, after), first, until, at_most)
+    for near in _LAST_TWO_WITHIN:
+        since = max(after, until - near)
+        latest = deque((each.at for each in _up_to(schedule, since, until)), maxlen=2)
+        if len(latest) > 1 or since == after:
+            break
+    return Stretch(first, max(latest, default=first), count, latest[0] if count > 1 else None)
+
+
+def _cron_count(schedule: Schedule, after: datetime, until: datetime) -> int:
+    """How many occurrences of a CRON lie in (*after*, *until*]. Far from a change of the clock they
+    are what its expression names in a day, day by day; near one they are walked over.
+    """
+    cron, local = read_cron(_text(schedule)), zone(schedule.timezone)
+    count, low = 0, after
+    for change in [*changes(schedule.timezone, after - _NEAR, until), None]:
+        quiet_until = until if change is None else min(max(change.at - _MOMENT, low), until)
+        if quiet_until > low:
+            ahead = offset(low + _MOMENT, local)
+            count += cron.count(wall(low + _MOMENT, ahead), wall(quiet_until, ahead))
+        low = quiet_until
+        if change is not None:
+            # What a change skips comes at it, what it repeats not long after.
+            walked_until = max(min(change.at + _NEAR, until), low)
+            count += sum(1 for _ in _up_to(schedule, low, walked_until))
+            low = walked_until
+    return count
+
+
+def _up_to(schedule: Schedule, after: datetime, until: datetime) -> Iterator[Occurrence]:
+    """The occurrences of a CRON in (*after*, *until*]."""
+    return takewhile(lambda each: each.at <= until, _cron(schedule, after))
 
 
 def _counted(

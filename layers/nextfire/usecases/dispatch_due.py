@@ -456,9 +456,7 @@ class DispatchDue:
     def _overlap(
         self, job: Job, decision: DueDecision, occurs_at: datetime, now: datetime
     ) -> OverlapDecision:
-        before = self._runs.between(
-            job.key, "0", runs_from(occurs_at), newest_first=True, page=1
-        )
+        before = self._runs.between(job.key, "0", runs_from(occurs_at), newest_first=True, page=1)
         overlap = decide_overlap(job, occurs_at, before)
         if overlap.cancel is not None and decision.action is DueAction.FIRE:
             # Done again, after a crash, it still concerns only what is before this occurrence.
