@@ -622,7 +622,6 @@ def test_a_run_that_was_taken_keeps_its_record(world: World) -> None:
     assert_all_accounted(world, job)
 
 
-@pytest.mark.xfail(strict=True, reason="an executor does not see the range that covers its run")
 def test_what_was_sent_before_it_was_missed_does_not_run(world: World) -> None:
     """12:00 and 12:01 were sent; the entry of 12:00 stayed, for its delete failed. Before anybody
     worked a watcher found it late, and put on record that 12:00 to 12:09 do not run.

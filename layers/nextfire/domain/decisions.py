@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import islice
 
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import RunKey, run_id
@@ -248,6 +249,28 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
             True, "overlap policy REPLACE: replaced by the occurrence at", latest
         )
     return OverlapDecision(True)
+
+
+def decide_covered(
+    job: Job, key: RunKey, now: datetime, before: Callable[[], Iterable[Run]]
+) -> Run | None:
+    """The range record that says that a run which an executor has before it does not run: it was
+    sent, and then missed, for whoever sent it died before that was known. None if there is none.
+
+    Args:
+        job: Its job.
+        key: The run.
+        now: The instant of the decision.
+        before: Brings the records of earlier occurrences, the latest first. Asked only where the
+            run is so late that there may be a range.
+    """
+    at = key.scheduled_at
+    in_pause = job.resumed_at is not None and at <= job.resumed_at
+    # Clocks differ by some seconds.
+    if now - job.due_at(at) <= MISFIRE_AFTER - timedelta(seconds=5) and not in_pause:
+        return None
+    near = islice(before(), MAX_OUTSTANDING)
+    return next((run for run in near if run.key.uid == key.uid and run.covers_until >= at), None)
 
 
 def decide_pickup(

@@ -249,6 +249,7 @@ def _cron_stretch(
     count = max(_cron_count(schedule, after, until), 1)
     if count > at_most:
         return _counted(_cron(schedule, after), first, until, at_most)
+    latest: deque[datetime] = deque()
     for near in _LAST_TWO_WITHIN:
         since = max(after, until - near)
         latest = deque((each.at for each in _up_to(schedule, since, until)), maxlen=2)

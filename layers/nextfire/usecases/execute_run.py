@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from nextfire.domain.decisions import ClaimAction, decide_claim, decide_ending, decide_pickup
+from nextfire.domain.decisions import (
+    ClaimAction,
+    decide_claim,
+    decide_covered,
+    decide_ending,
+    decide_pickup,
+)
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -211,8 +217,13 @@ class ExecuteRun:
 
     def _skip(self, job: Job, message: RunMessage) -> Handled | None:
         """Put on record that the run is not to start, where that is so and it never has."""
+        if message.dispatch > 1:
+            return None
         key, now = message.key, self._clock.now()
-        reason = None if message.dispatch > 1 else decide_pickup(job, key, now, self._before(key))
+        covered = decide_covered(job, key, now, self._before(key))
+        if covered is not None:
+            return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
+        reason = decide_pickup(job, key, now, self._before(key))
         if reason is None:
             return None
         skipped = Run.skipped(
