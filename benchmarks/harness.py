@@ -79,17 +79,6 @@ class Stack:
     def shards(self) -> int:
         return int(self.watcher_environment()["NEXTFIRE_WRITE_SHARDS"])
 
-    def allow_batches(self) -> None:
-        """Let the watcher send batches: to AWS that is ``sqs:SendMessage``, which it may do;
-        MiniStack asks for an action that AWS does not have.
-        """
-        statement = {"Effect": "Allow", "Action": "sqs:SendMessageBatch", "Resource": "*"}
-        self.client("iam").put_role_policy(
-            RoleName=self.info.roles["watcher"].rpartition("/")[2],
-            PolicyName="batches",
-            PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [statement]}),
-        )
-
     def watcher_environment(self) -> dict[str, str]:
         """The environment of the deployed watcher, with credentials of its role."""
         function = self.client("lambda").get_function_configuration(
@@ -237,7 +226,6 @@ def stack(*, watcher: bool) -> Generator[Stack]:
         try:
             with local.running(tell, workers=0) as info:
                 it = Stack(local, info, folder)
-                it.allow_batches()
                 if not watcher:
                     events = it.client("events")
                     for rule in events.list_rules()["Rules"]:

@@ -51,7 +51,7 @@ class NextfireStack(Stack):
                 f"Pool{pascal(name)}",
                 name=name,
                 settings=pool,
-                enforce_ssl=settings.enforce_ssl,
+                target=settings.target,
             )
             for name, pool in settings.pools.items()
         ]

@@ -8,7 +8,7 @@ from constructs import Construct
 
 from infra.constructs import grants
 from infra.constructs.function import Function
-from infra.settings import PoolSettings
+from infra.settings import PoolSettings, Target
 
 MAX_RECEIVES = 1000
 """The most that SQS allows: what ends a run is its record, not how often its message was seen."""
@@ -24,10 +24,10 @@ class Pool(Construct):
         *,
         name: str,
         settings: PoolSettings,
-        enforce_ssl: bool,
+        target: Target,
     ) -> None:
         super().__init__(scope, construct_id)
-        self._enforce_ssl = enforce_ssl
+        self._target = target
         self.name = name
         self.settings = settings
         self.dead_letters = self._queue("DeadLetters", retention_period=Duration.days(14))
@@ -43,7 +43,11 @@ class Pool(Construct):
 
     def grant_send(self, grantee: iam.IGrantable) -> None:
         """What a watcher needs."""
-        grants.allow(grantee, grants.sqs("SendMessage", "GetQueueAttributes"), self.queue.queue_arn)
+        operations = ["SendMessage", "GetQueueAttributes"]
+        if self._target is Target.LOCAL:
+            # To AWS a batch is SendMessage; the emulator asks for an action that AWS does not have.
+            operations.append("SendMessageBatch")
+        grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
 
     def grant_count(self, grantee: iam.IGrantable) -> None:
         """What an auditor needs: whether anything may still wait here."""
@@ -84,7 +88,7 @@ class Pool(Construct):
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
-            enforce_ssl=self._enforce_ssl,
+            enforce_ssl=self._target is Target.AWS,
             retention_period=retention_period,
             visibility_timeout=visibility_timeout,
             dead_letter_queue=dead_letter_queue,
