@@ -19,6 +19,22 @@ _NOTES = 20
 """Lines that one step may log; a pool that is gone concerns thousands of entries at once."""
 
 
+_VALUES = 99
+"""Values of a metric in one line of the log: with the hundredth, the limit of the embedded metric
+format, Powertools begins another. More lines would cost more than the runs that they tell of.
+"""
+
+
+def representatives(values: Sequence[timedelta], most: int) -> list[timedelta]:
+    """*values* if they are at most *most* (≥ 2); else so many of them, from the least to the
+    greatest, at even distances in rank: their percentiles are the same.
+    """
+    if len(values) <= most:
+        return list(values)
+    ranked, last = sorted(values), len(values) - 1
+    return [ranked[round(rank * last / (most - 1))] for rank in range(most)]
+
+
 def _milliseconds(duration: timedelta) -> float:
     return duration / timedelta(milliseconds=1)
 
@@ -30,6 +46,7 @@ class Telemetry:
         self.logger = Logger(service=service)
         self._metrics = Metrics(namespace=NAMESPACE, service=service)
         self._pending = False
+        self._lateness: list[timedelta] = []
 
     def count(self, metric: Metric, value: int = 1) -> None:
         if value:
@@ -38,13 +55,7 @@ class Telemetry:
 
     def tick(self, report: TickReport) -> None:
         """What a watcher's step did."""
-        for run in report.dispatched:
-            self._metrics.add_metric(
-                name=Metric.DISPATCH_LATENESS,
-                unit=MetricUnit.Milliseconds,
-                value=_milliseconds(run.lateness),
-            )
-            self._pending = True
+        self._lateness += [run.lateness for run in report.dispatched]
         if self.logger.log_level <= logging.DEBUG:
             self._tell_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
@@ -113,6 +124,14 @@ class Telemetry:
 
     def flush(self) -> None:
         """Write out the metrics that were counted since the last time."""
+        for lateness in representatives(self._lateness, _VALUES):
+            self._metrics.add_metric(
+                name=Metric.DISPATCH_LATENESS,
+                unit=MetricUnit.Milliseconds,
+                value=_milliseconds(lateness),
+            )
+            self._pending = True
+        self._lateness.clear()
         if self._pending:
             self._pending = False
             self._metrics.flush_metrics()
