@@ -73,6 +73,7 @@ class Display:
 
     def tell(self, title: str, text: str, *, done: bool = False) -> None:
         """Set what stands beside *title*."""
+        text = render.escaped(text)
         if title not in self._tasks:
             self._tasks[title] = self._progress.add_task(text, total=1, title=title)
         self._progress.update(self._tasks[title], description=text, completed=int(done))
@@ -175,5 +176,5 @@ def report(runs: list[Document]) -> RenderableType:
         Text("Times are UTC. LATE: from when a run was due to when a worker took it.", "dim"),
     ]
     for run in runs:
-        parts += ["", Text(f"{run['job']} printed", "bold"), Text(run.get("stdout", "").rstrip())]
+        parts += ["", Text(f"{run['job']} printed", "bold"), render.output(run.get("stdout", ""))]
     return Group(*parts)

@@ -1,14 +1,17 @@
 """Documents of the API as people read them: UTC instants, and spans beside them.
 
-Values are put into `Text`, never into markup: a job may be called ``[bold]``.
+Values are put into `Text`, never into markup: a job may be called ``[bold]``. What comes
+from the API goes through `escaped` first: it may also be called what clears a terminal.
 """
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -27,7 +30,26 @@ _STYLES = {
     "TIMED_OUT": "red",
     "WORKER_LOST": "red",
 }
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What moves the cursor, ends a line, turns the direction of writing, or is no character at all."""
+_EXECUTION_ID = re.compile(r"[A-Za-z0-9_-]+\.[0-9]{8}T[0-9]{9}Z-[a-z0-9]+")
 _OFTEN = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def escaped(value: object, *, keep: str = "") -> str:
+    """*value* as text that does nothing to a terminal: control characters, but those to *keep*, as
+    Python writes them in a literal.
+    """
+
+    def told(found: re.Match[str]) -> str:
+        return found[0] if found[0] in keep else found[0].encode("unicode_escape").decode()
+
+    return _CONTROLS.sub(told, str(value))
+
+
+def output(text: str) -> Text:
+    """What a script printed: with its lines and tabs."""
+    return Text(escaped(text.rstrip("\n"), keep="\n\t"))
 
 
 def span(length: timedelta) -> str:
@@ -97,7 +119,7 @@ def job(document: Document) -> RenderableType:
         ("Name", document.get("name")),
         ("State", state(document.get("state"))),
         ("Paused", _beside(document, "pausedAt", document.get("pauseReason", ""))),
-        ("Next run", document.get("nextFireAt")),
+        ("Next run", _next(document)),
         ("Schedule", _schedule(document)),
         ("Target", _target(document)),
         ("Payload", json.dumps(payload, ensure_ascii=False) if payload else None),
@@ -115,28 +137,36 @@ def job(document: Document) -> RenderableType:
 
 
 def upcoming(items: Sequence[Document]) -> RenderableType:
+    """Where they have execution ids, these need the width: the notes stand under them, and a local
+    time that is UTC is left out.
+    """
     if not items:
         return "Nothing is to come."
     jittered = any("dueAt" in each for each in items)
+    of_a_job = any("executionId" in each for each in items)
+    zoned = not of_a_job or any(each["offset"] != "+00:00" for each in items)
+    headers = ("AT (UTC)", *(["LOCAL", "OFFSET"] * zoned), *(["DUE (UTC)"] * jittered))
     return table(
-        ("AT (UTC)", "LOCAL", "OFFSET", *(["DUE (UTC)"] * jittered), "NOTE"),
+        (*headers, "EXECUTION" if of_a_job else "NOTE"),
         (
             (
                 each["at"],
-                each["local"],
-                each["offset"],
+                *([each["local"], each["offset"]] * zoned),
                 *([each.get("dueAt", "")] * jittered),
-                each.get("note", ""),
+                _with_reason(each.get("executionId", ""), each.get("note"))
+                if of_a_job
+                else each.get("note", ""),
             )
             for each in items
         ),
-        folding=(4 if jittered else 3,),
+        folding=() if of_a_job else (len(headers),),
     )
 
 
-def executions(items: Sequence[Document]) -> RenderableType:
+def executions(items: Sequence[Document], job: Document | None = None) -> RenderableType:
+    """*job*: whose runs they are; where there are none it is told why."""
     if not items:
-        return "No runs yet. `nextfire jobs get` shows when the next one is due; --follow waits."
+        return Text(f"No runs on record. {_why_none(job or {})}".rstrip())
     return table(
         ("EXECUTION", "STATE", "LATE", "TOOK", "TRY"),
         (
@@ -149,13 +179,12 @@ def executions(items: Sequence[Document]) -> RenderableType:
             )
             for run in items
         ),
-        folding=(0,),
     )
 
 
 def execution_line(run: Document) -> Text:
     """One line about a run as it stands now."""
-    line = Text.assemble(run["executionId"], "  ", state(run["state"]))
+    line = Text.assemble(escaped(run["executionId"]), "  ", state(run["state"]))
     for text in (
         f"attempt {run['attempt']}" if run.get("attempt", 0) > 1 else "",
         _prefixed("late ", late(run, "startedAt")),
@@ -165,8 +194,15 @@ def execution_line(run: Document) -> Text:
         _prefixed("again at ", run.get("retryAt") if run["state"] == "PENDING" else None),
     ):
         if text:
-            line.append(f"  {text}")
+            line.append(f"  {escaped(text)}")
     return line
+
+
+def paused(document: Document) -> str:
+    """That a job is paused, since when and why; without a full stop."""
+    since = escaped(f"paused since {document.get('pausedAt', 'now')}")
+    reason = document.get("pauseReason")
+    return f"{since} ({escaped(reason)})" if reason else since
 
 
 def execution(document: Document) -> RenderableType:
@@ -200,7 +236,7 @@ def execution(document: Document) -> RenderableType:
         parts += ["", _attempts(attempts)]
     for stream in ("stdout", "stderr"):
         if document.get(stream):
-            parts += ["", Text(stream, "bold"), Text(document[stream].rstrip("\n"))]
+            parts += ["", Text(stream, "bold"), output(document[stream])]
     return Group(*parts)
 
 
@@ -237,10 +273,16 @@ def table(
 ) -> Table:
     """Plain columns, to be read and to be cut up by a shell; only the *folding* ones may wrap."""
     plain = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    cells = [[_cell(value) for value in row] for row in rows]
     for number, header in enumerate(headers):
-        plain.add_column(header, no_wrap=number not in folding, overflow="fold")
-    for row in rows:
-        plain.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        wraps = number in folding
+        kept = () if wraps else (row[number].plain for row in cells)
+        lines = [header, *(line for text in kept for line in text.split("\n"))]
+        plain.add_column(
+            header, no_wrap=not wraps, overflow="fold", min_width=max(map(cell_len, lines))
+        )
+    for row in cells:
+        plain.add_row(*row)
     return plain
 
 
@@ -265,9 +307,12 @@ def _attempts(attempts: Sequence[Document]) -> Table:
 
 def _with_reason(identity: str, *reasons: str | None) -> Text:
     """The id, and under it, no wider, why it is as it is."""
-    text = Text(identity)
-    for reason in filter(None, reasons):
-        lines = textwrap.wrap(reason, width=max(len(identity), 40) - 2)
+    text = Text(escaped(identity))
+    for reason in map(escaped, filter(None, reasons)):
+        # Another execution's id is to be copied, too.
+        ids = map(len, _EXECUTION_ID.findall(reason))
+        width = max(len(identity) - 2, 38, *ids)
+        lines = textwrap.wrap(reason, width=width, break_on_hyphens=False)
         text.append("".join(f"\n  {line}" for line in lines), "dim")
     return text
 
@@ -275,6 +320,37 @@ def _with_reason(identity: str, *reasons: str | None) -> Text:
 def _why(run: Document) -> str | None:
     """Why it did not succeed."""
     return None if run["state"] == "SUCCEEDED" else run.get("reason")
+
+
+def _next(job: Document) -> str | None:
+    """When it runs next; of a job that is due at no later time, what became of its last run."""
+    if "nextFireAt" in job:
+        return str(job["nextFireAt"])
+    if job.get("state") == "ACTIVE" and job.get("type") != "MANUAL":
+        return "none later; the last one is due and about to be dispatched"
+    return "none; the last one has been dispatched" if job.get("state") == "COMPLETED" else None
+
+
+def _why_none(job: Document) -> str:
+    """Why a job has no runs on record, and when it will."""
+    due = "its record comes when an executor takes it"
+    if "nextFireAt" in job:
+        return (
+            f"The next one is due at {escaped(job['nextFireAt'])}; --follow waits for it. "
+            f"Of one that was due before, {due}."
+        )
+    match job.get("state"):
+        case "PAUSED":
+            return f"The job is {paused(job)}. Resume it: nextfire jobs resume {job['jobId']}"
+        case "CANCELLED":
+            return "The job is cancelled: it never runs again."
+        case "ACTIVE" if job.get("type") == "MANUAL":
+            return "A MANUAL job has no schedule."
+        case "ACTIVE":
+            return f"The last one is due and about to be dispatched; {due}. --follow waits for it."
+        case "COMPLETED":
+            return f"The last one has been dispatched; {due}. Records are kept for 90 days."
+    return ""
 
 
 def _range(run: Document) -> str | None:
@@ -289,13 +365,17 @@ def _fields(*pairs: tuple[str, Any]) -> Table:
     grid.add_column(overflow="fold")
     for label, value in pairs:
         if value is not None and value != "":
-            grid.add_row(label, value if isinstance(value, Text) else Text(str(value)))
+            grid.add_row(escaped(label), _cell(value))
     return grid
+
+
+def _cell(value: object) -> Text:
+    return value if isinstance(value, Text) else Text(escaped(value))
 
 
 def state(name: str | None) -> Text:
     """A state or outcome in its colour."""
-    return Text(name or "", _STYLES.get(name or "", "dim"))
+    return Text(escaped(name or ""), _STYLES.get(name or "", "dim"))
 
 
 def _schedule(document: Document) -> str:

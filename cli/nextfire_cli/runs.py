@@ -38,15 +38,23 @@ def list_(
     client = caller.client()
     if not follow:
         items, more = client.executions(job_id, limit=limit)
-        caller.show({"items": items}, render.executions(items))
+        job = None if items or caller.as_json else client.job(job_id)
+        caller.show({"items": items}, render.executions(items, job))
         if more:
             caller.say(f"There are more than {limit}: raise --limit.")
         return
-    for run in changes(client, job_id, limit=limit, sleep=time.sleep):
+
+    def tell(job: Document) -> None:
+        if job["state"] == JobState.PAUSED:
+            caller.say(
+                f"The job is {render.paused(job)}. What is due later waits for its resumption."
+            )
+
+    for run in changes(client, job_id, limit=limit, sleep=time.sleep, on_state=tell):
         if caller.as_json:
             typer.echo(json.dumps(run, ensure_ascii=False))
         else:
-            caller.out.print(render.execution_line(run))
+            caller.out.print(render.execution_line(run), soft_wrap=True)
 
 
 @app.command()
@@ -61,13 +69,26 @@ def get(
 
 
 def changes(
-    client: Client, job_id: str, *, limit: int, sleep: Callable[[float], None]
+    client: Client,
+    job_id: str,
+    *,
+    limit: int,
+    sleep: Callable[[float], None],
+    on_state: Callable[[Document], None],
 ) -> Iterator[Document]:
-    """A job's newest runs, oldest first, then each that is new or has changed, while any can be."""
+    """A job's newest runs, oldest first, then each that is new or has changed, while any can be.
+
+    `on_state` is given the job at first, and when its state has changed.
+    """
     seen: dict[str, Document] = {}
+    state = None
     while True:
         # The job first: a run that it makes after this look is seen in the next round.
-        over = client.job(job_id)["state"] in _OVER
+        job = client.job(job_id)
+        if job["state"] != state:
+            state = job["state"]
+            on_state(job)
+        over = state in _OVER
         runs, _ = client.executions(job_id, limit=limit)
         for run in reversed(runs):
             key = run["executionId"]

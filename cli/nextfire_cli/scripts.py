@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
 from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
@@ -44,7 +45,7 @@ def push(
     place = _place(caller, bucket)
     handler = name or file.stem
     url = place.account.push_script(place.bucket, f"{place.tenant}/{pool}/{handler}.py", file)
-    caller.show({"url": url, "pool": pool, "handler": handler}, url)
+    caller.show({"url": url, "pool": pool, "handler": handler}, Text(render.escaped(url)))
 
 
 @app.command("list")

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, cast
 import httpx
 import typer
 from rich.console import Console, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from nextfire_cli import render
 from nextfire_cli.client import Client, is_local
 from nextfire_cli.errors import CliError
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _API_HOST = re.compile(r".+\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 _PIPE_WIDTH = 500
 """Columns where nobody looks: tables are as wide as they need, ids are never cut."""
+
+_ANY_WIDTH = 100_000
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,26 @@ class Session:
         if self.as_json:
             typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         else:
-            self.out.print(view)
+            console = self.out
+            if isinstance(view, Table) and view.show_header:
+                # A narrow terminal wraps the lines itself: an id can then still be copied whole.
+                unbounded = console.options.update(max_width=_ANY_WIDTH)
+                least = console.measure(view, options=unbounded).minimum
+                console.width = max(console.width, least)
+            console.print(view, crop=False, soft_wrap=isinstance(view, Text))
 
     def say(self, text: str) -> None:
         """Tell people something that is no result."""
-        self.err.print(Text(text))
+        self.err.print(Text(render.escaped(text, keep="\n")))
 
     def fail(self, error: CliError) -> None:
         """Print why the call fails; for programs, as one JSON document on stderr."""
         if self.as_json:
             typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
         else:
-            self.err.print(Text.assemble(("Error: ", "bold red"), error.problem))
-            for line in error.remedy.splitlines():
-                self.err.print(Text(f"  {line}"))
+            self.err.print(Text.assemble(("Error: ", "bold red"), render.escaped(error.problem)))
+            for line in error.remedy.split("\n") if error.remedy else ():
+                self.err.print(Text("  " + render.escaped(line, keep="\t")))
 
     def stack(self) -> "StackInfo | None":
         """The local stack that this call speaks to; None where it speaks to another endpoint.

@@ -335,6 +335,42 @@ def test_follow_goes_on_through_a_pause_and_past_what_cannot_be_read(
     assert "UNREADABLE" in result.stdout
 
 
+def test_follow_says_that_the_job_is_paused_and_why(
+    call: Call, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([PAUSED, PAUSED, JOB, PAUSED, JOB | {"state": "COMPLETED"}])
+
+    class Routes(dict[str, Any]):
+        def __getitem__(self, route: str) -> Any:
+            return {"items": []} if route.endswith("/executions") else next(looks)
+
+    api.routes = Routes()
+    monkeypatch.setattr(runs, "POLL", 0)
+
+    told = call("runs", "list", "job_1", "--follow")
+
+    assert told.exit_code == 0, told.output
+    said = "The job is paused since 2026-05-24T09:00:00Z (the ledger is closed)."
+    assert told.stderr.count(said) == 2  # once a pause
+    assert not told.stdout
+
+
+def test_a_job_without_runs_is_looked_up_to_tell_why(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs/job_1/executions"] = {"items": []}
+
+    assert "due at 2026-05-24T10:00:00Z" in call("runs", "list", "job_1").stdout
+    assert json.loads(call("runs", "list", "job_1", "--json").stdout) == {"items": []}
+
+
+def test_what_the_api_says_of_an_error_cannot_move_the_cursor(call: Call, api: Api) -> None:
+    problem = {"title": "a\x1b[2J", "status": 404, "detail": "b\x1b[2J\x07"}
+    api.routes["GET /v1/jobs/job_1"] = httpx.Response(404, json=problem)
+
+    told = call("jobs", "get", "job_1").stderr
+
+    assert told == "Error: a\\x1b[2J (404).\n  b\\x1b[2J\\x07\n"
+
+
 @pytest.mark.usefixtures("states")
 def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
     call: Call, monkeypatch: pytest.MonkeyPatch

@@ -117,7 +117,7 @@ RANGE = {
     "scheduledAt": "2026-05-24T10:00:00Z",
     "range": {"from": "2026-05-24T10:00:00Z", "to": "2026-05-24T15:59:00Z", "count": 360},
     "finishedAt": "2026-05-24T16:00:02Z",
-    "reason": "noticed 21602 s late; misfire policy SKIP",
+    "reason": "21602 s late; misfire policy SKIP",
     "dispatch": 1,
     "attempt": 0,
     "attempts": [],
@@ -133,11 +133,11 @@ def test_a_range_record_tells_how_many_it_stands_for_and_why() -> None:
         text = " ".join(shown(view, width=300).split())
         assert "SKIPPED" in text
         assert "360 occurrences, to 2026-05-24T15:59:00Z" in text
-        assert "noticed 21602 s late; misfire policy SKIP" in text
+        assert "21602 s late; misfire policy SKIP" in text
 
 
 def test_a_run_tells_why_it_was_dispatched() -> None:
-    reason = "noticed 61 s late; misfire policy RUN_LATEST: the latest"
+    reason = "61 s late; misfire policy RUN_LATEST: the latest"
 
     assert reason in shown(render.execution(RUN | {"dispatchReason": reason}))
 
@@ -176,4 +176,85 @@ def test_what_cannot_be_read_is_shown_with_its_reason() -> None:
 def test_empty_lists_say_what_to_do() -> None:
     assert "nextfire jobs create" in shown(render.jobs([]))
     assert "nextfire scripts push" in shown(render.scripts([]))
-    assert "--follow" in shown(render.executions([]))
+    assert shown(render.executions([])) == "No runs on record.\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "listed", "got"),
+    [
+        ({}, "due at 2026-05-24T10:00:00Z; --follow", "2026-05-24T10:00:00Z"),
+        ({"nextFireAt": None}, "its record comes when an executor takes it", "about to be"),
+        ({"nextFireAt": None, "state": "COMPLETED"}, "has been dispatched", "been dispatched"),
+        ({"nextFireAt": None, "state": "CANCELLED"}, "never runs again", "CANCELLED"),
+        ({"nextFireAt": None, "type": "MANUAL"}, "has no schedule", "MANUAL"),
+        (
+            {"nextFireAt": None, "state": "PAUSED", "pausedAt": "2026-05-24T09:00:00Z"},
+            "paused since 2026-05-24T09:00:00Z. Resume it: nextfire jobs resume job_0123",
+            "PAUSED",
+        ),
+    ],
+)
+def test_a_job_without_runs_tells_why(job: dict[str, str | None], listed: str, got: str) -> None:
+    document = {name: value for name, value in (JOB | job).items() if value is not None}
+
+    assert listed in shown(render.executions([], document), width=300)
+    assert got in shown(render.job(document))
+
+
+EVIL = "a\x1b[2J\x07\0\r\n\t\x9b\u202e\ud800z"
+SHOWN = r"a\x1b[2J\x07\x00\r\n\t\x9b\u202e\ud800z"
+
+
+def test_control_characters_are_shown_and_not_sent_to_the_terminal() -> None:
+    run = RUN | {"state": "DEAD", "reason": EVIL, "worker": EVIL, "dispatchReason": EVIL}
+    attempts = [{"number": n, "reason": EVIL, "worker": EVIL} for n in (1, 2)]
+    job = JOB | {"name": EVIL, "pauseReason": EVIL, "pausedAt": "x", "labels": {EVIL: EVIL}}
+    coming = {"at": "x", "local": "x", "offset": "x", "note": EVIL}
+    script = {"pool": EVIL, "handler": EVIL, "size": 1, "modifiedAt": "2026-05-24T10:00:00Z"}
+    for view in (
+        render.jobs([job]),
+        render.job(job),
+        render.job(JOB | {"state": EVIL, "target": {"pool": EVIL}, "schedule": [EVIL]}),
+        render.executions([run]),
+        render.executions([], job | {"state": "PAUSED", "nextFireAt": EVIL}),
+        render.execution(run | {"attempts": attempts}),
+        render.execution_line(run),
+        render.upcoming([coming]),
+        render.upcoming([coming | {"executionId": EVIL}]),
+        render.scripts([script]),
+    ):
+        text = shown(view, width=1000)
+        assert SHOWN in text
+        assert not {*EVIL} & {*text} - {*"a[2Jz\n"}
+
+
+def test_what_a_script_printed_keeps_its_lines_and_tabs() -> None:
+    text = shown(render.execution(RUN | {"stdout": "a\tb\n\x1b[2Jc\n", "stderr": "\x07d\n"}))
+
+    assert "\na       b\n\\x1b[2Jc\n" in text
+    assert "\n\\x07d\n" in text
+
+
+def test_an_execution_id_in_a_reason_is_kept_whole() -> None:
+    other = "job-" + "x" * 60 + ".20260524T100000000Z-0123456789abcdef"
+    run = RUN | {"state": "SKIPPED", "reason": f"overlap policy SKIP: {other} has not ended"}
+
+    assert other in shown(render.executions([run]), width=200)
+
+
+def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
+    first = {
+        "executionId": RUN["executionId"],
+        "at": "2026-05-24T10:00:00Z",
+        "local": "2026-05-24T10:00:00",
+        "offset": "+00:00",
+    }
+    second = first | {"note": "2026-05-24T10:00 comes twice: fires the first time round only"}
+
+    text = shown(render.upcoming([first, second]), width=80)
+
+    assert "EXECUTION" in text
+    assert "LOCAL" not in text
+    assert text.count(str(RUN["executionId"])) == 2
+    assert "comes twice" in text
+    assert "LOCAL" in shown(render.upcoming([first | {"offset": "+02:00"}]), width=120)

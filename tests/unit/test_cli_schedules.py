@@ -153,3 +153,16 @@ def test_what_is_shown(call: Call, items: list[Any], command: tuple[str, ...]) -
 
     items.clear()
     assert call(*command).stdout == "Nothing is to come.\n"
+
+
+def test_no_width_of_a_terminal_cuts_an_execution_id(
+    call: Call, items: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = "job_0123456789abcdef.20261025T003000000Z-0123456789abcdef"
+    items[0] = ITEM | {"executionId": identity}
+    monkeypatch.setattr("nextfire_cli.session._PIPE_WIDTH", 60)
+
+    told = call("jobs", "upcoming", "job_1").stdout
+
+    assert identity in told
+    assert ITEM["local"] in told
