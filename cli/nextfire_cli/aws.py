@@ -13,11 +13,14 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session as BotocoreSession
 
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+_REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
 
 
 class Signature(httpx.Auth):
@@ -63,7 +66,11 @@ class Account:
             CliError: There is no such profile.
         """
         try:
-            return cls(boto3.Session(profile_name=profile, region_name=region))
+            # boto3 alone does not know AWS_REGION, which the AWS CLI and the SDKs put first.
+            own = BotocoreSession(session_vars={"region": ("region", _REGIONS, None, None)})
+            return cls(
+                boto3.Session(botocore_session=own, profile_name=profile, region_name=region)
+            )
         except BotoCoreError as error:
             raise CliError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
 
@@ -96,7 +103,7 @@ class Account:
         if region is None:
             raise CliError(
                 "The endpoint's address does not tell its AWS region.",
-                "Give --region, or set AWS_DEFAULT_REGION.",
+                "Give --region, or set AWS_REGION.",
             )
         return Signature(credentials, region)
 

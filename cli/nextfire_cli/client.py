@@ -125,7 +125,7 @@ class Client:
 
     def _remedy(self) -> str:
         if is_local(self._endpoint):
-            return "Start the local stack with `nextfire up`."
+            return "The local stack is not up: start it with `nextfire up`."
         return "Check --endpoint (or NEXTFIRE_ENDPOINT) and the network."
 
 

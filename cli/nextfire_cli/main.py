@@ -94,7 +94,7 @@ def options(
         str | None, typer.Option(help="The AWS profile to sign with, unless the stack is local.")
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="The API's AWS region. [dim]Default: read from its URL[/]")
+        str | None, typer.Option(help="The API's AWS region. [dim]Default: its URL tells, else AWS_REGION[/]")
     ] = None,
 ) -> None:
     """Schedules jobs, to the second, on AWS or on this machine.

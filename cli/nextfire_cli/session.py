@@ -131,7 +131,17 @@ class Session:
             raise CliError(f"{endpoint!r} is no URL.", "An endpoint begins with https://.")
         match = _API_HOST.fullmatch(httpx.URL(endpoint).host)
         region = self.region or (match[1] if match else None)
-        return Client(endpoint, self.account().signature(region), self.transport)
+        try:
+            signature = self.account().signature(region)
+        except CliError as error:
+            if stack is not None or not is_local(endpoint):
+                raise
+            raise CliError(
+                f"No local stack is up here to answer at {endpoint}.",
+                "Start it with `nextfire up`, or change into the folder that it was started in.\n"
+                f"Calls to another API on this machine need credentials: {error.problem}",
+            ) from error
+        return Client(endpoint, signature, self.transport)
 
 
 def of(context: typer.Context) -> Session:

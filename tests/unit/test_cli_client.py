@@ -167,7 +167,8 @@ def test_an_answer_that_is_no_document_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "expected"), [(LOCAL, "nextfire up"), (REMOTE, "NEXTFIRE_ENDPOINT")]
+    ("endpoint", "expected"),
+    [(LOCAL, "not up: start it with `nextfire up`"), (REMOTE, "NEXTFIRE_ENDPOINT")],
 )
 def test_an_endpoint_that_is_not_there_says_what_to_do(endpoint: str, expected: str) -> None:
     def refuse(request: httpx.Request) -> httpx.Response:

@@ -86,6 +86,7 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_PROFILE": None,
+        "AWS_REGION": None,
         "AWS_DEFAULT_REGION": None,
         "NEXTFIRE_ENDPOINT": ENDPOINT,
     }
@@ -240,6 +241,25 @@ def test_the_endpoint_option_wins_and_its_region_is_signed_for(call: Call, api: 
     assert "/ap-south-1/execute-api/" in second.headers["Authorization"]
 
 
+@pytest.mark.parametrize(
+    ("args", "environment", "region"),
+    [
+        (("--region", "r-1"), {"AWS_REGION": "r-2", "AWS_DEFAULT_REGION": "r-3"}, "r-1"),
+        ((), {"AWS_REGION": "r-2", "AWS_DEFAULT_REGION": "r-3"}, "r-2"),
+        ((), {"AWS_DEFAULT_REGION": "r-3"}, "r-3"),
+    ],
+)
+def test_the_region_is_the_options_then_that_of_the_environment(
+    call: Call, api: Api, args: tuple[str, ...], environment: dict[str, str], region: str
+) -> None:
+    call("jobs", "list", "--endpoint", "https://jobs.test", *args, **environment)
+    # The address of an API tells its region better than an environment does.
+    call("jobs", "list", **environment)
+
+    assert f"/{region}/execute-api/" in api.requests[0].headers["Authorization"]
+    assert "/eu-west-1/execute-api/" in api.requests[1].headers["Authorization"]
+
+
 def test_arguments_after_two_dashes_are_no_options(call: Call, api: Api) -> None:
     api.routes["GET /v1/jobs/--json"] = JOB
 
@@ -253,6 +273,12 @@ def test_arguments_after_two_dashes_are_no_options(call: Call, api: Api) -> None
         ((), {"NEXTFIRE_ENDPOINT": "abc.example"}, "https://"),
         ((), {"NEXTFIRE_ENDPOINT": "https://jobs.test"}, "--region"),
         ((), {"AWS_ACCESS_KEY_ID": None}, "--profile"),
+        (
+            ("--endpoint", "http://127.0.0.1:4566"),
+            {"AWS_ACCESS_KEY_ID": None},
+            "Error: No local stack is up here",
+        ),
+        (("--endpoint", "http://localhost:4566"), {}, "nextfire up"),  # no region
         (("--profile", "nobody"), {}, "--profile"),
     ],
 )
