@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
+from unicodedata import category
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, run_id
@@ -31,9 +33,27 @@ class PreviewRequest(WhenDocument):
 
 
 class PauseRequest(Document):
-    """Why a job is paused."""
+    """Why a job is paused: a line of text."""
 
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_PAUSE_REASON)] | None = None
+    reason: str | None = None
+
+    @field_validator("reason")
+    @classmethod
+    def _is_a_line(cls, reason: str | None) -> str | None:
+        if reason is None:
+            return None
+        if len(reason) > MAX_PAUSE_REASON:
+            problem = f"longer than {MAX_PAUSE_REASON} characters"
+            remedy = f"Shorten it to {MAX_PAUSE_REASON} characters."
+        elif any(category(character) == "Cc" for character in reason):
+            problem = "holds control characters"
+            remedy = "Write it on one line, without tabs and line breaks."
+        elif not reason.strip():
+            problem, remedy = "blank", "Say why, or leave it out."
+        else:
+            return reason
+        told = {"problem": problem, "remedy": f"{remedy} For example `the ledger is closed`."}
+        raise PydanticCustomError("pause_reason", "{problem}", told)
 
 
 class ResumeRequest(Document):

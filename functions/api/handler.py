@@ -41,6 +41,7 @@ from nextfire.adapters.aws import SystemClock, dynamodb
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.domain.decisions import MISFIRE_AFTER
 from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
@@ -52,6 +53,7 @@ from nextfire.domain.ids import JOB_ID, JobKey, RunKey, parse_execution_id
 from nextfire.domain.instants import floor_minute, isoformat
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import JobStore, RunStore, Unreadable
+from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import check, read_instant
 from nextfire.settings import ApiSettings
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -149,14 +151,16 @@ def delete_job(job_id: str) -> dict[str, Any]:
 @app.post("/v1/jobs/<job_id>/pause")
 def pause_job(job_id: str) -> dict[str, Any]:
     key = _job_key(job_id)
-    request = PauseRequest.model_validate_json(json.dumps(_body(optional=True)))
+    body = _optional_body('A body is optional; for example `{"reason": "the ledger is closed"}`.')
+    request = PauseRequest.model_validate_json(json.dumps(body))
     return job_document(services().jobs.pause(key, request.reason, now=clock.now()), clock.now())
 
 
 @app.post("/v1/jobs/<job_id>/resume")
 def resume_job(job_id: str) -> dict[str, Any]:
     key = _job_key(job_id)
-    ResumeRequest.model_validate_json(json.dumps(_body(optional=True)))
+    body = _optional_body("A body is optional and has no fields; leave it out.")
+    ResumeRequest.model_validate_json(json.dumps(body))
     return job_document(services().jobs.resume(key, now=clock.now()), clock.now())
 
 
@@ -214,40 +218,86 @@ def _without_a_record(key: RunKey) -> dict[str, Any]:
     Raises:
         NotFoundError: It is none, it is not due yet, or its record's time is over.
     """
+    at, now = key.scheduled_at, clock.now()
     newest = services().runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
     before = next(newest, None)
-    at = key.scheduled_at
-    if before is not None and before.key.uid == key.uid and before.covers_until >= at:
+    if before is not None and before.key.uid != key.uid:
+        before = None
+    covered = before is not None and before.covers_until >= at
+    try:
+        job = services().job_store.get(key.job)
+    except UndecodableError:
+        if not covered:
+            raise
+        job = None
+    owner = _owner(job, at) if job is not None and job.uid == key.uid else None
+    known = None if owner is None else _is_occurrence(owner, at)
+    if before is not None and covered and known is not False:
         return execution_document(before)
-    now = clock.now()
-    job = services().job_store.get(key.job) if at > now - RETENTION else None
-    if job is None or job.uid != key.uid or not _is_due(job, at, now):
+    if job is None or owner is None or not known or at <= now - RETENTION:
         raise NotFoundError("execution", key.execution_id)
-    if job.state is JobState.PAUSED and at > job.effective_from:
+    if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
+        return waiting_document(
+            key, "due during a pause that a change of the job ended; about to be SKIPPED"
+        )
+    paused = job.state is JobState.PAUSED and owner is job
+    due_at = owner.due_at(at)
+    if due_at > now:
+        would = "It would be due at {}, but its job is paused." if paused else "It is due at {}."
+        raise NotFoundError("execution", key.execution_id, would.format(isoformat(due_at)))
+    if paused:
         policy = job.definition.misfire.policy
         reason = f"its job is paused; when it is resumed, misfire policy {policy} decides"
     else:
-        reason = "dispatched or about to be; no executor has taken it yet"
+        reason = _why_it_waits(job, due_at, before, now)
     return waiting_document(key, reason)
 
 
-def _is_due(job: Job, at: datetime, now: datetime) -> bool:
-    """Whether an occurrence of *job* is at *at*, was not taken away, and is due by *now*."""
-    owner = job
-    if at <= job.effective_from:
-        past = next((p for p in job.replaced if p.effective_from < at <= p.until), None)
-        if past is None:
-            return False
-        owner = job.as_of(past)
-    elif job.state is JobState.CANCELLED:
-        return False
+def _owner(job: Job, at: datetime) -> Job | None:
+    """*job* as of the version to which an occurrence at *at* belongs; *job* itself if it is the
+    present one. None: none that is known.
+    """
+    if at > job.effective_from:
+        return None if job.state is JobState.CANCELLED else job
+    past = next((p for p in job.replaced if p.effective_from < at <= p.until), None)
+    return None if past is None else job.as_of(past)
+
+
+def _is_occurrence(owner: Job, at: datetime) -> bool | None:
+    """Whether the version *owner* has an occurrence at *at*; None if that cannot be known."""
     try:
-        if owner.next_after(at - _MOMENT) != at or owner.due_at(at) > now:
-            return False
         most = owner.definition.max_runs
-        return most is None or owner.ordinal(at) <= most
+        return owner.next_after(at - _MOMENT) == at and (most is None or owner.ordinal(at) <= most)
     except InvalidInputError:
-        return False  # a zone that is no longer known
+        return None  # a zone that is no longer known
+
+
+def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:
+    """What can be known of an occurrence that was due at *due_at* and was not taken. *before*: the
+    newest record of an earlier one.
+    """
+    if before is not None and job.exclusive and _is_in_the_way(before, due_at):
+        overlap = job.definition.overlap
+        return (
+            f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
+        )
+    late = now - due_at
+    if late < MISFIRE_AFTER:
+        return "dispatched or about to be; no executor has taken it yet"
+    return (
+        f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
+        "its pool's queue, or in the table for room there or for its job's earlier runs; or no "
+        "watcher runs. See docs/policies.md"
+    )
+
+
+def _is_in_the_way(run: Run, due_at: datetime) -> bool:
+    """Whether *run* has not ended, and its message came before one that was sent at *due_at*: while
+    it waits for a retry it holds up nothing.
+    """
+    if run.state is RunState.PENDING:
+        return run.not_before is None or run.not_before <= due_at
+    return run.state is RunState.RUNNING
 
 
 @app.not_found
@@ -321,10 +371,18 @@ def _log_unreadable(found: Iterable[Unreadable]) -> None:
         )
 
 
-def _body(*, optional: bool = False) -> dict[str, Any]:
-    """The body, a JSON object. *optional*: one that is absent is an empty one."""
-    if optional and not app.current_event.body:
+def _optional_body(remedy: str) -> dict[str, Any]:
+    """The body; one that is absent is an empty one. *remedy*: what to send if it is malformed."""
+    if not app.current_event.body:
         return {}
+    try:
+        return _body()
+    except MalformedError as error:
+        raise MalformedError(f"{error} {remedy}") from error
+
+
+def _body() -> dict[str, Any]:
+    """The body, a JSON object."""
     try:
         text = app.current_event.decoded_body or ""
     except ValueError as error:

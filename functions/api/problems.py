@@ -18,9 +18,24 @@ from nextfire.domain.errors import (
     UnavailableError,
     shorten,
 )
+from nextfire.domain.job import MAX_WINDOW_SEC
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20
+_MOST_OF_A_VALUE = 120
+_WHOLE_NUMBER = "Give a whole number, unquoted. For example `60`."
+_MISFIRE = 'misfire is an object, for example `{"policy": "RUN_ALL"}`.'
+_OVERLAP = 'overlap is a text, for example `"SKIP"`.'
+_WINDOW = f"1 to {MAX_WINDOW_SEC} seconds; leave it out for no window. For example `3600`."
+_ELSEWHERE = {
+    "jobId": "A job keeps its id; leave this field out.",
+    "state": "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
+    "policy": 'It is misfire.policy: `{"misfire": {"policy": "RUN_ALL"}}`.',
+    "relevancyWindowSec": (
+        'It is misfire.relevancyWindowSec: `{"misfire": {"relevancyWindowSec": 3600}}`.'
+    ),
+}
+"""Of fields that belong somewhere else: where."""
 
 
 class MalformedError(NextfireError):
@@ -86,15 +101,26 @@ def from_validation(error: ValidationError) -> Response[str]:
     faults = [
         {
             "field": ".".join(str(part) for part in fault["loc"]) or "body",
-            "value": "absent" if _absent(fault) else shorten(fault["input"]),
+            "value": "absent" if _absent(fault) else _shown(fault["input"]),
             "problem": fault["msg"],
             # Our own validators know better what would do.
             "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault),
         }
         for fault in error.errors(include_url=False)[:_MOST_ERRORS]
     ]
-    detail = "; ".join(f"{fault['field']}: {fault['problem']}" for fault in faults)
+    detail = " ".join(
+        f"{fault['field']}: {fault['problem']} (got {fault['value']}). {fault['remedy']}"
+        for fault in faults
+    )
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, faults)
+
+
+def _shown(value: object) -> str:
+    """*value* shortened: a text as our own errors show it, anything else as JSON."""
+    if isinstance(value, str):
+        return shorten(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _MOST_OF_A_VALUE else text[: _MOST_OF_A_VALUE - 1] + "…"
 
 
 def _absent(fault: ErrorDetails) -> bool:
@@ -105,7 +131,15 @@ def _absent(fault: ErrorDetails) -> bool:
 
 def _remedy(fault: ErrorDetails) -> str:
     """What would do instead; with an example where the fault itself says what is allowed."""
-    kind, told = fault["type"], fault.get("ctx", {})
+    kind, told, field = fault["type"], fault.get("ctx", {}), ".".join(map(str, fault["loc"]))
+    if kind == "extra_forbidden" and field in _ELSEWHERE:
+        return _ELSEWHERE[field]
+    if field == "misfire.relevancyWindowSec":
+        return _WINDOW
+    if field == "misfire":
+        return _MISFIRE
+    if field == "overlap" and not isinstance(fault["input"], str):
+        return _OVERLAP
     if kind == "enum":
         example = str(told["expected"]).split("'")[1]
         return f"Use one of the values named. For example `{example}`."
@@ -114,9 +148,9 @@ def _remedy(fault: ErrorDetails) -> str:
     remedies = {
         "missing": "Add this field.",
         "extra_forbidden": "Leave this field out; check its spelling against the documentation.",
-        "int_parsing": "Give a whole number. For example `60`.",
-        "int_type": "Give a whole number. For example `60`.",
-        "int_from_float": "Give a whole number. For example `60`.",
+        "int_parsing": _WHOLE_NUMBER,
+        "int_type": _WHOLE_NUMBER,
+        "int_from_float": _WHOLE_NUMBER,
         "model_type": "Give a JSON object, or leave the field out.",
     }
     return remedies.get(kind, "Give a value of the kind named.")

@@ -17,7 +17,7 @@ from nextfire.domain.due import fire
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.fakes import Clock
 from tests.integration.deployment import (
     OTHER_TENANT,
@@ -262,6 +262,8 @@ class TestRefusals:
             ({"timeoutSec": 14 * 60 + 1}, "timeoutSec"),
             ({"timeoutSec": 0}, "timeoutSec"),
             ({"timeoutSec": 1.5}, "timeoutSec"),
+            ({"timeoutSec": True}, "timeoutSec"),
+            ({"timeoutSec": "60"}, "timeoutSec"),
             ({"payload": "x" * (64 * 1024)}, "payload"),
             ({"payload": {"text": "é" * (32 * 1024)}}, "payload"),
             ({"colour": "red"}, "colour"),
@@ -368,24 +370,6 @@ class TestRefusals:
                 "`RUN_ALL`",
             ),
             (
-                {"misfire": {"relevancyWindowSec": 0}},
-                "0",
-                "Input should be greater than or equal to 1",
-                "`1`",
-            ),
-            (
-                {"misfire": {"relevancyWindowSec": 2_592_001}},
-                "2592001",
-                "Input should be less than or equal to 2592000",
-                "`2592000`",
-            ),
-            (
-                {"misfire": {"relevancyWindowSec": "1 h"}},
-                "'1 h'",
-                "Input should be a valid integer, unable to parse string as an integer",
-                "`60`",
-            ),
-            (
                 {"overlap": "FORBID"},
                 "'FORBID'",
                 "Input should be 'ALLOW', 'QUEUE', 'SKIP' or 'REPLACE'",
@@ -400,6 +384,96 @@ class TestRefusals:
 
         assert (fault["value"], fault["problem"]) == (value, problem)
         assert fault["remedy"].endswith(f"For example {example}.")
+
+    @pytest.mark.parametrize(
+        ("change", "detail"),
+        [
+            (
+                {"misfire": {"policy": "RUN_NONE"}},
+                (
+                    "misfire.policy: Input should be 'RUN_ALL', 'RUN_LATEST' or 'SKIP' "
+                    "(got 'RUN_NONE'). Use one of the values named. For example `RUN_ALL`."
+                ),
+            ),
+            (
+                {"misfire": {"relevancyWindowSec": 0}},
+                (
+                    "misfire.relevancyWindowSec: Input should be greater than or equal to 1 "
+                    "(got 0). 1 to 2592000 seconds; leave it out for no window. For example `3600`."
+                ),
+            ),
+            (
+                {"misfire": "RUN_ALL"},
+                (
+                    "misfire: Input should be an object (got 'RUN_ALL'). misfire is an object, for "
+                    'example `{"policy": "RUN_ALL"}`.'
+                ),
+            ),
+            (
+                {"overlap": {"policy": "SKIP", "since": None}},
+                (
+                    "overlap: Input should be 'ALLOW', 'QUEUE', 'SKIP' or 'REPLACE' "
+                    '(got {"policy": "SKIP", "since": null}). overlap is a text, for example '
+                    '`"SKIP"`.'
+                ),
+            ),
+            (
+                {"timeoutSec": True, "name": True},
+                (
+                    "name: Input should be a valid string (got true). Give a value of the kind "
+                    "named. timeoutSec: Input should be a valid integer (got true). Give a whole "
+                    "number, unquoted. For example `60`."
+                ),
+            ),
+        ],
+        ids=lambda value: json.dumps(value)[:50] if isinstance(value, dict) else None,
+    )
+    def test_detail_says_what_to_do(
+        self, system: Deployment, change: dict[str, Any], detail: str
+    ) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON | change)
+
+        assert_problem(answer, 422)
+        assert answer.document["detail"] == detail
+
+    @pytest.mark.parametrize("window", [2_592_001, "1 h", 1.5, True, "60", [], {}])
+    def test_window_that_is_no_number_of_seconds(self, system: Deployment, window: object) -> None:
+        fault = system.call("POST", "/v1/jobs", CRON | {"misfire": {"relevancyWindowSec": window}})
+
+        assert fault.fault["field"] == "misfire.relevancyWindowSec"
+        assert fault.fault["remedy"] == (
+            "1 to 2592000 seconds; leave it out for no window. For example `3600`."
+        )
+
+    @pytest.mark.parametrize(
+        ("patch", "remedy"),
+        [
+            (
+                {"state": "PAUSED"},
+                "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
+            ),
+            (
+                {"relevancyWindowSec": 60},
+                'It is misfire.relevancyWindowSec: `{"misfire": {"relevancyWindowSec": 3600}}`.',
+            ),
+            ({"policy": "SKIP"}, 'It is misfire.policy: `{"misfire": {"policy": "RUN_ALL"}}`.'),
+            ({"jobId": "b"}, "A job keeps its id; leave this field out."),
+            (
+                {"colour": "red"},
+                "Leave this field out; check its spelling against the documentation.",
+            ),
+        ],
+    )
+    def test_field_that_belongs_elsewhere(
+        self, system: Deployment, patch: dict[str, Any], remedy: str
+    ) -> None:
+        system.register(jobId="a")
+
+        answer = system.call("PATCH", "/v1/jobs/a", patch)
+
+        assert_problem(answer, 422, field=next(iter(patch)))
+        assert answer.fault["remedy"] == remedy
+        assert answer.document["detail"].endswith(remedy)
 
     @pytest.mark.parametrize(
         ("query", "field"),
@@ -777,7 +851,12 @@ class TestPause:
         ("body", "field"),
         [
             ({"reason": ""}, "reason"),
+            ({"reason": " \u00a0 "}, "reason"),
             ({"reason": "x" * 257}, "reason"),
+            ({"reason": "two\nlines"}, "reason"),
+            ({"reason": "\u0000"}, "reason"),
+            ({"reason": "\u001b[31mred"}, "reason"),
+            ({"reason": "x\u0085"}, "reason"),
             ({"reason": 7}, "reason"),
             ({"reason": "r", "until": "2030-01-01T00:00:00Z"}, "until"),
         ],
@@ -789,6 +868,55 @@ class TestPause:
         assert_problem(system.call("POST", "/v1/jobs/a/pause", body), 422, field=field)
 
         assert system.job("a") == before
+
+    @pytest.mark.parametrize(
+        ("reason", "problem", "remedy"),
+        [
+            ("x" * 257, "longer than 256 characters", "Shorten it to 256 characters."),
+            (
+                "a\tb",
+                "holds control characters",
+                "Write it on one line, without tabs and line breaks.",
+            ),
+            ("  ", "blank", "Say why, or leave it out."),
+        ],
+        ids=["long", "tab", "blank"],
+    )
+    def test_bad_reason_is_told_with_an_example(
+        self, system: Deployment, reason: str, problem: str, remedy: str
+    ) -> None:
+        system.register(jobId="a")
+
+        fault = system.call("POST", "/v1/jobs/a/pause", {"reason": reason}).fault
+
+        assert fault["problem"] == problem
+        assert fault["remedy"] == f"{remedy} For example `the ledger is closed`."
+
+    @pytest.mark.parametrize("reason", ["x" * 256, "Größe 🕑", " r "])
+    def test_reason_is_kept_as_it_is(self, system: Deployment, reason: str) -> None:
+        system.register(jobId="a")
+
+        paused = system.call("POST", "/v1/jobs/a/pause", {"reason": reason})
+
+        assert paused.document["pauseReason"] == reason
+
+    @pytest.mark.parametrize("text", ["ledger", "[]", "{", " "])
+    def test_malformed_body_is_told_that_it_may_be_left_out(
+        self, system: Deployment, text: str
+    ) -> None:
+        system.register(jobId="a")
+
+        pause = system.call("POST", "/v1/jobs/a/pause", text=text)
+        resume = system.call("POST", "/v1/jobs/a/resume", text=text)
+
+        assert_problem(pause, 400)
+        assert_problem(resume, 400)
+        assert pause.document["detail"].endswith(
+            'A body is optional; for example `{"reason": "the ledger is closed"}`.'
+        )
+        assert resume.document["detail"].endswith(
+            "A body is optional and has no fields; leave it out."
+        )
 
     def test_resume_takes_no_fields(self, system: Deployment) -> None:
         system.register(jobId="a")
@@ -844,7 +972,7 @@ class TestWithoutARecord:
         key = RunKey(job.key, run_id(job.uid, first))
         last = first + timedelta(minutes=59)
         clock.advance(hours=2)
-        reason = "noticed 3600 s late; misfire policy SKIP"
+        reason = "3600 s late; misfire policy SKIP"
         system.runs.skip(Run.skipped(key, reason, clock.now(), covered_to=last, covered=60))
 
         record = system.call("GET", f"/v1/executions/{key.execution_id}").document
@@ -912,6 +1040,109 @@ class TestWithoutARecord:
         )
         assert system.call("GET", "/v1/jobs/a/executions").document == {"items": []}
 
+    def test_pending_says_since_when_it_is_late(self, system: Deployment, clock: Clock) -> None:
+        job = system.register(jobId="a")
+        clock.advance(minutes=1, seconds=59, milliseconds=999)
+        path = self.execution(job, "2026-05-24T10:01:00Z")
+
+        young = system.call("GET", path).document["reason"]
+        clock.advance(milliseconds=1)
+        old = system.call("GET", path).document["reason"]
+
+        assert young == "dispatched or about to be; no executor has taken it yet"
+        assert old == (
+            "due 60 s ago and not taken by an executor yet: it waits in its pool's queue, or in "
+            "the table for room there or for its job's earlier runs; or no watcher runs. "
+            "See docs/policies.md"
+        )
+
+    @pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE", "SKIP", "REPLACE"])
+    def test_pending_names_the_run_that_it_waits_for(
+        self, system: Deployment, clock: Clock, overlap: str
+    ) -> None:
+        job = system.register(jobId="a", overlap=overlap)
+        first = message_for(job, parse_instant("2026-05-24T10:01:00Z"))
+        clock.advance(minutes=1)
+        claim = system.runs.claim(
+            first,
+            token="t",
+            worker="w",
+            pool="default",
+            job_revision=1,
+            now=clock.now(),
+            lease_until=clock.now() + timedelta(hours=1),
+        )
+        clock.advance(minutes=1, seconds=1)
+        path = self.execution(job, "2026-05-24T10:02:00Z")
+        waits = (
+            f"waits for {first.key.execution_id}, which has not ended (overlap policy {overlap})"
+        )
+        just_due = "dispatched or about to be; no executor has taken it yet"
+
+        during = system.call("GET", path).document["reason"]
+        failed = Result(AttemptOutcome.FAILED, "exit code 1")
+        retry_at = clock.now() + timedelta(minutes=5)
+        retrying = system.runs.advance(
+            claim.run, claim.run.retrying(failed, clock.now(), not_before=retry_at)
+        )
+        meanwhile = system.call("GET", path).document["reason"]
+        system.runs.stop(retrying.run, reason="for the test", now=clock.now())
+        after = system.call("GET", path).document["reason"]
+
+        assert during == (just_due if overlap == "ALLOW" else waits)
+        assert (meanwhile, after) == (just_due, just_due)
+
+    def test_what_is_not_due_yet_says_when_it_is(self, system: Deployment, clock: Clock) -> None:
+        job = system.register(jobId="a")
+        late = system.register(jobId="b", jitterSec=3600)
+        at = "2026-05-24T10:04:00Z"
+
+        answer = system.call("GET", self.execution(job, at))
+        jittered = system.call("GET", self.execution(late, at))
+        none = system.call("GET", self.execution(job, "2026-05-24T10:04:01Z"))
+        clock.advance(minutes=1, seconds=30)
+        system.call("POST", "/v1/jobs/a/pause")
+        paused = system.call("GET", self.execution(job, at))
+        system.call("DELETE", "/v1/jobs/a")
+        deleted = system.call("GET", self.execution(job, at))
+
+        for each in (answer, jittered, none, paused, deleted):
+            assert_problem(each, 404)
+        assert answer.document["detail"].endswith("'. It is due at 2026-05-24T10:04:00Z.")
+        due_at = isoformat(late.due_at(parse_instant(at)))
+        assert jittered.document["detail"].endswith(f"'. It is due at {due_at}.")
+        assert paused.document["detail"].endswith(
+            "'. It would be due at 2026-05-24T10:04:00Z, but its job is paused."
+        )
+        for each in (none, deleted):
+            assert each.document["detail"].endswith("List yours to see their ids.")
+
+    def test_what_is_no_occurrence_is_not_found_inside_a_range_either(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        job = system.register(jobId="a", schedule="*/10 * * * *")
+        first = parse_instant("2026-05-24T10:10:00Z")
+        key = RunKey(job.key, run_id(job.uid, first))
+        last = first + timedelta(minutes=50)
+        clock.advance(hours=2)
+        system.runs.skip(Run.skipped(key, "r", clock.now(), covered_to=last, covered=6))
+        inside, none = "2026-05-24T10:20:00Z", "2026-05-24T10:21:00Z"
+
+        def statuses() -> list[int]:
+            return [system.call("GET", self.execution(job, at)).status for at in (inside, none)]
+
+        assert statuses() == [200, 404]
+        system.call("PATCH", "/v1/jobs/a", {"schedule": "0 0 1 1 *"})
+        assert statuses() == [200, 404]
+        # What is not known is not judged: the version is forgotten, or the job made again.
+        for hour in range(9):
+            clock.advance(seconds=1)
+            system.call("PATCH", "/v1/jobs/a", {"schedule": f"0 {hour} 1 1 *"})
+        assert statuses() == [200, 200]
+        system.call("DELETE", "/v1/jobs/a")
+        system.register(jobId="a")
+        assert statuses() == [200, 200]
+
     @pytest.mark.parametrize(
         ("at", "what"),
         [
@@ -963,10 +1194,31 @@ class TestWithoutARecord:
         before = system.call("GET", self.execution(job, "2026-05-24T10:01:00Z")).document
         during = system.call("GET", self.execution(job, "2026-05-24T10:02:00Z")).document
 
-        assert before["reason"] == "dispatched or about to be; no executor has taken it yet"
+        assert before["reason"].startswith("due 330 s ago and not taken by an executor yet")
         assert during["reason"] == (
             "its job is paused; when it is resumed, misfire policy SKIP decides"
         )
+
+    @pytest.mark.parametrize("what", ["change", "deletion"])
+    def test_of_a_pause_that_a_change_ended(
+        self, system: Deployment, clock: Clock, what: str
+    ) -> None:
+        job = system.register(jobId="a")
+        clock.advance(minutes=1, seconds=30)
+        system.call("POST", "/v1/jobs/a/pause")
+        clock.advance(minutes=5)
+        if what == "change":
+            system.call("PATCH", "/v1/jobs/a", {"schedule": "0 4 * * *"})
+        else:
+            system.call("DELETE", "/v1/jobs/a")
+
+        answer = system.call("GET", self.execution(job, "2026-05-24T10:02:00Z"))
+
+        assert answer.status == 200
+        assert answer.document["reason"] == (
+            "due during a pause that a change of the job ended; about to be SKIPPED"
+        )
+        assert_problem(system.call("GET", self.execution(job, "2026-05-24T10:07:00Z")), 404)
 
     def test_of_the_version_before_a_change(self, system: Deployment, clock: Clock) -> None:
         job = system.register(jobId="a")
