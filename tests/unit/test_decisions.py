@@ -100,7 +100,7 @@ def test_an_older_version_owns_nothing_after_the_change() -> None:
     assert decision.reason == f"replaced by schedule version {changed.schedule_version}"
 
 
-@pytest.mark.parametrize("state", JobState)
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.COMPLETED, JobState.CANCELLED])
 def test_the_state_of_a_job_does_not_matter_its_version_does(state: JobState) -> None:
     decision = decide_due(a_fire(JOB, NOON), replace(JOB, state=state), LATER)
 

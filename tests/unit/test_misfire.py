@@ -14,6 +14,7 @@ import pytest
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import RunState
+from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.fakes import InlineExecutor, Killed, LateExecutor
@@ -89,7 +90,7 @@ def test_a_range_says_why(world: World) -> None:
 
     (record,) = ranges(world, job)
     assert report.skipped == [record]
-    assert record.reason == "noticed 21630 s late; misfire policy SKIP"
+    assert record.reason == "21630 s late; misfire policy SKIP"
     assert (record.state, record.finished_at) == (RunState.SKIPPED, at("18:00:30"))
 
 
@@ -101,7 +102,7 @@ def test_the_one_that_runs_says_why(world: World) -> None:
     report += world.tick()
 
     (dispatched,) = report.dispatched
-    assert dispatched.reason == "noticed 1800 s late; misfire policy RUN_LATEST: the latest"
+    assert dispatched.reason == "1800 s late; misfire policy RUN_LATEST: the latest"
 
 
 @POLICIES
@@ -573,13 +574,16 @@ def test_an_entry_that_survives_its_delete_in_the_catching_up_covers_nothing_aga
 
 @pytest.mark.parametrize("misfire", [RUN_LATEST, SKIP], ids=lambda m: m["policy"])
 def test_a_range_ends_before_a_run_that_somebody_has(world: World, misfire: dict[str, Any]) -> None:
-    """The queue did not take 12:00, and 12:01 ran."""
+    """The entry of 12:00 was not deleted, its message was thrown away; 12:01 ran."""
     job = world.register(**MINUTELY, misfire=misfire)
-    world.queue.refuses = lambda message: message.key.scheduled_at == at("12:00")
+    world.due.deletes = False
     world.tick_at("12:00:00")
+    delivery = world.worker().receive()
+    assert delivery is not None
+    delivery.acknowledge()
     world.tick_at("12:01:00")
     world.worker().work()
-    world.queue.refuses = lambda _: False
+    world.due.deletes = True
     outage(world, until="12:10:30")
 
     settle(world)
@@ -648,3 +652,53 @@ def test_jitter_wider_than_the_period_is_no_lateness(world: World) -> None:
 
     assert ranges(world, job) == []
     assert len(ran(world, job)) > 45
+
+
+@pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=lambda m: m["policy"])
+@pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE"])
+def test_a_queue_that_takes_nothing_for_a_while_puts_nothing_on_record_twice(
+    world: World, misfire: dict[str, Any], overlap: str
+) -> None:
+    job = world.register(type="INTERVAL", schedule="PT10S", misfire=misfire, overlap=overlap)
+    world.tick_at("11:59:40")
+    world.queue.refuses = lambda _: True
+    for second in range(0, 90, 2):
+        world.at("11:59:50")
+        world.advance(seconds=second)
+        world.tick()
+    assert len(world.entries) == 1, "a chain has one end"
+    world.queue.refuses = lambda _: False
+
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+def test_a_pool_whose_queue_cannot_be_asked_stops_no_other(world: World) -> None:
+    def refuse() -> None:
+        raise PermissionError("its queue is gone")
+
+    world.shares = Shares(backlogs={"default": 100, "batch": 100})
+    world.new_watcher()
+    world.register("lost", target={"pool": "batch", "handler": "x"})
+    world.register("good", tenant="other")
+    world.faults.once_before("queue.backlog", refuse)
+
+    world.tick_at("12:00")
+
+    assert "good 12:00" in world.sent
+
+
+def test_a_tenant_whose_jobs_cannot_be_read_stops_no_other(world: World) -> None:
+    bad = world.register("bad", type="ONCE", schedule="2026-05-24T12:00:00Z", misfire=SKIP)
+    world.register("good", tenant="other")
+    world.at("12:30")
+    world.faults.refuse("jobs.get", times=1)
+
+    world.new_watcher()
+    world.tick()
+
+    assert "good 12:00" in world.sent
+    world.tick_at("12:30:05")
+    settle(world)
+    assert_all_accounted(world, bad)

@@ -272,7 +272,7 @@ def test_a_change_of_the_schedule_while_paused_counts_from_the_change(world: Wor
     world.at("12:55:30")
     world.resume(job)
     settle(world)
-    assert covered(world, job) == ["12:01-12:05 (5)", "12:30-12:50 (3)"]
+    assert covered(world, job) == ["12:01-12:05 (5)", "12:06-12:20 (15)", "12:30-12:50 (3)"]
     assert_all_accounted(world, job)
 
 

@@ -14,6 +14,7 @@ from nextfire.adapters.aws import (
     Item,
     chunks,
     error_code,
+    is_transient,
     one_by_one,
     to_item,
     translated,
@@ -53,7 +54,13 @@ class DynamoDbDueStore:
         self._executor = executor
 
     def read(
-        self, minute: datetime, shard: int, *, before: datetime | None, consistent: bool
+        self,
+        minute: datetime,
+        shard: int,
+        *,
+        before: datetime | None,
+        consistent: bool,
+        since: datetime | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         request: dict[str, Any] = {
             "TableName": self._table,
@@ -63,9 +70,15 @@ class DynamoDbDueStore:
             "ConsistentRead": consistent,
         }
         if before is not None:
-            request["KeyConditionExpression"] += " AND #entry < :before"
+            bound = "#entry < :before" if since is None else "#entry BETWEEN :since AND :before"
+            request["KeyConditionExpression"] += f" AND {bound}"
             request["ExpressionAttributeNames"] |= {"#entry": "entry"}
-            request["ExpressionAttributeValues"] |= to_item({":before": f"{to_ms(before):013d}"})
+            request["ExpressionAttributeValues"] |= to_item(
+                {
+                    ":before": f"{to_ms(before):013d}",
+                    ":since": None if since is None else f"{to_ms(since):013d}",
+                }
+            )
         while True:
             with translated("read due entries"):
                 page = self._client.query(**request)
@@ -165,9 +178,12 @@ class DynamoDbDueStore:
                 answer = self._client.batch_write_item(
                     RequestItems={self._table: [requests[slot] for slot in slots]}
                 )
-            except (ClientError, BotoCoreError):
-                # Refused whole, or unknown: the fault may be one entry's. Each is harmless to
-                # repeat.
+            except BotoCoreError:
+                return []
+            except ClientError as error:
+                if is_transient(error):
+                    return []  # more requests would only make it worse
+                # Refused whole: the fault may be one entry's. Each is harmless to repeat.
                 return one_by_one(slots, single)
             left = {
                 _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])

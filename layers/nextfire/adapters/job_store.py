@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 
 
+_CACHED = 4 * 1024
+_FIELDS = (
+    *("tenant", "job_id", "uid", "revision", "schedule_version", "effective_from", "state"),
+    *("definition", "created_at", "updated_at", "replaced", "counted_from", "resumed_at"),
+    "pause_reason",
+)
+_WITHOUT_PAYLOAD: Any = {
+    "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
+    "ExpressionAttributeNames": {f"#{name}": name for name in _FIELDS},
+}
+"""A watcher has no use for payloads, and a hundred of them may be more than its memory."""
+
+
 class DynamoDbJobStore:
     """`JobStore` on the tables `jobs` and (for a job's first entry) `due`."""
 
@@ -80,7 +93,7 @@ class DynamoDbJobStore:
         for chunk in chunks([*dict.fromkeys(keys)], _GET_LIMIT):
             with translated("get jobs"):
                 answer = self._client.batch_get_item(
-                    RequestItems={self._table: {"Keys": [_key(key) for key in chunk]}}
+                    RequestItems={self._table: _WITHOUT_PAYLOAD | {"Keys": [*map(_key, chunk)]}}
                 )
             for item in answer["Responses"].get(self._table, []):
                 key = JobKey(item["tenant"]["S"], item["job_id"]["S"])
@@ -215,7 +228,13 @@ def _key(key: JobKey) -> Item:
     return {"tenant": {"S": key.tenant}, "job_id": {"S": key.job_id}}
 
 
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def _encode(job: Job) -> Item:
+    document = job.definition.document()
+    payload = document["payload"]
     return to_item(
         {
             "tenant": job.key.tenant,
@@ -225,9 +244,8 @@ def _encode(job: Job) -> Item:
             "schedule_version": job.schedule_version,
             "effective_from": isoformat(job.effective_from),
             "state": job.state.value,
-            "definition": json.dumps(
-                job.definition.document(), ensure_ascii=False, separators=(",", ":")
-            ),
+            "definition": _json({k: v for k, v in document.items() if k != "payload"}),
+            "payload": _json(payload) if payload != {} else None,
             "replaced": json.dumps([_encode_replaced(past) for past in job.replaced])
             if job.replaced
             else None,
@@ -247,6 +265,7 @@ def _encode_replaced(past: Replaced) -> dict[str, Any]:
         "until": isoformat(past.until),
         "counted_from": past.counted_from and isoformat(past.counted_from),
         "resumed_at": past.resumed_at and isoformat(past.resumed_at),
+        "paused": past.paused,
         "when": past.when.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
 
@@ -259,6 +278,7 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
         when=WhenDocument.model_validate(values["when"]),
         counted_from=_from_text(values.get("counted_from")),
         resumed_at=_from_text(values.get("resumed_at")),
+        paused=bool(values.get("paused", False)),
     )
 
 
@@ -266,9 +286,18 @@ def _decode_all_replaced(text: str) -> tuple[Replaced, ...]:
     return tuple(map(_decode_replaced, json.loads(text)))
 
 
-@lru_cache(maxsize=2048)
-def _definition(text: str) -> JobDefinition:
-    """A watcher reads the same definitions again and again."""
+def _definition(item: Mapping[str, Any]) -> JobDefinition:
+    text = item["definition"]["S"]
+    # A watcher reads the same definitions again and again; what is large is not kept.
+    read = _parsed if len(text) <= _CACHED else JobDefinition.model_validate_json
+    definition = read(text)
+    if "payload" not in item:
+        return definition
+    return definition.model_copy(update={"payload": json.loads(item["payload"]["S"])})
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> JobDefinition:
     return JobDefinition.model_validate_json(text)
 
 
@@ -295,7 +324,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             schedule_version=int(item["schedule_version"]["N"]),
             effective_from=parse_instant(item["effective_from"]["S"]),
             state=JobState(item["state"]["S"]),
-            definition=_definition(item["definition"]["S"]),
+            definition=_definition(item),
             created_at=parse_instant(item["created_at"]["S"]),
             updated_at=parse_instant(item["updated_at"]["S"]),
             replaced=_decode_all_replaced(item["replaced"]["S"]) if "replaced" in item else (),

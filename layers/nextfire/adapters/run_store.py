@@ -216,7 +216,14 @@ class DynamoDbRunStore:
         return _decode(item) if item else None
 
     def between(
-        self, job: JobKey, first: str, last: str, *, newest_first: bool = False, page: int = 100
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,
+        lenient: bool = False,
     ) -> Iterator[Run]:
         request: dict[str, Any] = {
             "TableName": self._table,
@@ -231,7 +238,15 @@ class DynamoDbRunStore:
         while True:
             with translated("read runs"):
                 answer = self._client.query(**request)
-            yield from map(_decode, answer["Items"])
+            for item in answer["Items"]:
+                try:
+                    yield _decode(item)
+                except UndecodableError:
+                    run_id = item["run_id"]["S"]
+                    if not lenient:
+                        raise
+                    if _RUN_ID.fullmatch(run_id):
+                        yield Run(RunKey(job, run_id), RunState.DEAD)
             if "LastEvaluatedKey" not in answer:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]

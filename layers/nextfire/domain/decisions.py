@@ -167,20 +167,23 @@ def decide_misfire(
     Returns:
         What does not run, if anything; and why, or why it runs.
     """
+    if job.state is JobState.PAUSED:
+        # Of a version that was a pause, and that no resuming but another change ended.
+        return Missed(now), "due during a pause that a change of the job ended"
     late = now - entry.at
     misfire = job.definition.misfire
     if late <= MISFIRE_AFTER and job.resumed_at is None and misfire.relevancy_window_sec is None:
         return None, ORDINARY
     window = misfire.relevancy_window
     if window is not None and late > window:
-        reason = f"noticed {_spoken(late)} late; relevancyWindowSec is {_spoken(window)}"
+        reason = f"{_spoken(late)} late; relevancyWindowSec is {_spoken(window)}"
         return Missed(_due_by(job, now - window)), reason
     in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
     # Jitter may have put an earlier one off for longer: until then it had to wait for its turn.
     turn_by = entry.occurs_at + job.definition.jitter_width
     if now - turn_by <= MISFIRE_AFTER and not in_pause:
         return None, ORDINARY
-    when = "due during a pause" if in_pause else f"noticed {_spoken(late)} late"
+    when = "due during a pause" if in_pause else f"{_spoken(late)} late"
     reason = f"{when}; misfire policy {misfire.policy}"
     match misfire.policy:
         case MisfirePolicy.RUN_ALL:
@@ -227,20 +230,22 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
             first that an executor wrote: runs of one message group come to executors in order, so
             what was due before that has been there, and what was due after it waits.
     """
-    covered, since, latest = 0, job.effective_from, None
+    waiting, end, latest = 0, occurs_at, None
+    since = job.effective_from
     for looked_at, record in enumerate(before):
         if record.key.uid != job.uid:
             break
+        # What lies between two records has none, and so has not been there.
+        most = MAX_OUTSTANDING - waiting
+        waiting += job.count_between(record.covers_until, end, at_most=most)
+        end = min(end, record.key.scheduled_at)
         if record.state is not RunState.SKIPPED or record.pool is not None:
-            latest, since = record, record.key.scheduled_at
+            latest, since = record, end
             break
-        if looked_at == 3 * MAX_OUTSTANDING:
-            since = record.covers_until  # far enough back: what was due before has been there
+        if waiting >= MAX_OUTSTANDING or looked_at == 3 * MAX_OUTSTANDING:
+            since = end  # far enough back: what was due before has been there
             break
-        # What another version's ranges stand for is not counted below either.
-        covered += record.covered if record.key.scheduled_at > job.effective_from else 0
-    most = covered + MAX_OUTSTANDING
-    waiting = job.count_between(since, occurs_at, at_most=most) - covered
+    waiting += job.count_between(since, end, at_most=MAX_OUTSTANDING - waiting)
     unended = latest is not None and not latest.state.ended
     if waiting + unended >= MAX_OUTSTANDING:
         return OverlapDecision(False, f"{MAX_OUTSTANDING} earlier runs have not ended")
@@ -304,7 +309,7 @@ def decide_pickup(
         since = key.scheduled_at
         if job.definition.misfire.policy is MisfirePolicy.SKIP:
             # An older one may have been skipped itself: then nothing would run.
-            since = max(since, now - MISFIRE_AFTER)
+            since = max(since, now - MISFIRE_AFTER, job.resumed_at or since)
         newer = job.next_entry(since)
         if newer is not None and newer.at <= now:
             at = isoformat(newer.occurs_at)

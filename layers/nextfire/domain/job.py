@@ -95,7 +95,7 @@ class Misfire(Document):
     """
 
     policy: MisfirePolicy = MisfirePolicy.RUN_LATEST
-    relevancy_window_sec: Annotated[int, Field(ge=1, le=MAX_WINDOW_SEC)] | None = None
+    relevancy_window_sec: Annotated[int, Field(strict=True, ge=1, le=MAX_WINDOW_SEC)] | None = None
 
     @property
     def relevancy_window(self) -> timedelta | None:
@@ -123,10 +123,10 @@ class Backoff(StrEnum):
 class RetryPolicy(Document):
     """What follows an attempt that failed, timed out or lost its worker."""
 
-    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    max_attempts: Annotated[int, Field(strict=True, ge=1, le=100)] = 3
     backoff: Backoff = Backoff.EXPONENTIAL
-    initial_delay_ms: Annotated[int, Field(ge=0, le=86_400_000)] = 10_000
-    max_delay_ms: Annotated[int, Field(ge=0, le=604_800_000)] = 3_600_000
+    initial_delay_ms: Annotated[int, Field(strict=True, ge=0, le=86_400_000)] = 10_000
+    max_delay_ms: Annotated[int, Field(strict=True, ge=0, le=604_800_000)] = 3_600_000
 
     def delay(self, attempt: int) -> timedelta:
         """How long to wait after attempt number *attempt* (≥ 1) failed."""
@@ -165,8 +165,8 @@ class WhenDocument(Document):
     start_at: InstantText | None = None
     end_at: InstantText | None = None
     dst: Dst = Dst.ONCE
-    max_runs: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
-    jitter_sec: Annotated[int, Field(ge=0, le=MAX_JITTER // timedelta(seconds=1))] = 0
+    max_runs: Annotated[int, Field(strict=True, ge=1, le=MAX_RUNS)] | None = None
+    jitter_sec: Annotated[int, Field(strict=True, ge=0, le=MAX_JITTER // timedelta(seconds=1))] = 0
 
     @field_validator("schedule", mode="plain")
     @classmethod
@@ -250,7 +250,7 @@ class JobDefinition(WhenDocument):
     target: Target
     payload: JsonValue = Field(default_factory=dict)
     retry_policy: RetryPolicy = RetryPolicy()
-    timeout_sec: Annotated[int, Field(ge=1, le=39_600)] = 300
+    timeout_sec: Annotated[int, Field(strict=True, ge=1, le=39_600)] = 300
     priority: Priority = Priority.NORMAL
     misfire: Misfire = Misfire()
     overlap: Overlap = Overlap.ALLOW
@@ -288,7 +288,8 @@ class JobState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A schedule version that is no longer in force. It owns its occurrences after
-    `effective_from`, up to and with `until`, the instant of the change that replaced it.
+    `effective_from`, up to and with `until`, the instant of the change that replaced it. `paused`:
+    the job was, and none of them runs.
     """
 
     version: int
@@ -297,8 +298,22 @@ class Replaced:
     when: WhenDocument
     counted_from: datetime | None = None
     resumed_at: datetime | None = None
+    paused: bool = False
 
 
+def _remembered(versions: tuple[Replaced, ...]) -> tuple[Replaced, ...]:
+    """The latest of *versions*, as many as an item has room for."""
+    kept: list[Replaced] = []
+    size = 0
+    for past in reversed(versions[-MAX_REPLACED:]):
+        size += len(past.when.model_dump_json())
+        if kept and size > MAX_REPLACED_BYTES:
+            break
+        kept.append(past)
+    return tuple(reversed(kept))
+
+
+MAX_REPLACED_BYTES = 64 * 1024
 MAX_REPLACED = 8
 """How many replaced versions a job remembers. Only those matter whose occurrences are not all
 dispatched yet: one, unless the watcher is behind."""
@@ -342,16 +357,15 @@ class Job:
             WhenDocument.model_validate(when),
             self.counted_from,
             self.resumed_at,
+            self.state is JobState.PAUSED,
         )
-        # What is due during a pause belongs to the version that ends it, or to none.
-        remembered = () if self.state is JobState.PAUSED else (past,)
         return replace(
             self,
             schedule_version=self._next_version(now),
             effective_from=effective_from,
             counted_from=None,
             resumed_at=None,
-            replaced=(*self.replaced, *remembered)[-MAX_REPLACED:],
+            replaced=_remembered((*self.replaced, past)),
         )
 
     def paused(self, now: datetime, reason: str | None) -> Job:
@@ -371,6 +385,13 @@ class Job:
             pause_reason=None,
         )
 
+    def unpaused(self, now: datetime) -> DueEntry | None:
+        """The entry that has on record what was due in the pause of this PAUSED job, up to *now*,
+        when a change ends its version.
+        """
+        entry = self.first() if self.state is JobState.PAUSED else None
+        return entry if entry is not None and entry.occurs_at <= now else None
+
     def as_of(self, past: Replaced) -> Job:
         """This job with its schedule as it was in the version *past*."""
         when = {name: getattr(past.when, name) for name in WhenDocument.model_fields}
@@ -380,6 +401,7 @@ class Job:
             effective_from=past.effective_from,
             counted_from=past.counted_from,
             resumed_at=past.resumed_at,
+            state=JobState.PAUSED if past.paused else JobState.ACTIVE,
             definition=self.definition.model_copy(update=when),
         )
 

@@ -86,8 +86,8 @@ class JobStore(Protocol):
         """
 
     def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
-        """The jobs among *keys*, by eventually consistent reads; one that does not decode maps to
-        its error.
+        """The jobs among *keys* without their payloads, by eventually consistent reads; one that
+        does not decode maps to its error.
 
         Absent: no such job, or it could not be read this time; `get` tells.
         """
@@ -112,7 +112,13 @@ class DueStore(Protocol):
     """Holds due entries, by minute and shard."""
 
     def read(
-        self, minute: datetime, shard: int, *, before: datetime | None, consistent: bool
+        self,
+        minute: datetime,
+        shard: int,
+        *,
+        before: datetime | None,
+        consistent: bool,
+        since: datetime | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         """The entries of one bucket, by due instant, page by page as they are asked for.
 
@@ -122,6 +128,7 @@ class DueStore(Protocol):
             before: Leave out what is due at or after this; None reads all there is, keys that are
                 no instants included.
             consistent: See every write that was acknowledged before the call.
+            since: Leave out what is due before this; asked for with *before* only.
         """
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
@@ -276,10 +283,18 @@ class RunStore(Protocol):
         """
 
     def between(
-        self, job: JobKey, first: str, last: str, *, newest_first: bool = False, page: int = 100
+        self,
+        job: JobKey,
+        first: str,
+        last: str,
+        *,
+        newest_first: bool = False,
+        page: int = 100,
+        lenient: bool = False,
     ) -> Iterator[Run]:
         """The job's runs whose ids lie from *first* to *last*, both included, by consistent reads,
-        page by page as they are asked for.
+        page by page as they are asked for. *lenient*: one that does not decode is a DEAD run of its
+        key, which is all that is known of it.
 
         Raises:
             UndecodableError: A stored item does not read as a run.

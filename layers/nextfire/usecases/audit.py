@@ -380,7 +380,12 @@ class AuditJobs:
         }
         table.there = {slots[slot] for slot in self._due.occupied(slots)}
         for pool in self._pools:
-            table.backlogs[pool] = self._queue.backlog(pool)
+            try:
+                table.backlogs[pool] = self._queue.backlog(pool)
+            except UnavailableError:
+                raise
+            except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
+                table.backlogs[pool] = 1  # nobody knows: nothing there is taken for lost
         return table
 
     def _read_shard(

@@ -51,7 +51,7 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
     there = _newest(runs, job, last)
     if there is not None and there.key.scheduled_at > first:
         # Runs stand in the way: up to the earliest of them.
-        between = runs.between(job.key, runs_from(first), _after(last), page=1)
+        between = runs.between(job.key, runs_from(first), _after(last), page=1, lenient=True)
         there = next((run for run in between if run.key.uid == entry.uid), None)
         if there is not None and there.key.scheduled_at > first:
             stretch = job.stretch(entry, there.key.scheduled_at - _MOMENT)
@@ -72,7 +72,8 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
 
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:
     """The job's record that is latest of those of *last* or before."""
-    found = next(runs.between(job.key, "0", _after(last), newest_first=True, page=1), None)
+    before = runs.between(job.key, "0", _after(last), newest_first=True, page=1, lenient=True)
+    found = next(before, None)
     return found if found is not None and found.key.uid == job.uid else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
@@ -150,7 +151,7 @@ class DispatchDue:
         self._heap: list[tuple[datetime, str, str]] = []
         self._held: dict[Slot, StoredEntry] = {}
         self._ignored: dict[Slot, datetime] = {}
-        self._waiting: set[Slot] = set()
+        self._waiting: dict[Slot, str] = {}
         self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
 
@@ -288,16 +289,33 @@ class DispatchDue:
                 )
             )
             found += entries
+            if not closed and len(entries) == READ_AT_MOST:
+                found += self._fresh(minute, shard, now)
             minute += MINUTE
             if closed and not found:
                 cursor = minute
         # Whatever holds the cursor back, the present is read.
         while minute <= floor_minute(until):
             minute = max(minute, floor_minute(now) - MINUTE)
-            present = self._due.read(minute, shard, before=until, consistent=False)
-            found += islice(present, READ_AT_MOST)
+            present = [
+                *islice(self._due.read(minute, shard, before=until, consistent=False), READ_AT_MOST)
+            ]
+            found += present
+            if len(present) == READ_AT_MOST:
+                found += self._fresh(minute, shard, now)
             minute += MINUTE
         return found, cursor
+
+    def _fresh(
+        self, minute: datetime, shard: int, now: datetime
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        """What is due about now: where much waits, its keys come first, and the rest would never be
+        read.
+        """
+        due = self._due.read(
+            minute, shard, since=now - LOOK_AHEAD, before=now + LOOK_AHEAD, consistent=False
+        )
+        return islice(due, READ_AT_MOST)
 
     def _hold(
         self, found: Iterable[StoredEntry | BrokenEntry], now: datetime, report: TickReport
@@ -343,42 +361,47 @@ class DispatchDue:
         )
 
     def _dispatch(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> None:
-        decided = self._decide(batch, now, report)
+        # Room is asked for first: what waits for it, second after second, costs no certainty.
+        decided = self._confirm(
+            self._with_room(self._decide(batch, now, report), now, report), now, report
+        )
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
         wanted = [(s, d) for s, d in decided if d.action in (DueAction.FIRE, DueAction.COVER)]
-        admitted = self._take_turns(self._with_room(wanted, now, report), now, report)
+        admitted, replaced = self._take_turns(wanted, report)
         going = [(s, d) for s, d in admitted if d.action is DueAction.FIRE]
         missed = [(s, d) for s, d in admitted if d.action is DueAction.COVER]
         messages = [(d.pool, _message(d, self._clock.now())) for _, d in going]
         sending = self._executor.submit(self._queue.send, messages)
         covered = self._cover(missed, now, report)
-        following = [(s, d.successor) for s, d in going] + [(s, c.successor) for s, _, c in covered]
-        successors = {successor for _, successor in following if successor is not None}
-        stored = self._due.put(successors, self._clock.now()) if successors else set()
         sent = sending.result()
         done_at = self._clock.now()
         waiting: list[StoredEntry] = []
-        unsent: set[Slot] = set()
-        for index, (entry, decision) in enumerate(going):
+        following = [(stored, each.successor) for stored, _, each in covered]
+        for index, (stored, decision) in enumerate(going):
             if index not in sent:
-                unsent.add(entry.slot)
-                waiting.append(entry)
+                # Nor is its successor stored: a chain is to have one end, and that waits.
+                waiting.append(stored)
                 report.undelivered += 1
-                report.notes.append(f"not sent, stays: {entry.slot.sort_key} to {decision.pool}")
+                report.notes.append(f"not sent, stays: {stored.slot.sort_key} to {decision.pool}")
                 continue
+            following.append((stored, decision.successor))
             assert decision.run is not None  # noqa: S101 — for the type checker
-            report.dispatched.append(
-                Dispatched(decision.run, done_at - entry.entry.at, decision.reason)
-            )
-        for entry, successor in following:
-            if successor is not None and successor not in stored:
-                waiting.append(entry)
-                report.notes.append(f"successor not stored, stays: {entry.slot.sort_key}")
-            elif entry.slot not in unsent:
-                gone.append(entry.slot)
+            lateness = done_at - stored.entry.at
+            report.dispatched.append(Dispatched(decision.run, lateness, decision.reason))
+        unstopped = self._stop(replaced, {stored.slot for stored, _ in following}, now, report)
+        successors = [successor for _, successor in following if successor is not None]
+        in_store = self._due.put(successors, self._clock.now()) if successors else set()
+        for stored, successor in following:
+            if successor is not None and successor not in in_store:
+                waiting.append(stored)
+                report.notes.append(f"successor not stored, stays: {stored.slot.sort_key}")
+            elif stored.slot in unstopped:
+                waiting.append(stored)
+            else:
+                gone.append(stored.slot)
         self._due.delete(gone)
         self._ignored.update((slot, now + _SEEN_AGAIN) for slot in gone)
-        self._wait([*dict.fromkeys(waiting)], now, _LEFT_FOR)
+        self._wait(waiting, _LEFT_FOR)
 
     def _with_room(
         self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
@@ -389,8 +412,9 @@ class DispatchDue:
         admitted: list[tuple[StoredEntry, DueDecision]] = []
         held_back: list[StoredEntry] = []
         for stored, decision in wanted:
-            bound = self._shares.backlogs.get(decision.pool)
-            if bound is None or self._room(decision.pool, bound, now).left > 0:
+            asks = decision.action in (DueAction.FIRE, DueAction.COVER)
+            bound = self._shares.backlogs.get(decision.pool) if asks else None
+            if bound is None or self._room(decision.pool, bound, now, report).left > 0:
                 admitted.append((stored, decision))
                 if bound is not None and decision.action is DueAction.FIRE:
                     self._rooms[decision.pool].left -= 1
@@ -399,35 +423,38 @@ class DispatchDue:
         if held_back:
             report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
             report.held_back += len(held_back)
-            self._wait(held_back, now, _ROOM_AFTER)
+            self._wait(held_back, _ROOM_AFTER)
         return admitted
 
-    def _room(self, pool: str, bound: int, now: datetime) -> _Room:
+    def _room(self, pool: str, bound: int, now: datetime, report: TickReport) -> _Room:
         """The queue is asked once, and again when what was sent since may have filled it."""
         room = self._rooms.get(pool)
         if room is None or (room.left <= 0 and now - room.asked_at >= _ROOM_AFTER):
             try:
                 left = bound - self._queue.backlog(pool)
-            except UnavailableError:
+            except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
                 left = BATCH  # a bound that is passed does no harm; a run that waits may
+                report.notes.append(f"the backlog of pool {pool} is not known: {error}")
             room = self._rooms[pool] = _Room(left, now)
         return room
 
     def _take_turns(
-        self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
-    ) -> list[tuple[StoredEntry, DueDecision]]:
-        """Those of *wanted* that may join their jobs' earlier runs in the queue; only jobs whose
-        overlap policy asks for it pay for the question.
+        self, wanted: list[tuple[StoredEntry, DueDecision]], report: TickReport
+    ) -> tuple[list[tuple[StoredEntry, DueDecision]], dict[Slot, tuple[Run, str]]]:
+        """Those of *wanted* that may join their jobs' earlier runs in the queue, and the runs that
+        are to end for them, with the reason. Only jobs whose overlap policy asks for it pay for the
+        question.
         """
         asked: dict[Slot, Future[OverlapDecision]] = {}
         for stored, decision in wanted:
             # Not of a retry, which has had its turn, nor of a version that nobody knows any more.
             if decision.exclusive and decision.owner is not None:
                 asked[stored.slot] = self._executor.submit(
-                    self._overlap, decision.owner, decision, stored.entry.occurs_at, now
+                    self._overlap, decision.owner, stored.entry.occurs_at
                 )
         if not asked:
-            return wanted
+            return wanted, {}
+        replaced: dict[Slot, tuple[Run, str]] = {}
         admitted: list[tuple[StoredEntry, DueDecision]] = []
         held_back: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
@@ -448,21 +475,44 @@ class DispatchDue:
                 report.notes.append(f"{stored.slot.sort_key} waits: {overlap.reason}")
                 continue
             admitted.append((stored, decision))
+            earlier = overlap.cancel if overlap is not None else None
+            if overlap is not None and earlier is not None and decision.action is DueAction.FIRE:
+                at = isoformat(stored.entry.occurs_at)
+                replaced[stored.slot] = earlier, f"{overlap.reason} {at}"
         report.held_back += len(held_back)
-        self._wait(held_back, now, _TURN_AFTER)
-        self._wait(undecided, now, _BROKEN_FOR)
-        return admitted
+        self._wait(held_back, _TURN_AFTER)
+        self._wait(undecided, _BROKEN_FOR)
+        return admitted, replaced
 
-    def _overlap(
-        self, job: Job, decision: DueDecision, occurs_at: datetime, now: datetime
-    ) -> OverlapDecision:
-        before = self._runs.between(job.key, "0", runs_from(occurs_at), newest_first=True, page=1)
-        overlap = decide_overlap(job, occurs_at, before)
-        if overlap.cancel is not None and decision.action is DueAction.FIRE:
-            # Done again, after a crash, it still concerns only what is before this occurrence.
-            reason = f"{overlap.reason} {isoformat(occurs_at)}"
-            self._runs.stop(overlap.cancel, reason=reason, now=now)
-        return overlap
+    def _overlap(self, job: Job, occurs_at: datetime) -> OverlapDecision:
+        before = self._runs.between(
+            job.key, "0", runs_from(occurs_at), newest_first=True, page=1, lenient=True
+        )
+        return decide_overlap(job, occurs_at, before)
+
+    def _stop(
+        self,
+        replaced: Mapping[Slot, tuple[Run, str]],
+        accepted: Collection[Slot],
+        now: datetime,
+        report: TickReport,
+    ) -> set[Slot]:
+        """Have the runs end that others replace, now that those are in the queue. Done again, after
+        a crash, it still concerns only what came before them. Returns the slots where it failed.
+        """
+        stopping = {
+            slot: self._executor.submit(self._runs.stop, run, reason=reason, now=now)
+            for slot, (run, reason) in replaced.items()
+            if slot in accepted
+        }
+        failed: set[Slot] = set()
+        for slot, stop in stopping.items():
+            try:
+                stop.result()
+            except (UnavailableError, UndecodableError) as error:
+                failed.add(slot)
+                report.notes.append(str(error))
+        return failed
 
     def _cover(
         self, missed: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
@@ -508,26 +558,35 @@ class DispatchDue:
                     undecided.append(stored)
                     report.quarantined += 1
                     report.notes.append(_cannot_decide(stored, covered))
-        self._wait(again, now, _AGAIN_AFTER)
-        self._wait(undecided, now, _BROKEN_FOR)
+        self._wait(again, _AGAIN_AFTER)
+        self._wait(undecided, _BROKEN_FOR)
         return done
 
-    def _wait(self, entries: list[StoredEntry], now: datetime, duration: timedelta) -> None:
+    def _wait(self, entries: list[StoredEntry], duration: timedelta) -> None:
         """Look at *entries* again after *duration*.
 
         Those of the past come along to the present: otherwise one that cannot be sent would hold
-        its cursor back, and every poll would read all buckets since. What is too much to be read
-        again and again, ahead of all that is due later, is put off to the next minute.
+        its cursor back, and every poll would read all buckets since. What is too much of a tenant
+        to be read again and again is put off to the next minute.
         """
-        self._waiting &= self._ignored.keys()
-        room = max(_WAITING_AT_MOST - len(self._waiting), 0)
+        if not entries:
+            return
+        now = self._clock.now()
+        self._waiting = {s: t for s, t in self._waiting.items() if s in self._ignored}
+        waiting = Counter(self._waiting.values())
         next_minute = floor_minute(now) + MINUTE
-        # One that the look-ahead found in the next minute's bucket is there already.
-        put_off = [stored for stored in entries[room:] if stored.slot.minute < next_minute]
-        leaving = {stored.slot for stored in put_off}
-        near = [stored for stored in entries if stored.slot not in leaving]
-        self._ignored.update((stored.slot, now + duration) for stored in near)
-        self._waiting.update(stored.slot for stored in near)
+        near: list[StoredEntry] = []
+        put_off: list[StoredEntry] = []
+        for stored in entries:
+            tenant = stored.entry.job.tenant
+            # One that the look-ahead found in the next minute's bucket is there already.
+            if waiting[tenant] >= _WAITING_AT_MOST and stored.slot.minute < next_minute:
+                put_off.append(stored)
+                continue
+            waiting[tenant] += 1
+            near.append(stored)
+            self._waiting[stored.slot] = tenant
+            self._ignored[stored.slot] = now + duration
         present = bucket_name(floor_minute(now), 0)
         self._move([stored for stored in near if stored.slot.bucket < present], now)
         self._move(put_off, next_minute)
@@ -536,7 +595,10 @@ class DispatchDue:
         """Move *entries* to the bucket of what is written at *at*, which is not theirs."""
         if entries:
             moved = self._due.put({stored.entry for stored in entries}, at)
-            self._due.delete([stored.slot for stored in entries if stored.entry in moved])
+            left = [stored.slot for stored in entries if stored.entry in moved]
+            self._due.delete(left)
+            for slot in left:
+                self._waiting.pop(slot, None)  # what it makes wait lies elsewhere
 
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
@@ -544,40 +606,50 @@ class DispatchDue:
         jobs = self._jobs.get_many(
             {stored.entry.job for stored in batch if stored.entry.kind is DueKind.FIRE}
         )
-        decided: list[tuple[StoredEntry, DueDecision]] = []
-        undecided: list[StoredEntry] = []
-        unsure: dict[Slot, Future[Job | None]] = {}
+        found = [(s, partial(_sound, jobs.get(s.entry.job))) for s in batch]
+        return self._decided(found, now, report)
 
-        def decide(stored: StoredEntry, find: Callable[[], Job | None]) -> DueDecision | None:
-            try:
-                return decide_due(stored.entry, find(), now)
-            except UnavailableError:
-                raise
-            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
-                # Kept where it is, told and alarmed; the others go on.
-                undecided.append(stored)
-                report.quarantined += 1
-                report.notes.append(_cannot_decide(stored, error))
-                return None
-
-        for stored in batch:
-            decision = decide(stored, partial(_sound, jobs.get(stored.entry.job)))
-            if decision is not None and decision.action is not DueAction.FIRE:
-                # The read may have been stale: what is not sent must be certain.
-                unsure[stored.slot] = self._executor.submit(self._jobs.get, stored.entry.job)
-            if decision is not None:
-                decided.append((stored, decision))
-        if unsure:
-            certain = [
-                (s, decide(s, unsure[s.slot].result) if s.slot in unsure else d) for s, d in decided
-            ]
-            decided = [(s, d) for s, d in certain if d is not None]
-        for stored, decision in decided:
+    def _confirm(
+        self, decided: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
+    ) -> list[tuple[StoredEntry, DueDecision]]:
+        """Decide again, on consistent reads, where not to fire: the first read may have been stale,
+        and what is not sent must be certain.
+        """
+        certain = [(s, d) for s, d in decided if d.action is DueAction.FIRE]
+        unsure = [s for s, d in decided if d.action is not DueAction.FIRE]
+        if not unsure:
+            return certain
+        reads = [(s, self._executor.submit(self._jobs.get, s.entry.job).result) for s in unsure]
+        confirmed = self._decided(reads, now, report)
+        for stored, decision in confirmed:
             if decision.action is DueAction.LEAVE:
                 self._ignored[stored.slot] = now + _LEFT_FOR
             if decision.action is DueAction.DROP:
                 report.notes.append(f"dropped {stored.slot.sort_key}: {decision.reason}")
-        self._wait(undecided, now, _BROKEN_FOR)
+        return certain + confirmed
+
+    def _decided(
+        self,
+        found: Iterable[tuple[StoredEntry, Callable[[], Job | None]]],
+        now: datetime,
+        report: TickReport,
+    ) -> list[tuple[StoredEntry, DueDecision]]:
+        """The decisions, but for entries whose job cannot be had: one must not stop the others."""
+        decided: list[tuple[StoredEntry, DueDecision]] = []
+        unread: list[StoredEntry] = []
+        undecided: list[StoredEntry] = []
+        for stored, find in found:
+            try:
+                decided.append((stored, decide_due(stored.entry, find(), now)))
+            except UnavailableError as error:
+                unread.append(stored)
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 — kept where it is, told and alarmed
+                undecided.append(stored)
+                report.quarantined += 1
+                report.notes.append(_cannot_decide(stored, error))
+        self._wait(unread, _LEFT_FOR)
+        self._wait(undecided, _BROKEN_FOR)
         return decided
 
 

@@ -238,7 +238,9 @@ class ExecuteRun:
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
         """The records of the job's runs before *key*, the latest first."""
         last = runs_from(key.scheduled_at)
-        return lambda: self._runs.between(key.job, "0", last, newest_first=True, page=_RECORDS)
+        return lambda: self._runs.between(
+            key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
+        )
 
     def _work(self, job: Job, run: Run, host: _Host) -> Handled:
         """Run the script of a run that is ours, and record what came of it."""

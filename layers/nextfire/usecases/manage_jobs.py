@@ -94,7 +94,7 @@ class ManageJobs:
             changed = _revised(job.with_new_version(now), now, definition=definition)
             if job.state is JobState.PAUSED:
                 check(changed.schedule)
-                return changed, None
+                return changed, job.unpaused(now)
             changed = replace(changed, state=JobState.ACTIVE)
             return changed, _first(changed)
 
@@ -149,7 +149,7 @@ class ManageJobs:
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
             cancelled = _revised(job.with_new_version(now), now, definition=job.definition)
-            return replace(cancelled, state=JobState.CANCELLED), None
+            return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
         return self._revise(key, next_revision)
 
