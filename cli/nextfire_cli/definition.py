@@ -11,10 +11,14 @@ import typer
 import yaml
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.job import MisfirePolicy, Overlap
-from nextfire.domain.schedule import parse_duration
+from nextfire.domain.job import MAX_WINDOW_SEC, MisfirePolicy, Overlap, Priority
+from nextfire.domain.schedule import MAX_DELAY, MAX_JITTER, Dst, parse_duration
 from nextfire_cli.client import Document
 
+WHEN = "--cron, --at, --in, --every, --date"
+"""Of these flags a job has one."""
+MAX_TIMEOUT_SEC = 39_600
+_SECOND = timedelta(seconds=1)
 _SPAN = re.compile(
     r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
 )
@@ -30,11 +34,17 @@ def definition(
     every: str | None = None,
     dates: Sequence[str] = (),
     timezone: str | None = None,
+    start_at: str | None = None,
+    end_at: str | None = None,
+    max_runs: int | None = None,
+    dst: Dst | None = None,
+    jitter: str | None = None,
     handler: str | None = None,
     pool: str | None = None,
     payload: str | None = None,
     timeout: str | None = None,
     max_attempts: int | None = None,
+    priority: Priority | None = None,
     misfire: MisfirePolicy | None = None,
     relevancy_window: str | None = None,
     overlap: Overlap | None = None,
@@ -46,22 +56,31 @@ def definition(
         typer.BadParameter: A value cannot be read, or flags contradict each other.
     """
     document = _read_document(file) if file else {}
-    document |= _given(name=name, timezone=timezone) | _schedule(cron, at, in_, every, dates)
+    document |= _schedule(cron, at, in_, every, dates)
+    document |= _given(
+        name=name,
+        timezone=timezone,
+        startAt=start_at,
+        endAt=end_at,
+        maxRuns=max_runs,
+        dst=dst and dst.value,
+        priority=priority and priority.value,
+        overlap=overlap and overlap.value,
+    )
+    if jitter is not None:
+        document["jitterSec"] = whole_seconds(jitter, "--jitter", 0, MAX_JITTER // _SECOND)
     if payload is not None:
         document["payload"] = _payload(payload)
     if timeout is not None:
-        document["timeoutSec"] = whole_seconds(timeout, "--timeout")
-    if overlap is not None:
-        document["overlap"] = overlap.value
-    window = relevancy_window and whole_seconds(relevancy_window, "--relevancy-window")
+        document["timeoutSec"] = whole_seconds(timeout, "--timeout", 1, MAX_TIMEOUT_SEC)
     for field, part in (
         ("target", _given(handler=handler, pool=pool)),
         ("retryPolicy", _given(maxAttempts=max_attempts)),
-        ("misfire", _given(policy=misfire and misfire.value, relevancyWindowSec=window)),
+        ("misfire", _given(policy=misfire and misfire.value) | _window(relevancy_window)),
         ("labels", _labels(labels)),
     ):
         if part:
-            document[field] = {**document.get(field, {}), **part}
+            document[field] = {**(document.get(field) or {}), **part}
     return document
 
 
@@ -71,17 +90,24 @@ def iso_duration(text: str, flag: str) -> str:
     Raises:
         typer.BadParameter: It is neither.
     """
-    match = _SPAN.fullmatch(text.strip().lower())
-    if match:
-        date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
-        text = f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
+    duration = _iso_8601(text)
     try:
-        parse_duration(text.upper(), flag)
+        parse_duration(duration, flag)
     except InvalidInputError as error:
         raise typer.BadParameter(
-            f"{error.value} is {error.problem}. Write 5s, 90m, 1h30m, 2d or PT5S.", param_hint=flag
+            f"{text!r} is no duration from 0.001 s to {MAX_DELAY.days} days. "
+            "Write 5s, 90m, 1h30m, 2d or PT5S.",
+            param_hint=flag,
         ) from error
-    return text.upper()
+    return duration
+
+
+def _iso_8601(text: str) -> str:
+    match = _SPAN.fullmatch(text.strip().lower())
+    if not match:
+        return text.upper()
+    date = "".join(f"{match[unit]}{unit}" for unit in "WD" if match[unit])
+    return f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
 
 
 def _schedule(
@@ -99,25 +125,48 @@ def _schedule(
     if dates:
         given.append({"type": "DATES", "schedule": [*dates]})
     if len(given) > 1:
-        more = ", --every, --date" if every is not None or dates else ""
-        raise typer.BadParameter("give one of them", param_hint=f"--cron, --at, --in{more}")
+        raise typer.BadParameter("give one of them", param_hint=WHEN)
     return given[0] if given else {}
 
 
-def whole_seconds(text: str, flag: str) -> int:
-    """Seconds as a number, or a duration as `iso_duration` takes it.
+def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
+    """Seconds as a number, or a duration as `iso_duration` takes it; *least* to *most* of them.
 
     Raises:
-        typer.BadParameter: It is neither, or not whole seconds.
+        typer.BadParameter: It is neither, not whole seconds, or out of bounds.
     """
-    length = (
-        timedelta(seconds=int(text))
-        if text.isdecimal()
-        else parse_duration(iso_duration(text, flag), flag)
-    )
-    if length % timedelta(seconds=1):
-        raise typer.BadParameter("give whole seconds", param_hint=flag)
-    return length // timedelta(seconds=1)
+    try:
+        number = text.isdecimal()
+        length = int(text) * _SECOND if number else parse_duration(_iso_8601(text), flag)
+    except (InvalidInputError, OverflowError, ValueError):
+        length = timedelta.max  # which is out of all bounds
+    seconds, rest = divmod(length, _SECOND)
+    if rest or not least <= seconds <= most:
+        raise typer.BadParameter(
+            f"{text!r} is no duration in whole seconds from {least} s to {_told(most)}. "
+            "Write 30, 30s, 10m or PT10M.",
+            param_hint=flag,
+        )
+    return seconds
+
+
+def _told(seconds: int) -> str:
+    """``30 days``, ``1 hour``, ``90 s``."""
+    for unit, length in (("day", 86_400), ("hour", 3_600)):
+        count, rest = divmod(seconds, length)
+        if count and not rest:
+            return f"{count} {unit}{'s' * (count > 1)}"
+    return f"{seconds} s"
+
+
+def _window(text: str | None) -> Document:
+    """A null takes away what the job has."""
+    if text is None:
+        return {}
+    if text.lower() == "none":
+        return {"relevancyWindowSec": None}
+    seconds = whole_seconds(text, "--relevancy-window", 1, MAX_WINDOW_SEC)
+    return {"relevancyWindowSec": seconds}
 
 
 def _payload(text: str) -> object:

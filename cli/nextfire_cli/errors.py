@@ -35,7 +35,8 @@ class ApiError(CliError):
         lines = []
         for error in body.get("errors", []):
             got = f" (got {error['value']})" if "value" in error else ""
-            lines.append(f"{error['field']}: {error['problem']}{got}. {error.get('remedy', '')}")
+            problem = str(error["problem"]).removeprefix("Value error, ")  # pydantic's own words
+            lines.append(f"{error['field']}: {problem}{got}. {error.get('remedy', '')}")
         # The detail says the same as the errors, in one breath.
         super().__init__(
             f"{body.get('title', 'The API refused')} ({status}).",

@@ -94,7 +94,8 @@ def options(
         str | None, typer.Option(help="The AWS profile to sign with, unless the stack is local.")
     ] = None,
     region: Annotated[
-        str | None, typer.Option(help="The API's AWS region. [dim]Default: its URL tells, else AWS_REGION[/]")
+        str | None,
+        typer.Option(help="The API's AWS region. [dim]Default: its URL tells, else AWS_REGION[/]"),
     ] = None,
 ) -> None:
     """Schedules jobs, to the second, on AWS or on this machine.

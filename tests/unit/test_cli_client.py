@@ -178,6 +178,16 @@ def test_an_endpoint_that_is_not_there_says_what_to_do(endpoint: str, expected: 
         client(refuse, endpoint).health()
 
 
+def test_pydantics_own_words_are_left_out() -> None:
+    fault = {"field": "target", "problem": "Value error, give either handler or script"}
+    problem = {"title": "Unprocessable Content", "status": 422, "errors": [fault]}
+
+    with pytest.raises(ApiError) as refused:
+        client(lambda _: httpx.Response(422, json=problem)).create_job({})
+
+    assert refused.value.remedy == "target: give either handler or script."
+
+
 def test_after_a_timeout_nobody_is_told_that_nothing_happened() -> None:
     def hang(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("slow", request=request)

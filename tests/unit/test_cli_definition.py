@@ -1,13 +1,17 @@
 """Job documents from flags and files."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from pydantic import ValidationError
 
-from nextfire_cli.definition import definition, iso_duration
+from nextfire.domain.job import JobDefinition
+from nextfire.domain.schedule import MAX_JITTER
+from nextfire_cli.definition import MAX_TIMEOUT_SEC, definition, iso_duration, whole_seconds
 
 
 @pytest.mark.parametrize(
@@ -64,13 +68,17 @@ def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
 @pytest.mark.parametrize(
     ("flags", "hint"),
     [
-        ({"cron": "* * * * *", "in_": "5s"}, "--cron, --at, --in"),
+        ({"cron": "* * * * *", "in_": "5s"}, "--cron, --at, --in, --every, --date"),
         ({"payload": "{not json"}, "--payload"),
         ({"payload": "@/no/such/file"}, "--payload"),
         ({"labels": ["team"]}, "--label"),
         ({"labels": ["=a"]}, "--label"),
         ({"timeout": "soon"}, "--timeout"),
         ({"timeout": "1.5s"}, "--timeout"),
+        ({"timeout": "0"}, "--timeout"),
+        ({"timeout": "9" * 5000}, "--timeout"),
+        ({"jitter": "61m"}, "--jitter"),
+        ({"relevancy_window": "31d"}, "--relevancy-window"),
         ({"file": "/no/such/file"}, "--file"),
     ],
 )
@@ -78,6 +86,41 @@ def test_a_flag_that_cannot_be_read_is_named(flags: dict[str, Any], hint: str) -
     with pytest.raises(typer.BadParameter) as refused:
         definition(**flags)
     assert refused.value.param_hint == hint
+
+
+@pytest.mark.parametrize("text", ["Soon", "0s", "30d1s", "1.5s", "-1"])
+def test_a_window_that_is_none_is_shown_as_typed_with_the_bounds_of_windows(text: str) -> None:
+    with pytest.raises(typer.BadParameter) as refused:
+        definition(relevancy_window=text)
+    assert f"'{text}' is no duration" in refused.value.message
+    assert "from 1 s to 30 days" in refused.value.message
+
+
+def test_a_duration_is_shown_as_typed() -> None:
+    with pytest.raises(typer.BadParameter, match="'Soon' is no duration"):
+        iso_duration("Soon", "--in")
+
+
+@pytest.mark.parametrize("text", ["none", "NONE"])
+def test_a_window_is_taken_away_with_a_null(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("misfire: {policy: SKIP, relevancyWindowSec: 5}")
+
+    assert definition(relevancy_window=text) == {"misfire": {"relevancyWindowSec": None}}
+    assert definition(file=str(file), relevancy_window=text) == {
+        "misfire": {"policy": "SKIP", "relevancyWindowSec": None}
+    }
+
+
+def test_bounds_are_those_of_a_job() -> None:
+    for flag, field, most in (
+        ("--timeout", "timeoutSec", MAX_TIMEOUT_SEC),
+        ("--jitter", "jitterSec", MAX_JITTER // timedelta(seconds=1)),
+    ):
+        job = {"type": "MANUAL", "target": {"handler": "hello"}}
+        JobDefinition.model_validate(job | {field: whole_seconds(str(most), flag, 0, most)})
+        with pytest.raises(ValidationError):
+            JobDefinition.model_validate(job | {field: most + 1})
 
 
 def test_flags_are_put_over_the_file(tmp_path: Path) -> None:

@@ -154,10 +154,64 @@ def test_what_no_flag_names_is_not_sent(call: Call, api: Api) -> None:
 def test_both_commands_have_the_same_flags(call: Call, command: str) -> None:
     shown = call("jobs", command, "--help", COLUMNS="200").stdout
 
-    for flag in ("--cron", "--at", "--in", "--handler", "--misfire", "--relevancy-window"):
+    for flag in (
+        *("--cron", "--at", "--in", "--every", "--date", "--start-at", "--end-at", "--dst"),
+        *("--max-runs", "--jitter", "--priority", "--handler", "--relevancy-window"),
+        *("RUN_ALL|RUN_LATEST|SKIP", "ALLOW|QUEUE|SKIP|REPLACE"),
+    ):
         assert flag in shown
+    assert ("--id " in shown) == (command == "create")
     assert ("JOB_ID" in shown) == (command == "update")
     assert "document" not in shown.lower().replace("a job document", "")
+
+
+def test_create_and_update_send_all_of_when(call: Call, api: Api) -> None:
+    flags = [
+        *("--date", "2030-01-01", "--date", "2031-01-01"),
+        *("--start-at", "2029-01-01", "--end-at", "2032-01-01", "--dst", "each"),
+        *("--max-runs", "7", "--jitter", "10m", "--priority", "high"),
+    ]
+    sent = {
+        "type": "DATES",
+        "schedule": ["2030-01-01", "2031-01-01"],
+        "startAt": "2029-01-01",
+        "endAt": "2032-01-01",
+        "dst": "EACH",
+        "maxRuns": 7,
+        "jitterSec": 600,
+        "priority": "HIGH",
+    }
+
+    created = call("jobs", "create", *flags, "--handler", "h", "--id", "job_1")
+    assert created.exit_code == 0, created.output
+    assert api.body == sent | {"jobId": "job_1", "target": {"handler": "h"}}
+    call("jobs", "update", "job_1", *flags)
+    assert api.body == sent
+    call("jobs", "update", "job_1", "--every", "1h30m")
+    assert api.body == {"type": "INTERVAL", "schedule": "PT1H30M"}
+
+
+def test_a_choice_that_is_none_is_told_as_it_is_spelt(call: Call) -> None:
+    told = call("jobs", "update", "job_1", "--misfire", "never", COLUMNS="200").stderr
+
+    assert "'never' is not one of RUN_ALL, RUN_LATEST, SKIP." in told
+    assert "Value error" not in told
+
+
+@pytest.mark.parametrize(
+    ("reason", "already"),
+    [("the ledger is closed", False), ("lunch", True), (None, True)],
+)
+def test_pausing_what_is_paused_says_that_its_reason_stays(
+    call: Call, reason: str | None, *, already: bool
+) -> None:
+    flags = ["--reason", reason] if reason else []
+
+    told = call("jobs", "pause", "job_1", *flags)
+
+    assert told.exit_code == 0
+    assert ("It was paused already" in told.stderr) == already
+    assert "the ledger is closed" in told.stdout
 
 
 def test_pause_sends_its_reason_and_shows_it(call: Call, api: Api) -> None:

@@ -132,6 +132,40 @@ def test_wrong_usage(call: Call, asked: list[httpx.Request], flags: list[str], n
     assert not asked
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("overlpa: SKIP", "overlpa"),
+        ("overlap: SKPI", "overlap"),
+        ("overlap: skip", "overlap"),
+        ("misfire: {polcy: SKIP}", "misfire.polcy"),
+        ("misfire: {policy: NEVER}", "misfire.policy"),
+        ("count: 3", "count"),
+    ],
+)
+def test_a_file_that_create_refuses_is_refused(
+    call: Call, asked: list[httpx.Request], tmp_path: Path, line: str, named: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"type: CRON\nschedule: '@daily'\ntarget: {{handler: a}}\n{line}\n")
+
+    result = call("schedules", "preview", "-f", str(file))
+
+    assert result.exit_code == 2
+    assert f"{named}:" in result.stderr
+    assert not asked
+
+
+def test_what_says_when_is_left_to_the_api(
+    call: Call, asked: list[httpx.Request], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("type: CRON\nschedule: [a]\njobId: a\nname: b\n")
+
+    assert call("schedules", "preview", "-f", str(file)).exit_code == 0
+    assert sent(asked) == {"type": "CRON", "schedule": ["a"], "count": 10}
+
+
 def test_upcoming_asks_for_the_job(call: Call, asked: list[httpx.Request]) -> None:
     result = call("jobs", "upcoming", "job_1", "--count", "3")
 

@@ -1,0 +1,261 @@
+"""The flags that say what a job is: one set, of which each command takes what it needs."""
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+from nextfire.domain.job import MisfirePolicy, Overlap, Priority
+from nextfire.domain.schedule import MAX_RUNS, Dst
+from nextfire_cli.client import Document
+from nextfire_cli.definition import WHEN, definition
+
+__all__ = ["WHEN", "takes"]
+
+_ONE = "When (one of them)"
+_WITHIN = "When, more closely"
+
+
+def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+    """Reads a choice as files and the API spell it, or in lower case."""
+
+    def parse(text: str) -> StrEnum:
+        try:
+            return choices(text.upper())
+        except ValueError as error:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}.") from error
+
+    return parse
+
+
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="A job document in JSON or YAML, [bold]-[/] for standard input. "
+        "Flags are put over what it says.",
+    ),
+]
+Name = Annotated[str | None, typer.Option(help="What people call the job.")]
+Cron = Annotated[
+    str | None,
+    typer.Option(
+        metavar="EXPR",
+        help="Run again and again: minute, hour, day of month, month, day of week.",
+        rich_help_panel=_ONE,
+    ),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INSTANT",
+        help="Run once: 2026-05-24T10:00:00Z; without an offset it is in --timezone.",
+        rich_help_panel=_ONE,
+    ),
+]
+In = Annotated[
+    str | None,
+    typer.Option(
+        "--in",
+        metavar="DURATION",
+        help="Run once, so long from now: 5s, 90m, 1h30m, 2d or PT5S.",
+        rich_help_panel=_ONE,
+    ),
+]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Again and again, so long after one another: 10s, 90m, 1h30m or PT90M.",
+        rich_help_panel=_ONE,
+    ),
+]
+Dates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--date",
+        metavar="INSTANT",
+        help="On dates; repeat it for each. As for --at; without a time it is midnight.",
+        rich_help_panel=_ONE,
+    ),
+]
+Timezone = Annotated[
+    str | None,
+    typer.Option(metavar="ZONE", help="IANA name, e.g. Europe/Berlin. [dim]Default: UTC[/]"),
+]
+StartAt = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INSTANT",
+        help="None before; --every counts from it. As for --at.",
+        rich_help_panel=_WITHIN,
+    ),
+]
+EndAt = Annotated[
+    str | None,
+    typer.Option(metavar="INSTANT", help="None after. As for --at.", rich_help_panel=_WITHIN),
+]
+MaxRuns = Annotated[
+    int | None,
+    typer.Option(min=1, max=MAX_RUNS, help="So many and no more.", rich_help_panel=_WITHIN),
+]
+DstChoice = Annotated[
+    Dst | None,
+    typer.Option(
+        "--dst",
+        parser=_one_of(Dst),
+        metavar="|".join(Dst),
+        help="How often a time fires that comes twice. [dim]Default: ONCE[/]",
+        rich_help_panel=_WITHIN,
+    ),
+]
+Jitter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Due up to so much later: 30s, 10m. [dim]Default: none[/]",
+        rich_help_panel=_WITHIN,
+    ),
+]
+Handler = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The script to run, by its name in the pool."),
+]
+Pool = Annotated[str | None, typer.Option(help="Whose executors run it. [dim]Default: default[/]")]
+Payload = Annotated[
+    str | None,
+    typer.Option(metavar="JSON|@FILE", help="What the script is given; [bold]@-[/] reads stdin."),
+]
+Timeout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Longest time of one attempt: seconds, or 90s, 10m, PT10M. [dim]Default: 300[/]",
+    ),
+]
+MaxAttempts = Annotated[
+    int | None,
+    typer.Option(min=1, max=100, help="How often a run is tried. [dim]Default: 3[/]"),
+]
+PriorityChoice = Annotated[
+    Priority | None,
+    typer.Option(
+        "--priority",
+        parser=_one_of(Priority),
+        metavar="|".join(Priority),
+        help="Of what is due in the same second, the higher goes first. [dim]Default: NORMAL[/]",
+    ),
+]
+Misfire = Annotated[
+    MisfirePolicy | None,
+    typer.Option(
+        parser=_one_of(MisfirePolicy),
+        metavar="|".join(MisfirePolicy),
+        help="Which runs that were missed, in an outage or a pause, are made up for. "
+        "[dim]Default: RUN_LATEST[/]",
+    ),
+]
+RelevancyWindow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="A run that would start later than this after it was due is skipped: 1 s to 30 days, "
+        "e.g. 30s, 10m; [bold]none[/] takes it away. [dim]Default: none[/]",
+    ),
+]
+OverlapChoice = Annotated[
+    Overlap | None,
+    typer.Option(
+        "--overlap",
+        parser=_one_of(Overlap),
+        metavar="|".join(Overlap),
+        help="When one is due while an earlier one has not ended: run both, wait, skip it, or "
+        "cancel the earlier one. [dim]Default: ALLOW[/]",
+    ),
+]
+Labels = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="May be repeated.")
+]
+
+
+def _document(
+    cron: Cron = None,
+    at: At = None,
+    in_: In = None,
+    every: Every = None,
+    date: Dates = None,
+    timezone: Timezone = None,
+    start_at: StartAt = None,
+    end_at: EndAt = None,
+    max_runs: MaxRuns = None,
+    dst: DstChoice = None,
+    jitter: Jitter = None,
+    file: File = None,
+    handler: Handler = None,
+    pool: Pool = None,
+    payload: Payload = None,
+    name: Name = None,
+    timeout: Timeout = None,
+    max_attempts: MaxAttempts = None,
+    priority: PriorityChoice = None,
+    misfire: Misfire = None,
+    relevancy_window: RelevancyWindow = None,
+    overlap: OverlapChoice = None,
+    label: Labels = None,
+) -> Document:
+    """What the flags of a definition say."""
+    return definition(
+        file=file,
+        name=name,
+        cron=cron,
+        at=at,
+        in_=in_,
+        every=every,
+        dates=date or (),
+        timezone=timezone,
+        start_at=start_at,
+        end_at=end_at,
+        max_runs=max_runs,
+        dst=dst,
+        jitter=jitter,
+        handler=handler,
+        pool=pool,
+        payload=payload,
+        timeout=timeout,
+        max_attempts=max_attempts,
+        priority=priority,
+        misfire=misfire,
+        relevancy_window=relevancy_window,
+        overlap=overlap,
+        labels=label or (),
+    )
+
+
+_FLAGS = inspect.signature(_document).parameters
+
+
+def takes(last: str = "label") -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A command with the flags of `_document`, up to *last*, in place of its parameter
+    `document`, which is given what they say.
+    """
+    names = [*_FLAGS]
+    flags = {name: _FLAGS[name] for name in names[: names.index(last) + 1]}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def call(**given: Any) -> None:  # noqa: ANN401 - whatever the flags are
+            document = _document(**{name: given.pop(name) for name in flags})
+            command(document=document, **given)
+
+        parameters: list[inspect.Parameter] = []
+        for name, own in inspect.signature(command).parameters.items():
+            parameters += flags.values() if name == "document" else [own]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
