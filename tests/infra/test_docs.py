@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args
@@ -232,6 +232,61 @@ def outage(misfire: dict[str, Any]) -> tuple[list[str], list[str]]:
             dispatched.append(f"{world.sent[len(dispatched)].split()[1]} at {now}")
         world.advance(seconds=0.5)
     return skipped, dispatched
+
+
+def test_the_short_outage_of_the_policies_goes_as_told() -> None:
+    rows = table(POLICIES, "policy", "skipped, one record", "runs, one each tick")
+
+    assert len(rows) == 2
+    for row in rows:
+        world = World("06:00")
+        world.register(type="INTERVAL", schedule="PT5S", misfire={"policy": row["policy"]})
+        world.at("06:02:47")
+        back_at, watcher = world.now, world.new_watcher()
+        skipped: list[tuple[datetime, datetime, int]] = []
+        for _ in range(20):
+            report = watcher.poll(world.now)
+            while watcher.next_at is not None and watcher.next_at <= world.now:
+                report += watcher.release(world.now)
+            skipped += [(r.key.scheduled_at, r.covers_until, r.covered) for r in report.skipped]
+            assert len(report.dispatched) <= 1
+            world.advance(seconds=0.5)
+        [(first, last, count)] = skipped
+        until = f"{back_at:%H:%M:%S}"
+        ran = [text for text in (sent.split()[1] for sent in world.sent) if text <= until]
+
+        assert row["skipped, one record"] == f"{first:%T} to {last:%T}, {count} occurrences"
+        span = ran[0] if len(ran) == 1 else f"{ran[0]} to {ran[-1]}"
+        plural = "" if len(ran) == 1 else "s"
+        assert row["runs, one each tick"] == f"{span}, {len(ran)} occurrence{plural}"
+
+
+def test_misfire_and_overlap_of_the_policies_go_together_as_told() -> None:
+    hours = [f"{hour:02}" for hour in range(7, 13)]
+    told = {
+        "all run": hours,
+        "only the oldest runs": hours[:1],
+        "only the newest runs": hours[-1:],
+        "the latest runs": hours[-1:],
+        "none runs": [],
+    }
+    columns = ("ALLOW", "QUEUE", "SKIP", "REPLACE")
+
+    for row in table(POLICIES, "misfire", *columns):
+        for overlap in columns:
+            world = World("06:05")
+            world.register(misfire={"policy": row["misfire"]}, overlap=overlap)
+            world.tick_at("06:10")
+            world.at("12:10")
+            world.new_watcher()
+            for _ in range(20):
+                world.tick()
+                world.worker().work()
+                world.advance(seconds=0.5)
+            ran = sorted(
+                f"{run.key.scheduled_at:%H}" for run in world.runs.all.values() if run.attempt
+            )
+            assert ran == told[re.split("[,:]", row[overlap])[0]], (row["misfire"], overlap)
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
