@@ -32,6 +32,8 @@ _STYLES = {
 }
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What moves the cursor, ends a line, turns the direction of writing, or is no character at all."""
+_LEAST_FOLDED = 12
+"""Columns of the terminal that what may wrap has at least."""
 _EXECUTION_ID = re.compile(r"[A-Za-z0-9_-]+\.[0-9]{8}T[0-9]{9}Z-[a-z0-9]+")
 _OFTEN = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -276,10 +278,13 @@ def table(
     cells = [[_cell(value) for value in row] for row in rows]
     for number, header in enumerate(headers):
         wraps = number in folding
-        kept = () if wraps else (row[number].plain for row in cells)
-        lines = [header, *(line for text in kept for line in text.split("\n"))]
+        lines = [header, *(line for row in cells for line in row[number].plain.split("\n"))]
+        width = max(map(cell_len, lines))
         plain.add_column(
-            header, no_wrap=not wraps, overflow="fold", min_width=max(map(cell_len, lines))
+            header,
+            no_wrap=not wraps,
+            overflow="fold",
+            min_width=min(width, _LEAST_FOLDED) if wraps else width,
         )
     for row in cells:
         plain.add_row(*row)
@@ -328,7 +333,7 @@ def _next(job: Document) -> str | None:
         return str(job["nextFireAt"])
     if job.get("state") == "ACTIVE" and job.get("type") != "MANUAL":
         return "none later; the last one is due and about to be dispatched"
-    return "none; the last one has been dispatched" if job.get("state") == "COMPLETED" else None
+    return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
 
 
 def _why_none(job: Document) -> str:
@@ -349,7 +354,9 @@ def _why_none(job: Document) -> str:
         case "ACTIVE":
             return f"The last one is due and about to be dispatched; {due}. --follow waits for it."
         case "COMPLETED":
-            return f"The last one has been dispatched; {due}. Records are kept for 90 days."
+            return (
+                f"No occurrence is left. Of a run just dispatched, {due}; old records are removed."
+            )
     return ""
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 import httpx
 import typer
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from nextfire_cli import render
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 _API_HOST = re.compile(r".+\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
 _PIPE_WIDTH = 500
 """Columns where nobody looks: tables are as wide as they need, ids are never cut."""
-
-_ANY_WIDTH = 100_000
 
 
 @dataclass(frozen=True)
@@ -55,13 +52,8 @@ class Session:
         if self.as_json:
             typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
         else:
-            console = self.out
-            if isinstance(view, Table) and view.show_header:
-                # A narrow terminal wraps the lines itself: an id can then still be copied whole.
-                unbounded = console.options.update(max_width=_ANY_WIDTH)
-                least = console.measure(view, options=unbounded).minimum
-                console.width = max(console.width, least)
-            console.print(view, crop=False, soft_wrap=isinstance(view, Text))
+            # A narrow terminal wraps long lines itself: an id can then still be copied whole.
+            self.out.print(view, crop=False, soft_wrap=isinstance(view, Text))
 
     def say(self, text: str) -> None:
         """Tell people something that is no result."""

@@ -184,7 +184,11 @@ def test_empty_lists_say_what_to_do() -> None:
     [
         ({}, "due at 2026-05-24T10:00:00Z; --follow", "2026-05-24T10:00:00Z"),
         ({"nextFireAt": None}, "its record comes when an executor takes it", "about to be"),
-        ({"nextFireAt": None, "state": "COMPLETED"}, "has been dispatched", "been dispatched"),
+        (
+            {"nextFireAt": None, "state": "COMPLETED"},
+            "No occurrence is left",
+            "no occurrence is left",
+        ),
         ({"nextFireAt": None, "state": "CANCELLED"}, "never runs again", "CANCELLED"),
         ({"nextFireAt": None, "type": "MANUAL"}, "has no schedule", "MANUAL"),
         (
