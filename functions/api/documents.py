@@ -28,7 +28,7 @@ _WALL = len("2026-05-24T10:00:00")
 class PreviewRequest(WhenDocument):
     """The part of a job document that says when, as if it were stored at `after` (default: now)."""
 
-    count: Annotated[int, Field(ge=1, le=MOST_UPCOMING)] = 10
+    count: Annotated[int, Field(strict=True, ge=1, le=MOST_UPCOMING)] = 10
     after: InstantText | None = None
 
 

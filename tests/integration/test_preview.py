@@ -141,6 +141,8 @@ class TestPreview:
             ({"jitterSec": -1}, "jitterSec"),
             ({"count": 0}, "count"),
             ({"count": 101}, "count"),
+            ({"count": "5"}, "count"),
+            ({"count": True}, "count"),
             ({"after": "now"}, "after"),
             ({"after": "2101-01-01"}, "after"),
             ({"target": {"handler": "hello"}}, "target"),
