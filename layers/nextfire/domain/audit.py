@@ -244,7 +244,9 @@ def compare(
         gaps.judge_before(at, found.covered_to)
         found.covered_to = max(found.covered_to or at, run.covers_until)
         sent_at = run.dispatched_at
-        if run.pool is not None and sent_at is not None and sent_at <= now - OVERTAKEN_AFTER:
+        sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
+        # Only in one message group does nothing overtake what was sent before it.
+        if job.exclusive and run.pool is not None and sent_long_ago:
             found.taken_from = max(found.taken_from or at, at)
     if not found.partial:
         gaps.judge_before(now, found.covered_to)
