@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from nextfire.domain.due import Slot, StoredEntry
 from nextfire.domain.fair_queue import FairQueue
+from nextfire.usecases import dispatch_due
 from nextfire.usecases.dispatch_due import BATCH, Shares
 from tests.accounting import assert_all_accounted, records, settle
 from tests.builders import NOON, RUN_ALL, a_fire, a_job, at, job_key
@@ -554,3 +555,50 @@ def test_an_entry_of_a_former_version_of_nextfire_has_its_turn(world: World) -> 
 
     assert world.sent == ["report 12:00"]
     assert world.entries == [job.fire_entry(at("13:00"), 1)]
+
+
+def test_what_is_due_now_is_read_however_much_waits_before_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_due, "READ_AT_MOST", 3)
+    world.shares = Shares(backlogs={"batch": 0})
+    world.new_watcher()
+    for n in range(9):
+        world.register(f"waits{n}", target={"pool": "batch", "handler": "x"})
+    world.register("fresh", tenant="other", type="ONCE", schedule="2026-05-24T12:00:20Z")
+    for second in range(0, 20, 2):
+        world.tick_at(f"12:00:{second:02d}")
+
+    world.tick_at("12:00:20")
+
+    assert world.sent == ["fresh 12:00:20"]
+
+
+def test_what_came_along_at_the_edge_of_a_minute_takes_nobodys_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch_due, "_WAITING_AT_MOST", 4)
+    world.shares = Shares(backlogs={"default": 1})
+    world.new_watcher()
+    for n in range(4):
+        world.register(f"job{n}", type="ONCE", schedule="2026-05-24T12:00:58Z")
+    for second in ("12:00:58", "12:00:59.5", "12:01:00.5", "12:01:01", "12:01:02"):
+        world.tick_at(second)
+
+    assert {slot.minute for slot in world.due.items} == {at("12:01")}
+
+
+@pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE"])
+def test_a_record_that_does_not_decode_does_not_end_its_chain(world: World, overlap: str) -> None:
+    job = world.register(schedule="* * * * *", overlap=overlap)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.runs.spoil(world.run(job, "12:00").key)
+
+    world.tick_at("12:01")
+    world.at("12:10")
+    for _ in range(4):
+        world.advance(seconds=1)
+        world.tick()
+
+    assert world.sent[-1] == "report 12:10"

@@ -280,42 +280,36 @@ class DispatchDue:
                     minute += MINUTE
                     continue
                 self._ending_read_at[shard] = now
-            entries = list(
-                islice(
-                    self._due.read(
-                        minute, shard, before=None if closed else until, consistent=closed
-                    ),
-                    READ_AT_MOST,
-                )
-            )
-            found += entries
-            if not closed and len(entries) == READ_AT_MOST:
-                found += self._fresh(minute, shard, now)
+            if closed:
+                whole = self._due.read(minute, shard, before=None, consistent=True)
+                found += islice(whole, READ_AT_MOST)
+            else:
+                found += self._read_open(minute, shard, now)
             minute += MINUTE
             if closed and not found:
                 cursor = minute
         # Whatever holds the cursor back, the present is read.
         while minute <= floor_minute(until):
             minute = max(minute, floor_minute(now) - MINUTE)
-            present = [
-                *islice(self._due.read(minute, shard, before=until, consistent=False), READ_AT_MOST)
-            ]
-            found += present
-            if len(present) == READ_AT_MOST:
-                found += self._fresh(minute, shard, now)
+            found += self._read_open(minute, shard, now)
             minute += MINUTE
         return found, cursor
 
-    def _fresh(
+    def _read_open(
         self, minute: datetime, shard: int, now: datetime
-    ) -> Iterator[StoredEntry | BrokenEntry]:
-        """What is due about now: where much waits, its keys come first, and the rest would never be
-        read.
+    ) -> list[StoredEntry | BrokenEntry]:
+        """What is due in a bucket that is still written to. Where much waits, its keys come first:
+        what is due about now is read as well, or it never would be.
         """
-        due = self._due.read(
-            minute, shard, since=now - LOOK_AHEAD, before=now + LOOK_AHEAD, consistent=False
-        )
-        return islice(due, READ_AT_MOST)
+        until = now + LOOK_AHEAD
+        due = self._due.read(minute, shard, before=until, consistent=False)
+        found = [*islice(due, READ_AT_MOST)]
+        if len(found) == READ_AT_MOST:
+            fresh = self._due.read(
+                minute, shard, since=now - LOOK_AHEAD, before=until, consistent=False
+            )
+            found += islice(fresh, READ_AT_MOST)
+        return found
 
     def _hold(
         self, found: Iterable[StoredEntry | BrokenEntry], now: datetime, report: TickReport
@@ -509,9 +503,9 @@ class DispatchDue:
         for slot, stop in stopping.items():
             try:
                 stop.result()
-            except (UnavailableError, UndecodableError) as error:
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 failed.add(slot)
-                report.notes.append(str(error))
+                report.notes.append(f"the run before {slot.sort_key} is not stopped: {error}")
         return failed
 
     def _cover(
