@@ -149,6 +149,16 @@ def test_entries_are_read_by_due_instant_up_to_a_bound(held: Held) -> None:
     assert held.entries(before=NOON) == []
 
 
+def test_entries_are_read_from_an_instant_on(held: Held) -> None:
+    times = ["12:00:01", "12:00:02", "12:00:03"]
+    job = a_job(jobs_of_shard(0, 1)[0])
+    held.store.put([a_fire(job, at(time)) for time in times], NOON)
+
+    found = held.store.read(NOON, 0, since=at("12:00:02"), before=at("12:00:03"), consistent=True)
+
+    assert [stored.slot.sort_key for stored in found] == [a_fire(job, at(times[1])).sort_key]
+
+
 def test_an_entry_put_twice_is_one(held: Held) -> None:
     entry = entry_of(0, NOON)
 

@@ -112,6 +112,18 @@ def test_what_a_pause_leaves_behind_comes_back(store: JobStore, job: Job) -> Non
     assert store.get_many([job.key]) == {job.key: job}
 
 
+@pytest.mark.parametrize("payload", [{"rows": [1.5, None, "ü"]}, None, [], 7])
+def test_many_are_read_without_their_payloads(store: JobStore, payload: object) -> None:
+    job = a_job(payload=payload)
+    store.create(job, None, NOON)
+
+    (found,) = store.get_many([job.key]).values()
+
+    assert isinstance(found, Job)
+    assert found.definition.payload == {}
+    assert store.get(job.key) == job
+
+
 def test_a_past_that_counted_from_earlier_comes_back(store: JobStore) -> None:
     job = with_a_past()
     assert [past.counted_from for past in job.replaced] == [None, None, at("12:10")]

@@ -525,6 +525,15 @@ def test_both_ends_are_included(store: RunStore) -> None:
     assert list(store.between(job_key("nothing"), "0", "9")) == []
 
 
+def test_of_a_record_that_reads_as_no_run_its_key_may_be_asked_for(held: Held) -> None:
+    held.store.skip(Run.skipped(run_key(), "late", NOON))
+    held.spoil(run_key())
+
+    (found,) = held.store.between(job_key(), "0", "9", lenient=True)
+
+    assert (found.key, found.state) == (run_key(), RunState.DEAD)
+
+
 def test_a_record_between_that_reads_as_no_run_says_so(held: Held) -> None:
     claim(held.store, a_message(run_key(at("11:00"))))
     claim(held.store)
