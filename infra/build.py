@@ -106,11 +106,16 @@ class Build:
         return asset
 
     def first_party_layer(self) -> Path:
-        """The shared core, importable as `nextfire`."""
+        """The shared core, importable as `nextfire`, and `nextfire_job`, which scripts import."""
         asset = self._staging / "layer-nextfire"
-        source = self._root / "layers" / "nextfire"
-        shutil.copytree(source, asset / "python" / "nextfire", ignore=_IGNORED)
+        self._stage_core(asset / "python")
         return asset
+
+    def _stage_core(self, folder: Path) -> None:
+        layers = self._root / "layers"
+        shutil.copytree(layers / "nextfire", folder / "nextfire", ignore=_IGNORED)
+        for module in layers.glob("*.py"):
+            shutil.copy2(module, folder)
 
     def third_party_layer(self, runtime: Runtime) -> Path:
         """The locked runtime dependencies for *runtime*, built unless the cache has them.

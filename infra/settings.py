@@ -27,6 +27,11 @@ from pydantic.alias_generators import to_camel
 MIN_LIFE = timedelta(minutes=2)
 LAMBDA_LIMIT = timedelta(minutes=15)
 SQS_VISIBILITY_LIMIT = timedelta(hours=12)
+OUTPUTS_KEPT = timedelta(days=97)
+"""Longer than the records that name them, which live 90 days and are removed days late."""
+_LAMBDA_OWN_MEMORY = 128
+"""MiB of a Lambda executor that its scripts may not allocate: the executor's own."""
+_LEAST_SCRIPT_MEMORY = 64
 EXECUTOR_MARGIN = timedelta(minutes=1)
 """Of an executor's timeout, what a run may not use: it is there to record how the run ended."""
 
@@ -83,6 +88,7 @@ def _json_if_text(value: object) -> object:
 
 
 Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
+_ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]
@@ -108,6 +114,30 @@ class PoolSettings(_Settings):
     """Messages that the queue may hold; what is due beyond that waits in the table."""
     timeout: Duration | None = None
     """How long an executor may work on a batch; by default the longest its kind allows."""
+    concurrency: Annotated[int, Field(ge=1, le=64)] = 4
+    """Runs at a time of each worker process."""
+    job_role: Annotated[str, StringConstraints(pattern=_ROLE_ARN)] | None = None
+    """The role that the pool's scripts act in; None: they have no credentials."""
+    packages: Literal["inline", "none"] | None = None
+    """Whether packages that a script names inline (PEP 723) are installed for it."""
+    package_index: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
+    """Where they come from, instead of the public index."""
+    script_memory: Annotated[int, Field(ge=32)] | None = None
+    """MiB that each process of a script may allocate."""
+
+    @property
+    def packages_or_default(self) -> str:
+        """Workers install them; a Lambda function has neither the time nor the room."""
+        return self.packages or ("none" if self.executor == "lambda" else "inline")
+
+    @property
+    def script_memory_or_default(self) -> int:
+        """What a Lambda executor leaves; of a worker, whose machine is unknown here, 2 GiB."""
+        if self.script_memory is not None:
+            return self.script_memory
+        if self.executor == "worker":
+            return 2048
+        return max(self.memory - _LAMBDA_OWN_MEMORY, _LEAST_SCRIPT_MEMORY)
 
     @property
     def work_limit(self) -> timedelta:
@@ -139,6 +169,15 @@ class PoolSettings(_Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_packages(self) -> Self:
+        if self.executor == "lambda" and self.packages == "inline":
+            raise ValueError(
+                "packages of a lambda pool must be none: serve the pool by workers, or put the "
+                "packages into the script's archive"
+            )
+        return self
+
 
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
@@ -148,6 +187,7 @@ class Adopted(_Settings):
     runs: str | None = None
     control: str | None = None
     scripts: str | None = None
+    outputs: str | None = None
 
 
 class Settings(_Settings):
@@ -187,7 +227,7 @@ class Settings(_Settings):
     alarm_topic_arn: str | None = None
     """An SNS topic that the alarms notify."""
     remove_data: bool = False
-    """Deleting the stack deletes the tables and the scripts too."""
+    """Deleting the stack deletes the tables, the scripts and the outputs too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
 
     @property

@@ -1,20 +1,22 @@
 """The stack: wires the constructs together and grants what each of them needs, nothing more."""
 
-from aws_cdk import CfnOutput, IStackSynthesizer, Stack
+from aws_cdk import ArnFormat, CfnOutput, IStackSynthesizer, Stack
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.build import Build
 from infra.constructs.api import Api
 from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
+from infra.constructs.events import Events
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.pool import Pool
-from infra.constructs.stores import Stores
+from infra.constructs.stores import ATTENTION_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
-from infra.settings import LAMBDA_LIMIT, Settings, iso8601
+from infra.settings import LAMBDA_LIMIT, PoolSettings, Settings, iso8601
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
 
@@ -44,6 +46,7 @@ class NextfireStack(Stack):
         )
         self._settings = settings
         self._stores = Stores(self, "Stores", settings=settings)
+        self._events = Events(self, "Events")
         self._code = Code(self, "Code", build=build, target=settings.target)
         self._pools = [
             Pool(
@@ -95,6 +98,7 @@ class NextfireStack(Stack):
                 **self._shards(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
+                "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
             },
         )
         allow(
@@ -103,8 +107,14 @@ class NextfireStack(Stack):
             stores.jobs.table_arn,
         )
         allow(api.role, dynamodb("PutItem"), stores.due.table_arn)
-        allow(api.role, dynamodb("GetItem"), stores.runs.table_arn)
-        allow(api.role, dynamodb("Query"), stores.runs.table_arn)
+        # It cancels runs, redrives the dead, and lists them.
+        allow(
+            api.role,
+            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+            stores.runs.table_arn,
+        )
+        allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")
+        self._grant_read(api.role, stores.outputs)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
         return api
 
@@ -211,23 +221,59 @@ class NextfireStack(Stack):
         """What an executor of *pool* is told, be it a function or a worker."""
         return {
             **self._tables("jobs", "due", "runs"),
+            **self._script_environment(pool.settings),
             "NEXTFIRE_POOL": pool.name,
             "NEXTFIRE_QUEUE_URL": pool.queue.queue_url,
             "NEXTFIRE_DLQ_URL": pool.dead_letters.queue_url,
             "NEXTFIRE_SCRIPTS_BUCKET": self._stores.scripts.bucket_name,
+            "NEXTFIRE_OUTPUTS_BUCKET": self._stores.outputs.bucket_name,
+            "NEXTFIRE_EVENT_BUS": self._events.bus.event_bus_name,
             "NEXTFIRE_WRITE_SHARDS": str(self._settings.write_shards),
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
         }
 
+    @staticmethod
+    def _script_environment(pool: PoolSettings) -> dict[str, str]:
+        """What an executor is told about the scripts that it runs."""
+        settings = {
+            "NEXTFIRE_SLOTS": str(pool.concurrency) if pool.executor == "worker" else None,
+            "NEXTFIRE_SCRIPT_MEMORY": str(pool.script_memory_or_default),
+            "NEXTFIRE_PACKAGES": pool.packages_or_default,
+            "NEXTFIRE_PACKAGE_INDEX": pool.package_index,
+            "NEXTFIRE_JOB_ROLE_ARN": pool.job_role,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
+
     def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
         stores = self._stores
-        allow(role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
+        allow(role, dynamodb("GetItem", "Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(role, dynamodb("PutItem"), stores.due.table_arn)
-        allow(role, ["s3:GetObject"], stores.scripts.arn_for_objects("*"))
-        # Without it S3 answers 403 for a script that is not there, and nobody learns why.
-        allow(role, ["s3:ListBucket"], stores.scripts.bucket_arn)
+        self._grant_read(role, stores.scripts)
+        self._grant_read(role, stores.outputs)
+        allow(role, ["s3:PutObject"], stores.outputs.arn_for_objects("*"))
+        self._events.grant_tell(role)
+        secrets = self.format_arn(
+            service="secretsmanager",
+            resource="secret",
+            resource_name="nextfire/*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        allow(role, ["secretsmanager:GetSecretValue"], secrets)
+        parameters = self.format_arn(
+            service="ssm", resource="parameter", resource_name="nextfire/*"
+        )
+        allow(role, ["ssm:GetParameter"], parameters)
+        if job_role := pool.settings.job_role:
+            # Tagged with the tenant and the job, so that the role's policies can tell them apart.
+            allow(role, ["sts:AssumeRole", "sts:TagSession"], job_role)
         pool.grant_work(role)
+
+    @staticmethod
+    def _grant_read(role: iam.Role, bucket: s3.IBucket) -> None:
+        allow(role, ["s3:GetObject"], bucket.arn_for_objects("*"))
+        # Without it S3 answers 403 for an object that is not there, and nobody learns why.
+        allow(role, ["s3:ListBucket"], bucket.bucket_arn)
 
     def _tables(self, *names: str) -> dict[str, str]:
         stores = self._stores
@@ -266,6 +312,8 @@ class NextfireStack(Stack):
             "RunsTable": stores.runs.table_name,
             "ControlTable": stores.control.table_name,
             "ScriptsBucket": stores.scripts.bucket_name,
+            "OutputsBucket": stores.outputs.bucket_name,
+            "EventBus": self._events.bus.event_bus_name,
             "ApiFunction": self._api_function.function.function_name,
             "ApiRoleArn": self._api_function.role.role_arn,
             "WatcherFunction": self._watcher.function.function_name,

@@ -1,11 +1,13 @@
-"""The tables and the scripts bucket: what must outlive the stack."""
+"""The tables and the buckets: what must outlive the stack."""
 
-from aws_cdk import RemovalPolicy
+from collections.abc import Sequence
+
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.settings import Settings
+from infra.settings import OUTPUTS_KEPT, Settings
 
 ATTENTION_INDEX = "attention"
 _TEXT = dynamodb.AttributeType.STRING
@@ -16,7 +18,7 @@ def _key(name: str) -> dynamodb.Attribute:
 
 
 class Stores(Construct):
-    """Tables and bucket, created and retained, or adopted by name where the settings say so."""
+    """Tables and buckets, created and retained, or adopted by name where the settings say so."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(scope, construct_id)
@@ -37,7 +39,18 @@ class Stores(Construct):
                 projection_type=dynamodb.ProjectionType.ALL,
             )
         self.control = self._table("Control", adopt.control, partition="id")
-        self.scripts = self._bucket("Scripts", adopt.scripts)
+        self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
+        # Logs are written again as they grow, under the same name: versions would keep each state.
+        self.outputs = self._bucket(
+            "Outputs",
+            adopt.outputs,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    expiration=Duration.days(OUTPUTS_KEPT.days),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                )
+            ],
+        )
 
     def _table(
         self,
@@ -65,7 +78,14 @@ class Stores(Construct):
             removal_policy=self._removal_policy,
         )
 
-    def _bucket(self, construct_id: str, existing: str | None) -> s3.IBucket:
+    def _bucket(
+        self,
+        construct_id: str,
+        existing: str | None,
+        *,
+        versioned: bool = False,
+        lifecycle_rules: Sequence[s3.LifecycleRule] = (),
+    ) -> s3.IBucket:
         if existing:
             return s3.Bucket.from_bucket_name(self, construct_id, existing)
         return s3.Bucket(
@@ -75,7 +95,8 @@ class Stores(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             encryption=s3.BucketEncryption.S3_MANAGED,
             enforce_ssl=self._enforce_ssl,
-            versioned=True,
+            versioned=versioned,
+            lifecycle_rules=list(lifecycle_rules),
             removal_policy=self._removal_policy,
             auto_delete_objects=self._remove_data,
         )

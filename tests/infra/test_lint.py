@@ -11,10 +11,16 @@ from infra.app import build_app
 from tests.infra.conftest import context_of_project
 
 _MEANT = {
-    "AwsSolutions-S1": "The bucket holds scripts that the executors read; CloudTrail data events "
+    "AwsSolutions-S1": "The buckets hold what the executors read and write; CloudTrail data events "
     "tell who read what, to those who want to pay for it.",
     "AwsSolutions-IAM5[Resource::<StoresScriptsFC0C18FA.Arn>/*]": "An executor reads any script "
     "of the bucket: which ones exist is not known when the stack is deployed.",
+    "AwsSolutions-IAM5[Resource::<StoresOutputs089F9A09.Arn>/*]": "An executor writes the outputs "
+    "of any run, and the API shows them: the runs are not known when the stack is deployed.",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:secretsmanager:<AWS::Region>:"
+    "<AWS::AccountId>:secret:nextfire/*]": "The prefix is what was set apart for jobs.",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:"
+    "parameter/nextfire/*]": "The prefix is what was set apart for jobs.",
     "AwsSolutions-L1": "The layer's wheels are locked and checked for this version of Python; a "
     "newer runtime is a change of its own.",
     "AwsSolutions-APIG4": "Health is open on purpose: it tells nothing but that the API answers.",

@@ -21,6 +21,7 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
         "runs": "old-runs",
         "control": "old-control",
         "scripts": "old-scripts",
+        "outputs": "old-outputs",
     }
     _, _, template, _ = synthesize(tmp_path, {"adopt": names})
 

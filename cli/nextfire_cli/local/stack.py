@@ -76,6 +76,9 @@ class StackInfo(_Info):
     access_key: str
     secret_key: str
     scripts_bucket: str
+    outputs_bucket: str
+    event_bus: str
+    """The event bus's name."""
     tables: dict[str, str]
     """Physical names by `jobs`, `due`, `runs`, `control`."""
     pools: dict[str, PoolInfo]
@@ -475,6 +478,8 @@ class LocalStack:
             access_key=ROOT_KEY,
             secret_key=ROOT_KEY,
             scripts_bucket=outputs["ScriptsBucket"],
+            outputs_bucket=outputs["OutputsBucket"],
+            event_bus=outputs["EventBus"],
             tables={
                 name: outputs[f"{name.capitalize()}Table"]
                 for name in ("jobs", "due", "runs", "control")
