@@ -1,4 +1,8 @@
-"""The worker process: one thread receives, one thread a slot carries runs out."""
+"""The worker process: one thread receives, one thread a slot carries runs out.
+
+It does not begin where its clock is more than 5 s off, and receives nothing while it is: leases
+are instants, and a wrong clock would take runs from those who are at work on them.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,19 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from types import FrameType
 
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 — to tell it in words
 from pydantic import ValidationError
 
-from nextfire.adapters.aws import sqs
+from nextfire.adapters.aws import SystemClock, sqs
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.service_clock import SqsServiceClock
+from nextfire.adapters.task_protection import EcsTaskProtection
 from nextfire.domain.errors import UnavailableError
-from nextfire.settings import ExecutorSettings
+from nextfire.settings import ExecutorSettings, ecs_agent
 from nextfire.usecases.execute_run import Disposition, ExecuteRun
 from nextfire.wiring.execution import build_execute_run
 from nextfire.wiring.telemetry import Telemetry
@@ -27,6 +34,9 @@ from nextfire.wiring.telemetry import Telemetry
 _LONG_POLL = timedelta(seconds=20)
 _RECEIVE_AT_MOST = 10
 _AFTER_TROUBLE = 1.0
+_CLOCK_TOLERANCE = timedelta(seconds=5)
+_CLOCK_EVERY = 300.0
+"""Seconds between two looks at the service's clock; while ours is off, `_AFTER_TROUBLE`."""
 
 
 class _StopReceiving(BaseException):
@@ -41,14 +51,20 @@ class Worker:
         settings: ExecutorSettings,
         inbox: SqsInbox,
         execute_run: ExecuteRun,
+        service_clock: SqsServiceClock,
+        protection: EcsTaskProtection,
         telemetry: Telemetry,
     ) -> None:
         self._settings = settings
         self._inbox = inbox
         self._execute_run = execute_run
+        self._service_clock = service_clock
+        self._protection = protection
         self._telemetry = telemetry
         self._stopping = False
         self._receiving = False
+        self._clock_again_at = time.monotonic() + _CLOCK_EVERY
+        self._working: set[Future[None]] = set()
         self._free = threading.Semaphore(settings.slots)
         self._telling = threading.Lock()
 
@@ -63,6 +79,11 @@ class Worker:
         """Receive and carry out until `stop` is called."""
         with ThreadPoolExecutor(self._settings.slots) as slots:
             while not self._stopping:
+                self._working = {run for run in self._working if not run.done()}
+                self._protection.keep(working=bool(self._working))
+                if not self._clock_is_right():
+                    self._pause()
+                    continue
                 # A slot first: a message received with none free would age unseen by others.
                 if not self._free.acquire(timeout=1):
                     continue
@@ -72,8 +93,25 @@ class Worker:
                 groups = self._receive(free)
                 for _ in range(free - len(groups)):
                     self._free.release()
+                if groups:
+                    self._protection.keep(working=True)
                 for deliveries in groups:
-                    slots.submit(self._carry_out, deliveries)
+                    self._working.add(slots.submit(self._carry_out, deliveries))
+        self._protection.keep(working=False)
+
+    def _clock_is_right(self) -> bool:
+        """Whether this machine's clock can be trusted; unknown counts as yes."""
+        if time.monotonic() < self._clock_again_at:
+            return True
+        try:
+            wrong = clock_fault(self._service_clock)
+        except (UnavailableError, ClientError):
+            wrong = None  # receiving will tell
+        if wrong is None:
+            self._clock_again_at = time.monotonic() + _CLOCK_EVERY
+        else:
+            self._telemetry.logger.error("receives nothing", reason=wrong)
+        return wrong is None
 
     def _receive(self, most: int) -> list[list[SqsDelivery]]:
         """Messages, by group: those of one group are carried out one after the other."""
@@ -126,20 +164,53 @@ class Worker:
         return acknowledge
 
 
+def clock_fault(service_clock: SqsServiceClock) -> str | None:
+    """What is wrong with this machine's clock, and what to do about it; None: nothing.
+
+    Raises:
+        UnavailableError: The service did not answer.
+        botocore.exceptions.ClientError: It refused.
+    """
+    deviation = service_clock.deviation()
+    if abs(deviation) <= _CLOCK_TOLERANCE:
+        return None
+    way = "ahead" if deviation > timedelta() else "behind"
+    return (
+        f"This machine's clock is {abs(deviation).total_seconds():.0f} s {way} of AWS's, more than "
+        f"{_CLOCK_TOLERANCE.total_seconds():.0f} s: synchronise it (NTP)."
+    )
+
+
 def main() -> None:
-    """Serve the pool that the environment names until SIGTERM or SIGINT."""
+    """Serve the pool that the environment names until SIGTERM or SIGINT.
+
+    Raises:
+        SystemExit: It cannot, and why.
+    """
     try:
         settings = ExecutorSettings.read()
     except ValidationError as error:
         sys.exit(f"The environment (NEXTFIRE_…) is not that of a worker:\n{error}")
     telemetry = Telemetry("worker")
     name = f"{socket.gethostname()}-{os.getpid()}"
-    worker = Worker(
-        settings,
-        SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url),
-        build_execute_run(settings, worker=name),
-        telemetry,
-    )
+    try:
+        service_clock = SqsServiceClock(sqs(), SystemClock(), queue_url=settings.queue_url)
+        if wrong := clock_fault(service_clock):
+            sys.exit(wrong)
+        worker = Worker(
+            settings,
+            SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url),
+            build_execute_run(settings, worker=name),
+            service_clock,
+            EcsTaskProtection(ecs_agent(), monotonic=time.monotonic, warn=telemetry.logger.warning),
+            telemetry,
+        )
+    except (UnavailableError, BotoCoreError, ClientError) as error:
+        sys.exit(
+            f"The queue {settings.queue_url} cannot be used: {error}\n"
+            "Check the AWS credentials, which are to be those of the pool's worker role, and the "
+            "region (AWS_REGION)."
+        )
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, worker.stop)
     telemetry.logger.info("serves", pool=settings.pool, slots=settings.slots, worker=name)

@@ -8,7 +8,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
+from email.utils import format_datetime
 from itertools import pairwise
 from types import FrameType
 from typing import Any
@@ -19,6 +20,8 @@ from functions.worker import worker as worker_module
 from functions.worker.worker import Worker, main
 from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.service_clock import SqsServiceClock
+from nextfire.adapters.task_protection import EcsTaskProtection
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -95,13 +98,29 @@ def _no_long_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SqsInbox, "receive", pause)
 
 
-def serve(system: Deployment, queues: Any, until: Callable[[], bool]) -> None:
+class Agent(EcsTaskProtection):
+    """Remembers what it was told, without what it was told already."""
+
+    def __init__(self) -> None:
+        super().__init__(None, monotonic=time.monotonic, warn=lambda _: None)
+        self.told: list[bool] = []
+
+    def keep(self, *, working: bool) -> None:
+        if self.told[-1:] != [working]:
+            self.told.append(working)
+
+
+def serve(
+    system: Deployment, queues: Any, until: Callable[[], bool], agent: Agent | None = None
+) -> None:
     """Serve with the queue client *queues* until the signal comes."""
     settings = ExecutorSettings.read()
     worker = Worker(
         settings,
         SqsInbox(queues, queue_url=system.queue_url),
         build_execute_run(settings, worker="w"),
+        SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
+        agent or Agent(),
         Telemetry("worker"),
     )
     with stopped_when(until):
@@ -236,6 +255,75 @@ def test_undecodable_message_goes_to_the_dead_letters(system: Deployment) -> Non
 
     [letter] = system.receive(url=system.dlq_url)
     assert letter["Body"] == "rubbish"
+
+
+def answering_at(date: datetime) -> Callable[..., Any]:
+    """Has a queue's attributes answered with the Date *date*."""
+
+    def answer(_real: object, _request: object) -> dict[str, Any]:
+        return {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(date)}}}
+
+    return answer
+
+
+def test_process_with_a_wrong_clock_does_not_begin(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = Proxy(system.queues)
+    queues.instead["get_queue_attributes"] = answering_at(
+        SystemClock().now() - timedelta(seconds=9)
+    )
+    monkeypatch.setattr(worker_module, "sqs", lambda **_: queues)
+
+    with pytest.raises(SystemExit, match=r"clock is [78] s ahead of AWS's"):
+        main()
+
+
+def test_nothing_is_received_while_the_clock_is_wrong(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "_CLOCK_EVERY", 0.0)
+    monkeypatch.setattr(worker_module, "_AFTER_TROUBLE", 0.01)
+    system.upload("")
+    message = dispatch(system, system.register())
+    queues = Proxy(system.queues)
+    found: list[tuple[int, RunState | None]] = []
+
+    def late_at_first(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        found.append((counts(system)[0], state(system, message)))
+        shift = timedelta(hours=len(found) < 3)
+        return answering_at(SystemClock().now() + shift)(real, request)
+
+    queues.instead["get_queue_attributes"] = late_at_first
+
+    serve(system, queues, lambda: state(system, message) is RunState.SUCCEEDED)
+
+    assert found[:3] == [(1, None)] * 3, "not taken until the third look found it right"
+    assert state(system, message) is RunState.SUCCEEDED
+
+
+def test_queue_that_cannot_be_used_is_told_in_words(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system.configure(monkeypatch, queue_url=system.queue_url.replace(".fifo", "-gone.fifo"))
+
+    with pytest.raises(SystemExit, match=r"cannot be used: .*NonExistentQueue"):
+        main()
+
+
+def test_task_is_protected_while_a_run_is_at_work(system: Deployment) -> None:
+    system.upload("")
+    message = dispatch(system, system.register())
+    agent = Agent()
+
+    serve(
+        system,
+        system.queues,
+        lambda: state(system, message) is RunState.SUCCEEDED and agent.told[-1:] == [False],
+        agent,
+    )
+
+    assert agent.told == [False, True, False]
 
 
 def overlap(one: Run, other: Run) -> bool:
