@@ -23,12 +23,22 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
+from nextfire.domain.events import Event
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id
 from nextfire.domain.instants import cut, from_ms, to_ms
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, Lease, Page, Scan, ScriptCall, ScriptExit, Verdict
-from nextfire.domain.run import Attempt, Run, RunState
+from nextfire.domain.ports import (
+    Claim,
+    Lease,
+    Page,
+    Scan,
+    ScriptCall,
+    ScriptExit,
+    Supervisor,
+    Verdict,
+)
+from nextfire.domain.run import Attempt, Run, RunState, Value
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -585,8 +595,9 @@ class MemoryDeadLetters:
 class MemoryRunStore:
     """`RunStore`."""
 
-    def __init__(self) -> None:
+    def __init__(self, due: MemoryDueStore | None = None) -> None:
         self._runs: dict[RunKey, Run] = {}
+        self._due = due
         self._broken: set[RunKey] = set()
         self._lock = threading.Lock()
 
@@ -628,6 +639,10 @@ class MemoryRunStore:
                 worker=worker,
                 lease_until=lease_until,
                 not_before=None,
+                exit_code=None,
+                stdout=None,
+                stderr=None,
+                reason=None,
                 pool=pool,
                 job_revision=job_revision,
                 dispatched_at=message.dispatched_at,
@@ -642,10 +657,13 @@ class MemoryRunStore:
             there = self.get(was.key)
             if there is None:
                 raise UnavailableError("advance run: the record is gone. Try again.")
-            if (there.fence, there.state) == (was.fence, RunState.RUNNING):
+            stopped = there.cancel_requested and to.state in {RunState.PENDING, RunState.DEAD}
+            if (there.fence, there.state) == (was.fence, RunState.RUNNING) and not stopped:
                 kept = replace(
                     to,
                     cancel_requested=there.cancel_requested,
+                    cancel_reason=there.cancel_reason,
+                    checkpoint=there.checkpoint,
                     pool=there.pool,
                     job_revision=there.job_revision,
                     dispatched_at=there.dispatched_at,
@@ -721,6 +739,53 @@ class MemoryRunStore:
                 return None
             return self._store(replace(there, lease_until=lease_until))
 
+    def save(self, run: Run, checkpoint: Value) -> Run | None:
+        with self._lock:
+            there = self.get(run.key)
+            if there is None or (there.fence, there.state) != (run.fence, RunState.RUNNING):
+                return None
+            return self._store(replace(there, checkpoint=checkpoint))
+
+    def mark_buried(self, run: Run) -> None:
+        with self._lock:
+            there = self.get(run.key)
+            if there and (there.state, there.dispatch) == (RunState.DEAD, run.dispatch):
+                self._store(replace(there, buried=run.dispatch))
+
+    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        assert self._due is not None, "a store without a due store does not redrive"
+        with self._lock:
+            there = self.get(run.key)
+            if there is None:
+                return Claim(replace(run, state=RunState.CANCELLED), taken=False)
+            if there.state is RunState.DEAD and there.attempt == run.attempt_base:
+                self._due.put([entry], now)
+                return Claim(self._store(run), taken=True)
+            ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
+            return Claim(there, taken=ours)
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        with self._lock:
+            dead = {
+                f"{to_ms(run.finished_at):013d}#{key.execution_id}": run
+                for key, run in self._runs.items()
+                if run.state is RunState.DEAD
+                and key.job.tenant == tenant
+                and run.finished_at is not None
+                and first <= run.finished_at <= last
+            }
+        ids = sorted(dead, reverse=True)
+        if cursor is not None:
+            after = _after(cursor)
+            ids = [each for each in ids if each < after]
+        page = ids[:limit]
+        return Page([dead[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
+
+    def peek(self, key: RunKey) -> Run | None:
+        return self.get(key)
+
     def get(self, key: RunKey) -> Run | None:
         if key in self._broken:
             raise UndecodableError("run does not decode")
@@ -772,6 +837,53 @@ def _cut(at: datetime | None) -> datetime | None:
     return None if at is None else cut(at)
 
 
+class MemoryRunFiles:
+    """`RunFiles`. `puts` counts the writes; while `broken`, none goes through."""
+
+    def __init__(self) -> None:
+        self.stored: dict[tuple[RunKey, str], bytes] = {}
+        self.puts = 0
+        self.broken = False
+
+    def put(self, key: RunKey, name: str, data: bytes) -> None:
+        if self.broken:
+            raise UnavailableError("put run file: SlowDown. Try again.")
+        self.puts += 1
+        self.stored[key, name] = data
+
+    def get(self, key: RunKey, name: str) -> bytes | None:
+        return self.stored.get((key, name))
+
+
+class MemoryEvents:
+    """`Events`: keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Event] = []
+
+    def put(self, event: Event) -> None:
+        self.told.append(event)
+
+
+class MemorySecrets:
+    """`Secrets`. Values by their full name: ``<tenant>/<name>``, and ``#<key>`` behind it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+        if isinstance(reference, SecretReference):
+            noun, name = "secret", f"{tenant}/{reference.secret}"
+            if reference.key and name in self.values and f"{name}#{reference.key}" not in self.values:
+                raise InvalidInputError(noun, name, f"it has no key {reference.key!r}", "Mend it.")
+            name += f"#{reference.key}" if reference.key else ""
+        else:
+            noun, name = "parameter", f"{tenant}/{reference.parameter}"
+        if name not in self.values:
+            raise NotFoundError(noun, name, "Create it.")
+        return self.values[name]
+
+
 class MemoryScriptStore:
     """`ScriptStore`. Any URL that was not told otherwise holds a script of a line."""
 
@@ -801,21 +913,35 @@ class Script:
     frozen: bool = False
     stdout: str = ""
     error: str | None = None
+    permanent: bool = False
+    saves: bytes | None = None
+    result: bytes | None = None
 
 
 @dataclass(slots=True)
 class MemoryScriptRunner:
-    """`ScriptRunner`: plays the next of `scripts`, or one that does well. Asks every second."""
+    """`ScriptRunner`: plays the next of `scripts`, or one that does well. Asks every second.
+
+    `found`: the checkpoint that each script found; `refused`: the answer to each that saved one.
+    """
 
     clock: Clock
     scripts: deque[Script] = field(default_factory=deque)
     calls: list[ScriptCall] = field(default_factory=list)
+    found: list[bytes | None] = field(default_factory=list)
+    refused: list[str | None] = field(default_factory=list)
 
-    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         script = self.scripts.popleft() if self.scripts else Script()
+        ask = supervisor.ask
         self.calls.append(call)
+        self.found.append(supervisor.checkpoint())
         if script.error is not None:
-            return ScriptExit(None, "", "", error=script.error)
+            return ScriptExit(None, "", "", error=script.error, permanent=script.permanent)
+        if script.stdout:
+            supervisor.output("stdout", script.stdout.encode())
+        if script.saves is not None:
+            self.refused.append(supervisor.save(script.saves))
         started_at = self.clock.now()
         if script.frozen:
             self.clock.advance(script.lasts)
@@ -828,4 +954,4 @@ class MemoryScriptRunner:
         script.meanwhile()
         if (verdict := ask()) is not Verdict.GO_ON:
             return ScriptExit(-15, script.stdout, "", stopped=verdict)
-        return ScriptExit(script.exit_code, script.stdout, "")
+        return ScriptExit(script.exit_code, script.stdout, "", result=script.result)

@@ -20,6 +20,7 @@ from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.run_script import RunScript
 from tests.builders import LEASE, a_definition, at, job_key
 from tests.fakes import (
     Clock,
@@ -29,11 +30,14 @@ from tests.fakes import (
     MemoryDeadLetters,
     MemoryDelivery,
     MemoryDueStore,
+    MemoryEvents,
     MemoryJobStore,
+    MemoryRunFiles,
     MemoryRunQueue,
     MemoryRunStore,
     MemoryScriptRunner,
     MemoryScriptStore,
+    MemorySecrets,
     Script,
 )
 
@@ -54,7 +58,11 @@ class World:
         self.control = MemoryControlStore()
         self.queue = MemoryRunQueue(self.clock, POOLS)
         self.dead_letters = MemoryDeadLetters(self.clock)
-        self.runs = MemoryRunStore()
+        self.runs = MemoryRunStore(self.due)
+        self.files = MemoryRunFiles()
+        self.events = MemoryEvents()
+        self.secrets = MemorySecrets()
+        self.output_cap = 1000
         self.script_store = MemoryScriptStore()
         self.runner = MemoryScriptRunner(self.clock)
         self.shards = shards
@@ -203,11 +211,20 @@ class Worker:
             jobs=world.faults.through(world.jobs, "jobs"),
             runs=world.faults.through(world.runs, "runs"),
             due=world.faults.through(world.due, "due"),
-            scripts=world.faults.through(world.script_store, "scripts"),
-            runner=world.runner,
+            files=world.faults.through(world.files, "files"),
+            script=RunScript(
+                scripts=world.faults.through(world.script_store, "scripts"),
+                runner=world.runner,
+                secrets=world.faults.through(world.secrets, "secrets"),
+                job_role=None,
+                clock=world.clock,
+                bucket=BUCKET,
+            ),
             dead_letters=world.faults.through(world.dead_letters, "dead_letters"),
+            events=world.faults.through(world.events, "events"),
             clock=world.clock,
-            terms=Terms(self.name, self.pool, BUCKET, LEASE),
+            terms=Terms(self.name, self.pool, LEASE, output_cap=world.output_cap),
+            background=InlineExecutor(),
             new_token=lambda: f"{self.name}-{delivery.receipt}-{next(tokens)}",
         )
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
@@ -40,6 +40,17 @@ def interpreter_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
 
 
+def ecs_agent() -> str | None:
+    """Where ECS's agent listens to the task that this process is of; None outside of ECS."""
+    return os.environ.get("ECS_AGENT_URI")
+
+
+def region_environment() -> dict[str, str]:
+    """What tells an AWS SDK its region, for scripts that act in a role."""
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 class PoolSettings(BaseModel):
     """A pool as the API and the watcher know it."""
 
@@ -56,6 +67,7 @@ class ApiSettings(_Settings):
     runs_table: str
     control_table: str
     scripts_bucket: str
+    outputs_bucket: str
     pools: Json[dict[str, PoolSettings]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
@@ -92,6 +104,8 @@ class ExecutorSettings(_Settings):
     due_table: str
     runs_table: str
     scripts_bucket: str
+    outputs_bucket: str
+    event_bus: str
     pool: str
     queue_url: str
     dlq_url: str
@@ -99,3 +113,20 @@ class ExecutorSettings(_Settings):
     lease: timedelta = timedelta(seconds=60)
     slots: Annotated[int, Field(ge=1, le=64)] = 4
     output_cap: Annotated[int, Field(ge=256, le=100_000)] = 16 * 1024
+    """Bytes of each stream that are kept on the record."""
+    log_cap: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    """Bytes of an attempt's log; what is printed beyond is cut, with a notice."""
+    interpreter: str | None = None
+    """The Python that runs the scripts; None: the one that this process's was made from."""
+    script_memory: Annotated[int, Field(ge=32)] = 2048
+    """MiB that each process of a script may allocate."""
+    script_processes: Annotated[int, Field(ge=1)] = 512
+    """Processes and threads that a script may have at a time."""
+    script_file_size: Annotated[int, Field(ge=1)] = 1024
+    """MiB that a file which a script writes may have."""
+    packages: Literal["inline", "none"] = "none"
+    """Whether packages that a script names inline (PEP 723) are installed for it."""
+    package_index: str | None = None
+    """Where they come from, instead of the public index."""
+    job_role_arn: str | None = None
+    """The role that the pool's scripts act in; None: they have no credentials."""

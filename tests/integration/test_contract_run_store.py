@@ -10,16 +10,26 @@ from datetime import datetime, timedelta
 import pytest
 
 from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import RunKey, runs_from
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, RunStore
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
-from tests.builders import LEASE, NOON, a_message, at, job_key, run_key
-from tests.fakes import MemoryRunStore
+from nextfire.domain.run import (
+    MAX_ATTEMPTS_KEPT,
+    AttemptOutcome,
+    Result,
+    Run,
+    RunState,
+    Value,
+)
+from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
+from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
 
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
+HANDED_BACK = Result(AttemptOutcome.HANDED_BACK, "its worker shut down")
 RAGGED = NOON + timedelta(microseconds=123_456)
 """An instant as a machine's clock tells it, finer than what is stored."""
 
@@ -222,7 +232,7 @@ def test_of_twenty_concurrent_take_overs_one_has_the_run(store: RunStore) -> Non
     [
         lambda run: run.ended(RunState.DEAD, FAILED, RAGGED),
         lambda run: run.retrying(FAILED, RAGGED, not_before=RAGGED + LEASE),
-        lambda run: run.handed_back("its worker shut down", RAGGED),
+        lambda run: run.handed_back(HANDED_BACK, RAGGED),
         lambda run: run.taken_over(
             dispatch=1, token="t2", worker="b", now=RAGGED, lease_until=RAGGED
         ),
@@ -241,7 +251,7 @@ def test_a_repeated_change_finds_what_it_wrote(store: RunStore, to: Callable[[Ru
 
 def test_a_handed_back_attempt_gives_its_number_to_the_next(store: RunStore) -> None:
     run = claim(store).run
-    free = store.advance(run, run.handed_back("its worker shut down", at("12:00:05"))).run
+    free = store.advance(run, run.handed_back(HANDED_BACK, at("12:00:05"))).run
 
     again = claim(store, mark="t2", worker="b", now=at("12:00:06")).run
 
@@ -262,9 +272,36 @@ def test_a_change_does_not_undo_a_request_to_cancel(held: Held) -> None:
     run = claim(held.store).run
     held.request_cancel(run.key)
 
-    after = held.store.advance(run, run.retrying(FAILED, NOON, not_before=NOON)).run
+    to = run.taken_over(dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON + LEASE)
+    after = held.store.advance(run, to).run
 
     assert after.cancel_requested
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        lambda run: run.retrying(FAILED, NOON, not_before=NOON),
+        lambda run: run.handed_back(HANDED_BACK, NOON),
+        lambda run: run.ended(RunState.DEAD, FAILED, NOON),
+    ],
+    ids=["retrying", "handed back", "dead"],
+)
+def test_a_run_that_is_to_be_cancelled_does_not_go_where_it_could_be_tried_again(
+    held: Held, to: Callable[[Run], Run]
+) -> None:
+    run = claim(held.store).run
+    asked = held.store.stop(run, reason="enough", now=NOON)
+
+    refused = held.store.advance(run, to(run))
+
+    assert (refused.taken, refused.run) == (False, asked)
+    ended = held.store.advance(run, run.ended(RunState.CANCELLED, FAILED, NOON))
+    assert (ended.taken, ended.run.state) == (True, RunState.CANCELLED)
+    other = claim(held.store, a_message(run_key(at("13:00")))).run
+    held.store.stop(other, reason="enough", now=NOON)
+    done = held.store.advance(other, other.ended(RunState.SUCCEEDED, FAILED, NOON))
+    assert done.taken, "what was done was done"
 
 
 def test_a_lease_is_extended_while_it_is_held(held: Held) -> None:
@@ -285,7 +322,7 @@ def test_a_lease_is_extended_while_it_is_held(held: Held) -> None:
             dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON + LEASE
         ),
         lambda run: run.ended(RunState.DEAD, FAILED, NOON),
-        lambda run: run.handed_back("its worker shut down", NOON),
+        lambda run: run.handed_back(HANDED_BACK, NOON),
     ],
     ids=["taken over", "ended", "handed back"],
 )
@@ -544,3 +581,183 @@ def test_a_record_between_that_reads_as_no_run_says_so(held: Held) -> None:
     assert next(runs).key == run_key(at("11:00"))
     with pytest.raises(UndecodableError):
         next(runs)
+
+
+# What a script leaves
+
+
+@pytest.mark.parametrize("value", [Value(7, text='{"n":1}'), Value(9000, file="checkpoint/1")])
+def test_a_checkpoint_is_kept_by_whoever_has_the_run(store: RunStore, value: Value) -> None:
+    run = claim(store).run
+    store.save(run, Value(2, text="12"))
+
+    there = store.save(run, value)
+
+    assert there is not None
+    assert there.checkpoint == value
+    after = store.advance(run, run.retrying(FAILED, NOON, not_before=NOON)).run
+    assert after.checkpoint == value, "the next attempt finds it"
+    assert store.save(run, Value(1, text="0")) is None, "the lease was lost"
+    assert store.get(run.key) == after
+
+
+def test_a_result_and_the_parts_of_a_log_are_on_record(store: RunStore) -> None:
+    run = claim(store).run
+    result = Result(
+        AttemptOutcome.SUCCEEDED, "exit code 0", 0, value=Value(3, text="[1]"), log_parts=4
+    )
+
+    done = store.advance(run, run.ended(RunState.SUCCEEDED, result, NOON)).run
+
+    assert done.result == Value(3, text="[1]")
+    assert [attempt.log_parts for attempt in done.attempts] == [4]
+    assert store.get(run.key) == store.peek(run.key) == done
+
+
+def test_a_history_is_cut_and_keeps_its_numbers(store: RunStore) -> None:
+    run = claim(store).run
+    for n in range(MAX_ATTEMPTS_KEPT + 2):
+        to = run.taken_over(dispatch=1, token=f"x{n}", worker="b", now=NOON, lease_until=NOON)
+        run = store.advance(run, to).run
+
+    assert len(run.attempts) == MAX_ATTEMPTS_KEPT
+    assert [run.attempts[0].number, run.attempts[-1].number] == [4, MAX_ATTEMPTS_KEPT + 3]
+    assert [run.fence_of(a) for a in run.attempts] == [a.number for a in run.attempts]
+    assert store.get(run.key) == run
+
+
+# Dead runs
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A store that redrives, and the due entries that it has stored."""
+
+    store: RunStore
+    entries: Callable[[], list[DueEntry]]
+
+    def die(self, key: RunKey, *, when: datetime = NOON, dispatch: int = 1) -> Run:
+        run = claim(self.store, a_message(key, dispatch=dispatch)).run
+        return self.store.advance(run, run.ended(RunState.DEAD, FAILED, when)).run
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def dead(request: pytest.FixtureRequest) -> Dead:
+    if request.param == "memory":
+        due = MemoryDueStore(shards=1)
+        return Dead(MemoryRunStore(due), lambda: due.entries)
+    tables = request.getfixturevalue("tables")
+    client = dynamodb()
+    store = DynamoDbRunStore(client, table=tables.runs, due_table=tables.due, shards=1)
+    stored = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+
+    def entries() -> list[DueEntry]:
+        found = stored.read(NOON, 0, before=None, consistent=True)
+        return [each.entry for each in found if isinstance(each, StoredEntry)]
+
+    return Dead(store, entries)
+
+
+def redrive(dead: Dead, run: Run, now: datetime = NOON) -> Claim:
+    to = run.redriven("redriven", now)
+    return dead.store.redrive(to, a_retry(run.key, now, dispatch=to.dispatch), now)
+
+
+def test_a_dead_run_is_redriven_with_its_due_entry(dead: Dead) -> None:
+    run = dead.die(run_key())
+
+    again = redrive(dead, run)
+
+    assert again.taken
+    there = dead.store.get(run.key)
+    assert there == again.run
+    assert (there.state, there.dispatch, there.tries, there.attempt) == (RunState.PENDING, 3, 0, 1)
+    assert [(a.number, a.outcome) for a in there.attempts] == [(1, AttemptOutcome.FAILED)]
+    assert [(e.run_id, e.dispatch, e.at) for e in dead.entries()] == [(run.key.run_id, 3, NOON)]
+    taken = claim(dead.store, a_message(dispatch=3), mark="t2", worker="b")
+    assert (taken.taken, taken.run.attempt, taken.run.tries) == (True, 2, 1)
+
+
+def test_a_redrive_that_is_repeated_finds_what_it_did(dead: Dead) -> None:
+    run = dead.die(run_key())
+
+    assert redrive(dead, run).taken
+    assert redrive(dead, run).taken
+    assert len(dead.entries()) == 1
+
+
+def test_a_run_that_is_not_dead_is_not_redriven(dead: Dead) -> None:
+    run = dead.die(run_key())
+    other = claim(dead.store, a_message(run_key(at("13:00")))).run
+
+    refused = redrive(dead, other)
+    absent = redrive(dead, replace(run, key=run_key(at("14:00"))))
+
+    assert (refused.taken, refused.run) == (False, other)
+    assert not absent.taken
+    assert dead.entries() == []
+
+
+def test_an_older_view_of_a_run_does_not_redrive_it_again(dead: Dead) -> None:
+    first = dead.die(run_key())
+    redrive(dead, first)
+    dead.die(run_key(), dispatch=3)
+    before = dead.store.get(run_key())
+
+    assert redrive(dead, first).run == before
+    assert len(dead.entries()) == 1
+
+
+def test_of_ten_concurrent_redrives_one_makes_an_entry(dead: Dead) -> None:
+    run = dead.die(run_key())
+
+    with ThreadPoolExecutor(10) as threads:
+        list(threads.map(lambda _: redrive(dead, run), range(10)))
+
+    assert len(dead.entries()) == 1
+
+
+def test_that_a_death_was_told_is_on_record_for_its_dispatch_only(dead: Dead) -> None:
+    run = dead.die(run_key())
+    dead.store.mark_buried(run)
+    told = dead.store.get(run.key)
+    assert told is not None
+    assert told.buried == run.dispatch == 1
+
+    redrive(dead, told)
+    again = dead.die(run_key(), dispatch=3)
+    dead.store.mark_buried(run)  # late
+
+    assert dead.store.get(run.key) == again
+    assert again.buried != again.dispatch
+
+
+def test_the_dead_of_a_tenant_are_listed_the_latest_death_first(dead: Dead) -> None:
+    died = {}
+    for n, time in enumerate(["12:00:00.5", "12:00", "12:10", "11:59:59.999", "12:05"]):
+        died[time] = dead.die(run_key(at(f"{n:02d}:00"), job_id=f"job{n}"), when=at(time))
+    dead.die(run_key(tenant="other"), when=at("12:01"))
+    ended = claim(dead.store, a_message(run_key(at("20:00")))).run
+    dead.store.advance(ended, ended.ended(RunState.SUCCEEDED, FAILED, NOON))
+
+    def listed(limit: int) -> list[Run]:
+        found: list[Run] = []
+        cursor = None
+        while True:
+            page = dead.store.list_dead(
+                "acme", first=NOON, last=at("12:05"), cursor=cursor, limit=limit
+            )
+            found += page.items
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    wanted = [died["12:05"], died["12:00:00.5"], died["12:00"]]
+    assert listed(1) == listed(2) == listed(50) == wanted
+    redrive(dead, died["12:00:00.5"])
+    assert listed(50) == [died["12:05"], died["12:00"]]
+
+
+def test_a_cursor_that_is_none_is_refused_by_the_list_of_the_dead(dead: Dead) -> None:
+    with pytest.raises(InvalidInputError):
+        dead.store.list_dead("acme", first=NOON, last=NOON, cursor="none", limit=1)

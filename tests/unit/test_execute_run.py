@@ -11,11 +11,14 @@ import pytest
 
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.events import EventKind
+from nextfire.domain.ids import dedup_id
 from nextfire.domain.job import Job, JobState
+from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import decode_message
-from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Run, RunState, Value
 from nextfire.usecases.execute_run import Disposition
-from tests.builders import LEASE, a_message, at
+from tests.builders import LEASE, a_message, a_retry, at
 from tests.fakes import Killed
 from tests.world import World
 
@@ -69,11 +72,11 @@ def test_a_script_is_told_what_it_runs_for(world: World) -> None:
     world.worker().work_one()
 
     (call,) = world.runner.calls
-    assert call.name == "report"
+    assert call.name == "report.py"
     assert call.source == b"# s3://scripts/acme/default/report.py\n"
     assert json.loads(call.payload) == {"day": "ü"}
     assert call.timeout == timedelta(seconds=90)
-    assert call.context == {
+    assert call.environment == {
         "NEXTFIRE_EXECUTION_ID": "report.20260524T120000000Z-uid00001",
         "NEXTFIRE_SCHEDULED_AT": "2026-05-24T12:00:00Z",
         "NEXTFIRE_ATTEMPT": "1",
@@ -459,47 +462,51 @@ def test_hand_backs_never_use_up_attempts(world: World) -> None:
 # Cancelling
 
 
-def test_a_running_script_is_stopped_at_the_next_heartbeat(world: World) -> None:
+def test_a_running_script_is_stopped_within_seconds(world: World) -> None:
     job = dispatched(world)
     world.faults.once_before(
-        "runs.extend", lambda: world.runs.request_cancel(world.run(job, "12:00").key)
+        "runs.peek", lambda: world.runs.request_cancel(world.run(job, "12:00").key)
     )
     world.script(lasts=timedelta(minutes=5))
 
     handled = world.worker("a").work_one()
 
     run = world.run(job, "12:00")
-    assert world.now == at("12:00:20")
+    assert world.now == at("12:00:04")
     assert handled.disposition is Disposition.ACKNOWLEDGE
     assert (run.state, run.reason) == (RunState.CANCELLED, "cancelled on request")
 
 
-def test_a_cancel_between_last_heartbeat_and_failure_is_seen_by_the_next_attempt(
-    world: World,
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_cancel_between_the_last_look_and_the_failure_is_followed_by_no_retry(
+    world: World, attempts: int
 ) -> None:
-    job = dispatched(world)
-    world.script(**FAILS, meanwhile=lambda: world.runs.request_cancel(world.run(job, "12:00").key))
+    job = dispatched(world, retryPolicy={"maxAttempts": attempts})
+
+    def cancel() -> None:
+        world.runs.stop(world.run(job, "12:00"), reason="enough", now=world.now)
+
+    world.script(**FAILS, meanwhile=cancel)
     world.worker("a").work_one()
-    assert world.run(job, "12:00").state is RunState.PENDING
 
-    world.tick_at("12:00:10")
-    handled = world.worker("b").work_one()
-
-    assert handled.disposition is Disposition.ACKNOWLEDGE
     run = world.run(job, "12:00")
-    assert (run.state, run.attempt) == (RunState.CANCELLED, 1)
+    assert (run.state, run.reason) == (RunState.CANCELLED, "enough")
+    world.tick_at("12:00:10")
+    world.worker("b").work()
+    assert (world.run(job, "12:00"), world.dead_letters.letters) == (run, [])
+    assert len(world.runner.calls) == 1
 
 
-def test_a_cancel_of_a_run_that_is_handed_back_is_seen_by_the_next_worker(world: World) -> None:
+def test_a_cancel_of_a_run_that_is_handed_back_ends_it(world: World) -> None:
     job = dispatched(world)
     world.script(
         meanwhile=lambda: world.runs.request_cancel(world.run(job, "12:00").key),
     )
 
     asked = count()
-    world.worker("a").work_one(stopping=lambda: next(asked) > 0)  # stops once it has begun
-    world.worker("b").work_one()
+    handled = world.worker("a").work_one(stopping=lambda: next(asked) > 0)  # once it has begun
 
+    assert handled.disposition is Disposition.ACKNOWLEDGE
     assert world.run(job, "12:00").state is RunState.CANCELLED
     assert len(world.runner.calls) == 1
 
@@ -810,3 +817,333 @@ def test_a_retry_that_is_stored_late_lies_where_it_is_still_read(world: World) -
         if isinstance(entry, DueEntry) and entry.kind is DueKind.RETRY
     ]
     assert retries == [at("12:01")]
+
+
+# Retry policies
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "script", "state"),
+    [
+        ({"states": ["TIMED_OUT"]}, {"exit_code": 1}, RunState.DEAD),
+        ({"states": ["TIMED_OUT"]}, {"lasts": timedelta(minutes=6)}, RunState.PENDING),
+        ({"exitCodes": [75]}, {"exit_code": 75}, RunState.PENDING),
+        ({"exitCodes": [75]}, {"exit_code": 1}, RunState.DEAD),
+        ({"exitCodes": [75]}, {"lasts": timedelta(minutes=6)}, RunState.PENDING),
+        ({"exitCodes": [-9]}, {"exit_code": -9}, RunState.PENDING),
+    ],
+)
+def test_a_run_is_tried_again_after_what_its_policy_names(
+    world: World, retry_on: dict[str, object], script: dict[str, object], state: RunState
+) -> None:
+    job = dispatched(world, retryPolicy={"retryOn": retry_on})
+    world.script(**script)
+
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").state is state
+
+
+def test_a_lost_worker_is_not_replaced_where_the_policy_does_not_say_so(world: World) -> None:
+    job = dispatched(world, retryPolicy={"retryOn": {"states": ["FAILED"]}})
+    world.script(lasts=LEASE * 2, frozen=True)
+    world.worker("a").work_one()
+
+    world.worker("b").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.DEAD, 1)
+    assert run.reason == "worker lost; retryOn does not name WORKER_LOST"
+    assert len(world.dead_letters.letters) == 1
+
+
+# Dead runs
+
+
+def die(world: World, **fields: object) -> Job:
+    job = dispatched(world, retryPolicy={"maxAttempts": 1}, **fields)
+    world.script(**FAILS)
+    world.worker().work_one()
+    return job
+
+
+def redrive(world: World, run: Run) -> Run:
+    to = run.redriven("redriven on request", world.now)
+    world.runs.redrive(to, a_retry(run.key, world.now, dispatch=to.dispatch), world.now)
+    return to
+
+
+def test_a_death_is_told_once_however_often_its_message_comes(world: World) -> None:
+    job = die(world)
+    run = world.run(job, "12:00")
+
+    redelivered(world)
+    handled = world.worker().work_one()
+
+    assert handled.reason == "has ended DEAD"
+    (event,) = world.events.told
+    assert event.kind is EventKind.EXECUTION_DEAD
+    assert event.detail == {
+        "version": 1,
+        "id": dedup_id(run.key, 1),
+        "tenant": "acme",
+        "jobId": "report",
+        "executionId": run.key.execution_id,
+        "scheduledAt": "2026-05-24T12:00:00Z",
+        "pool": "default",
+        "attempt": 1,
+        "outcome": "FAILED",
+        "exitCode": 1,
+        "reason": "exit code 1",
+        "finishedAt": "2026-05-24T12:00:00Z",
+    }
+    assert len(world.dead_letters.letters) == 1
+
+
+def test_a_message_that_does_not_decode_is_told_of(world: World) -> None:
+    world.queue.queues["default"].send("{}", group="g", dedup="d")
+
+    world.worker().work_one()
+
+    (event,) = world.events.told
+    assert (event.kind, event.detail["pool"]) == (EventKind.MESSAGE_UNDECODABLE, "default")
+    assert "not a run message" in str(event.detail["reason"])
+
+
+def test_a_redriven_run_has_its_attempts_anew_and_goes_on_with_its_numbers(world: World) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": 2, "initialDelayMs": 10_000})
+    for _ in range(2):
+        world.script(**FAILS)
+        world.worker("a").work_one()
+        world.advance(seconds=10)
+        world.tick()
+    assert world.run(job, "12:00").state is RunState.DEAD
+
+    redrive(world, world.run(job, "12:00"))
+    world.script(**FAILS)
+    world.tick()
+    world.worker("b").work_one()
+    waiting = world.run(job, "12:00")
+    retry_at = world.now + timedelta(seconds=10)
+    assert (waiting.state, waiting.not_before) == (RunState.PENDING, retry_at)
+    world.advance(seconds=10)
+    world.tick()
+    world.worker("b").work_one()
+
+    run = world.run(job, "12:00")
+    assert outcomes(run) == [
+        (1, "a", AttemptOutcome.FAILED),
+        (2, "a", AttemptOutcome.FAILED),
+        (3, "b", AttemptOutcome.FAILED),
+        (4, "b", AttemptOutcome.SUCCEEDED),
+    ]
+    assert run.state is RunState.SUCCEEDED
+
+
+def test_a_redrive_at_once_is_not_taken_for_a_repetition(world: World) -> None:
+    """A worker had stored a retry and died before that was on record: the next number was sent."""
+    job = dispatched(world, retryPolicy={"maxAttempts": 2})
+    world.script(**FAILS)
+
+    def die() -> None:
+        raise Killed
+
+    world.faults.once_before("runs.advance", die)
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.at("12:02")
+    world.tick()  # sends the second dispatch
+    world.script(**FAILS)
+    world.worker("b").work()  # takes over by the first, dies; the second finds it dead
+    assert world.run(job, "12:00").state is RunState.DEAD
+
+    redrive(world, world.run(job, "12:00"))
+    world.tick()
+    world.worker("b").work()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+# What a script leaves
+
+
+def test_a_checkpoint_is_given_to_the_next_attempt(world: World) -> None:
+    dispatched(world, retryPolicy={"initialDelayMs": 1000})
+    world.script(saves=b'{"page": 7}', **FAILS)
+    world.worker("a").work_one()
+    world.tick_at("12:00:01")
+    world.worker("b").work_one()
+
+    assert world.runner.found == [None, b'{"page": 7}']
+    assert world.runner.refused == [None]
+
+
+def test_a_large_checkpoint_outlives_its_worker(world: World) -> None:
+    large = b'"' + b"x" * 20_000 + b'"'
+    job = dispatched(world)
+    world.script(saves=large, lasts=LEASE * 2, frozen=True)
+    world.worker("a").work_one()
+    world.worker("b").work_one()
+
+    assert world.runner.found == [None, large]
+    kept = world.run(job, "12:00").checkpoint
+    assert kept is not None
+    assert (kept.text, kept.size) == (None, len(large))
+
+
+def test_a_worker_that_lost_its_run_keeps_no_checkpoint(world: World) -> None:
+    job = dispatched(world)
+
+    def take_over() -> None:
+        run = world.run(job, "12:00")
+        to = run.taken_over(
+            dispatch=1, token="x", worker="b", now=world.now, lease_until=world.now + LEASE
+        )
+        world.runs.advance(run, to)
+
+    world.faults.once_before("runs.save", take_over)
+    world.script(saves=b"1", lasts=timedelta(seconds=30))
+    handled = world.worker("a").work_one()
+
+    assert world.now == at("12:00"), "it is ended at once"
+
+    assert world.runner.refused == ["the checkpoint is not kept: this worker has lost the run"]
+    assert handled.disposition is Disposition.LEAVE
+    run = world.run(job, "12:00")
+    assert (run.checkpoint, run.worker, run.state) == (None, "b", RunState.RUNNING)
+
+
+def test_a_checkpoint_that_is_too_large_is_refused(world: World) -> None:
+    dispatched(world)
+    world.script(saves=b"1" * (MAX_VALUE_BYTES + 1))
+    world.worker().work_one()
+
+    (refused,) = world.runner.refused
+    assert refused == (
+        "the checkpoint has 1048577 bytes, more than 1048576. "
+        "Put the data into S3 and its address here."
+    )
+
+
+def test_a_result_is_on_the_record_a_large_one_in_a_file(world: World) -> None:
+    small, large = dispatched(world), b'"' + b"y" * 9000 + b'"'
+    world.script(result=b"[1, 2]")
+    world.worker().work_one()
+    world.tick_at("13:00")
+    world.script(result=large)
+    world.worker().work_one()
+
+    assert world.run(small, "12:00").result == Value(6, text="[1, 2]")
+    run = world.run(small, "13:00")
+    assert run.result == Value(len(large), file="result/000001.json")
+    assert world.files.get(run.key, "result/000001.json") == large
+
+
+def test_a_result_is_stored_again_until_the_store_answers(world: World) -> None:
+    job = dispatched(world)
+    world.script(result=b'"' + b"y" * 9000 + b'"')
+    world.faults.refuse("files.put", times=3)
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, world.now) == (RunState.SUCCEEDED, at("12:00:03"))
+    assert run.result == Value(9002, file="result/000001.json")
+
+
+def test_the_environment_is_resolved_at_the_start_and_is_on_no_record(world: World) -> None:
+    world.secrets.values |= {"acme/db#password": "hunter2", "acme/region": "north"}
+    env = {
+        "MODE": "fast",
+        "PASSWORD": {"secret": "db", "key": "password"},
+        "REGION": {"parameter": "region"},
+    }
+    job = dispatched(world, target={"handler": "report", "env": env})
+    world.worker().work_one()
+
+    (call,) = world.runner.calls
+    given = {name: call.environment[name] for name in env}
+    assert given == {"MODE": "fast", "PASSWORD": "hunter2", "REGION": "north"}
+    assert "hunter2" not in repr(world.run(job, "12:00"))
+
+
+def test_a_secret_that_is_not_there_ends_the_run_and_is_named(world: World) -> None:
+    env = {"PASSWORD": {"secret": "db"}}
+    job = dispatched(world, target={"handler": "report", "env": env})
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, world.runner.calls) == (RunState.DEAD, [])
+    assert run.reason == "There is no secret 'acme/db'. Create it."
+
+
+# Logs
+
+
+def log(world: World, run: Run) -> list[str]:
+    found = []
+    for number, attempt in enumerate(run.attempts):
+        for part in range(attempt.log_parts):
+            data = world.files.get(run.key, part_name(number + 1, part))
+            assert data is not None
+            found += [f"{attempt.number} {line.text}" for line in decode_part(data)]
+    return found
+
+
+def test_a_short_run_s_output_costs_no_request(world: World) -> None:
+    job = dispatched(world)
+    world.script(stdout="hello\n", lasts=timedelta(seconds=2))
+    world.worker().work_one()
+
+    assert (world.run(job, "12:00").stdout, world.files.puts) == ("hello\n", 0)
+
+
+def test_a_long_run_s_output_is_there_while_it_runs(world: World) -> None:
+    job = dispatched(world)
+    seen: list[str] = []
+
+    def look() -> None:
+        data = world.files.get(world.run(job, "12:00").key, part_name(1, 0))
+        seen.extend(line.text for line in decode_part(data or b""))
+
+    world.faults.once_before("runs.extend", look)
+    world.script(stdout="one\ntwo\nthr", lasts=timedelta(seconds=30))
+    world.worker().work_one()
+
+    assert seen == ["one", "two"]
+    assert log(world, world.run(job, "12:00")) == ["1 one", "1 two", "1 thr"]
+
+
+def test_much_output_goes_to_files_part_by_part(world: World) -> None:
+    job = dispatched(world)
+    lines = [f"{n:06d} " + "x" * 90 for n in range(6000)]
+    world.script(stdout="\n".join(lines))
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert run.attempts[0].log_parts == 3
+    assert log(world, run) == [f"1 {line}" for line in lines]
+    sizes = [len(data) for (key, _), data in world.files.stored.items() if key == run.key]
+    assert max(sizes) < PART_BYTES + 200
+
+
+def test_the_output_of_an_attempt_that_another_follows_is_kept(world: World) -> None:
+    job = dispatched(world, retryPolicy={"initialDelayMs": 1000})
+    world.script(stdout="first\n", **FAILS)
+    world.worker().work_one()
+    world.tick_at("12:00:01")
+    world.script(stdout="second\n")
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert log(world, run) == ["1 first"]
+    assert run.stdout == "second\n"
+
+
+def test_a_log_that_cannot_be_stored_holds_up_no_outcome(world: World) -> None:
+    job = dispatched(world)
+    world.files.broken = True
+    world.script(stdout="x" * 5000 + "\n", lasts=timedelta(seconds=30))
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempts[0].log_parts) == (RunState.SUCCEEDED, 0)

@@ -47,7 +47,9 @@ def test_a_run_that_is_tried_again_waits_for_its_next_dispatch() -> None:
 
 
 def test_a_run_that_is_handed_back_gives_its_attempt_back() -> None:
-    run = running().handed_back("its worker shut down", at("12:00:09"))
+    run = running().handed_back(
+        Result(AttemptOutcome.HANDED_BACK, "its worker shut down"), at("12:00:09")
+    )
 
     assert (run.state, run.dispatch, run.attempt) == (RunState.PENDING, 1, 0)
     assert (run.worker, run.lease_until, run.not_before) == (None, None, None)

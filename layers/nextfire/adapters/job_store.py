@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
-from nextfire.adapters.aws import Item, chunks, error_code, to_item, translated
+from nextfire.adapters.aws import Item, chunks, error_code, to_item, transact, translated
 from nextfire.adapters.due_store import entry_item
 from nextfire.domain.due import DueEntry
-from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
@@ -182,21 +182,7 @@ class DynamoDbJobStore:
         if entry is not None:
             due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
             writes.append({"Put": due})
-        try:
-            # The SDK gives each request a token, so that sending it twice writes once.
-            with translated(what):
-                self._client.transact_write_items(TransactItems=writes)
-        except ClientError as error:
-            if error_code(error) != "TransactionCanceledException":
-                raise
-            reasons: list[Any] = error.response.get("CancellationReasons", [])
-            if reasons and reasons[0].get("Code") == "ConditionalCheckFailed":
-                return dict(reasons[0].get("Item", {}))
-            codes = ", ".join(str(reason.get("Code")) for reason in reasons)
-            raise UnavailableError(
-                f"{what}: transaction cancelled ({codes}). Try again."
-            ) from error
-        return None
+        return transact(self._client, writes, what)
 
 
 def encode_cursor(text: str) -> str:

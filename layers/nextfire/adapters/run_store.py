@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from nextfire.adapters.aws import Item, error_code, from_item, to_item, translated
+from nextfire.adapters.aws import Item, error_code, from_item, to_item, transact, translated
+from nextfire.adapters.due_store import entry_item
 from nextfire.adapters.job_store import decode_cursor, encode_cursor
+from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, Page, Unreadable
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Value
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -32,7 +34,8 @@ _CLAIM = (
     "dispatched_at = :dispatched_at, dispatch_reason = :dispatch_reason, started_at = :now, "
     "expires_at = :expires_at, "
     "attempts = list_append(if_not_exists(attempts, :none), :attempts) "
-    "REMOVE not_before"
+    # What is left of an attempt before it would be paid for with each heartbeat.
+    "REMOVE not_before, exit_code, stdout, stderr, reason"
 )
 _FREE = (
     "attribute_not_exists(run_id) OR (#state = :pending AND dispatch <= :dispatch AND "
@@ -43,7 +46,12 @@ _MUTABLE = (
     *("state", "dispatch", "attempt", "fence", "claim_token", "worker", "lease_until"),
     *("not_before", "started_at", "finished_at", "exit_code", "stdout", "stderr", "reason"),
     *("attempts", "expires_at", "attention", "attention_at"),
+    *("result", "result_bytes", "result_file"),
 )
+_INDEX = "attention"
+_ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
+_CLAIMABLE = frozenset({RunState.PENDING, RunState.DEAD})
+"""States that a run in which a cancel was asked for does not go to: it would be tried again."""
 
 
 class DynamoDbRunStore:
@@ -52,9 +60,14 @@ class DynamoDbRunStore:
     Instants that conditions compare (`lease_until`, `not_before`) are numbers, epoch milliseconds.
     """
 
-    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+    def __init__(
+        self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
+    ) -> None:
+        """Build a store. *due_table* and its *shards* are needed to redrive, by nothing else."""
         self._client = client
         self._table = table
+        self._due_table = due_table
+        self._shards = shards
 
     def claim(
         self,
@@ -108,7 +121,8 @@ class DynamoDbRunStore:
             was.key,
             what="advance run",
             update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
-            condition="#fence = :was_fence AND #state = :was_running",
+            condition="#fence = :was_fence AND #state = :was_running"
+            + (" AND attribute_not_exists(cancel_requested)" if to.state in _CLAIMABLE else ""),
             values=values | {":was_fence": was.fence, ":was_running": RunState.RUNNING.value},
             ours=lambda run: (
                 (run.fence, run.claim_token, run.state) == (to.fence, to.claim_token, to.state)
@@ -207,10 +221,111 @@ class DynamoDbRunStore:
         )
         return claim.run if claim.taken else None
 
+    def save(self, run: Run, checkpoint: Value) -> Run | None:
+        fields = _encode_value("checkpoint", checkpoint)
+        sets = ", ".join(f"{name} = :{name}" for name, value in fields.items() if value is not None)
+        removes = ", ".join(name for name, value in fields.items() if value is None)
+        claim = self._change(
+            run.key,
+            what="save checkpoint",
+            update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
+            condition="fence = :fence AND #state = :running",
+            values={
+                **{f":{name}": value for name, value in fields.items() if value is not None},
+                ":fence": run.fence,
+                ":running": RunState.RUNNING.value,
+            },
+            ours=lambda there: False,  # noqa: ARG005 — a refusal is one, however often it was sent
+            absent_ok=True,
+        )
+        return claim.run if claim.taken else None
+
+    def mark_buried(self, run: Run) -> None:
+        self._change(
+            run.key,
+            what="mark buried",
+            update="SET buried = :dispatch",
+            condition="#state = :dead AND dispatch = :dispatch",
+            values={":dispatch": run.dispatch, ":dead": RunState.DEAD.value},
+            ours=lambda there: False,  # noqa: ARG005 — it has been redriven: nothing is to be done
+            absent_ok=True,
+        )
+
+    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        update = {
+            "TableName": self._table,
+            "Key": _key(run.key),
+            "UpdateExpression": (
+                "SET #state = :pending, dispatch = :dispatch, attempt_base = :base, "
+                "not_before = :not_before, reason = :reason, expires_at = :expires_at "
+                "REMOVE finished_at, attention, attention_at, cancel_requested, cancel_reason"
+            ),
+            "ConditionExpression": "#state = :dead AND dispatch < :dispatch AND attempt = :base",
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": to_item(
+                {
+                    ":pending": RunState.PENDING.value,
+                    ":dead": RunState.DEAD.value,
+                    ":dispatch": run.dispatch,
+                    ":base": run.attempt_base,
+                    ":not_before": to_ms(run.not_before or now),
+                    ":reason": run.reason or "redriven",
+                    ":expires_at": _expiry(now),
+                }
+            ),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+        writes: list[Any] = [{"Update": update}, {"Put": due}]
+        refused = transact(self._client, writes, "redrive run")
+        if refused is None:
+            return Claim(run, taken=True)
+        if not refused:
+            return Claim(Run(run.key, RunState.CANCELLED), taken=False)
+        there = _decode(refused)
+        ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)
+        return Claim(there, taken=ours)
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        attention = f"{tenant}#{RunState.DEAD.value}"
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "IndexName": _INDEX,
+            "KeyConditionExpression": "attention = :attention AND attention_at BETWEEN :a AND :b",
+            "ExpressionAttributeValues": to_item(
+                {
+                    ":attention": attention,
+                    ":a": f"{to_ms(first):013d}",
+                    ":b": f"{to_ms(last):013d}~",
+                }
+            ),
+            "ScanIndexForward": False,
+            "Limit": limit,
+        }
+        if cursor is not None:
+            attention_at = decode_cursor(cursor, _ATTENTION_AT)
+            job_id, _, run_id = attention_at.partition("#")[2].partition(".")
+            request["ExclusiveStartKey"] = _key(RunKey(JobKey(tenant, job_id), run_id)) | to_item(
+                {"attention": attention, "attention_at": attention_at}
+            )
+        with translated("list dead runs"):
+            answer = self._client.query(**request)
+        end = answer.get("LastEvaluatedKey")
+        runs, unreadable = _decode_all(answer["Items"], _execution_id)
+        return Page(runs, encode_cursor(end["attention_at"]["S"]) if end else None, unreadable)
+
     def get(self, key: RunKey) -> Run | None:
+        return self._get(key, consistent=True)
+
+    def peek(self, key: RunKey) -> Run | None:
+        return self._get(key, consistent=False)
+
+    def _get(self, key: RunKey, *, consistent: bool) -> Run | None:
         with translated("get run"):
             answer = self._client.get_item(
-                TableName=self._table, Key=_key(key), ConsistentRead=True
+                TableName=self._table, Key=_key(key), ConsistentRead=consistent
             )
         item = answer.get("Item")
         return _decode(item) if item else None
@@ -265,13 +380,7 @@ class DynamoDbRunStore:
         with translated("list runs"):
             answer = self._client.query(**request)
         last = answer.get("LastEvaluatedKey")
-        runs: list[Run] = []
-        unreadable: list[Unreadable] = []
-        for item in answer["Items"]:
-            try:
-                runs.append(_decode(item))
-            except UndecodableError as error:
-                unreadable.append(Unreadable(item["run_id"]["S"], str(error)))
+        runs, unreadable = _decode_all(answer["Items"], lambda item: str(item["run_id"]["S"]))
         return Page(runs, encode_cursor(last["run_id"]["S"]) if last else None, unreadable)
 
     def _change(
@@ -317,6 +426,25 @@ class DynamoDbRunStore:
         return Claim(_decode(answer["Attributes"]), taken=True)
 
 
+def _execution_id(item: Item) -> str:
+    job_id = str(item["job"]["S"]).partition("/")[2]
+    return f"{job_id}.{item['run_id']['S']}"
+
+
+def _decode_all(
+    items: Iterable[Item], identity: Callable[[Item], str]
+) -> tuple[list[Run], list[Unreadable]]:
+    """The runs that *items* hold, and what of them does not decode."""
+    runs: list[Run] = []
+    unreadable: list[Unreadable] = []
+    for item in items:
+        try:
+            runs.append(_decode(item))
+        except UndecodableError as error:
+            unreadable.append(Unreadable(identity(item), str(error)))
+    return runs, unreadable
+
+
 def _partition(job: JobKey) -> str:
     return f"{job.tenant}/{job.job_id}"
 
@@ -336,6 +464,8 @@ def _instant(at: datetime | None) -> str | None:
 def _encode(run: Run) -> dict[str, object]:
     """The mutable attributes of *run*; None: not there."""
     changed_at = run.finished_at or run.attempts[-1].finished_at or run.attempts[-1].started_at
+    if run.not_before is not None:
+        changed_at = max(changed_at, run.not_before)  # a retry may be months away
     skipped = run.state is RunState.SKIPPED
     dead = run.state is RunState.DEAD
     return {
@@ -361,8 +491,22 @@ def _encode(run: Run) -> dict[str, object]:
         "covered_to": to_ms(run.covered_to) if run.covered_to else None,
         "covered": run.covered if run.covered > 1 else None,
         "attention": f"{run.key.job.tenant}#{run.state.value}" if dead else None,
-        "attention_at": f"{_instant(run.finished_at)}#{run.key.execution_id}" if dead else None,
+        "attention_at": f"{to_ms(changed_at):013d}#{run.key.execution_id}" if dead else None,
+        **_encode_value("result", run.result),
     }
+
+
+def _encode_value(name: str, value: Value | None) -> dict[str, object]:
+    return {
+        name: value and value.text,
+        f"{name}_bytes": value and value.size,
+        f"{name}_file": value and value.file,
+    }
+
+
+def _decode_value(name: str, values: Mapping[str, Any]) -> Value | None:
+    size = values.get(f"{name}_bytes")
+    return None if size is None else Value(int(size), values.get(name), values.get(f"{name}_file"))
 
 
 def _encode_attempt(attempt: Attempt) -> dict[str, object]:
@@ -373,6 +517,7 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
         "outcome": attempt.outcome and attempt.outcome.value,
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
+        "log_parts": attempt.log_parts or None,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -408,19 +553,28 @@ def _decode(item: Mapping[str, Any]) -> Run:
             stdout=values.get("stdout"),
             stderr=values.get("stderr"),
             reason=values.get("reason"),
-            attempts=_decode_attempts(values.get("attempts", [])),
+            attempts=_decode_attempts(values.get("attempts", []), int(values.get("attempt", 0))),
             covered_to=_from_number(values.get("covered_to")),
             covered=int(values.get("covered", 1)),
+            attempt_base=int(values.get("attempt_base", 0)),
+            buried=int(values.get("buried", 0)),
+            checkpoint=_decode_value("checkpoint", values),
+            result=_decode_value("result", values),
         )
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"run does not decode: {type(error).__name__}: {error}") from error
 
 
-def _decode_attempts(items: list[dict[str, Any]]) -> tuple[Attempt, ...]:
+def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt, ...]:
+    """The attempts that *items* hold. *latest*: how many were counted. Their numbers are counted
+    back from it, as the first ones may be gone.
+    """
     attempts: list[Attempt] = []
-    number = 1
-    for values in items:
+    number = latest
+    for values in reversed(items):
         outcome = AttemptOutcome(values["outcome"]) if "outcome" in values else None
+        # One that was handed back gave its number to the next.
+        number += outcome is AttemptOutcome.HANDED_BACK
         attempts.append(
             Attempt(
                 number=number,
@@ -430,10 +584,11 @@ def _decode_attempts(items: list[dict[str, Any]]) -> tuple[Attempt, ...]:
                 outcome=outcome,
                 exit_code=_int(values.get("exit_code")),
                 reason=values.get("reason"),
+                log_parts=int(values.get("log_parts", 0)),
             )
         )
-        number += outcome is not AttemptOutcome.HANDED_BACK
-    return tuple(attempts)
+        number -= 1
+    return tuple(reversed(attempts))
 
 
 def _int(value: Any) -> int | None:

@@ -366,10 +366,13 @@ def decide_claim(
         return ClaimDecision(ClaimAction.WAIT, f"runs on {run.worker}", run.lease_until)
     if run.cancel_requested:
         return ClaimDecision(ClaimAction.CANCEL, "cancelled; its worker vanished")
-    if run.attempt >= policy.max_attempts:
+    lost = Result(AttemptOutcome.WORKER_LOST, "")
+    if run.tries >= policy.max_attempts:
         return ClaimDecision(
-            ClaimAction.BURY, f"worker lost on attempt {run.attempt} of {policy.max_attempts}"
+            ClaimAction.BURY, f"worker lost on attempt {run.tries} of {policy.max_attempts}"
         )
+    if not policy.retry_on.covers(lost):
+        return ClaimDecision(ClaimAction.BURY, "worker lost; retryOn does not name WORKER_LOST")
     return ClaimDecision(ClaimAction.TAKE_OVER, f"the lease of {run.worker} lapsed")
 
 
@@ -389,6 +392,7 @@ def decide_ending(run: Run, result: Result, policy: RetryPolicy, now: datetime) 
         return Ending(RunState.SUCCEEDED)
     if run.cancel_requested or result.outcome is AttemptOutcome.CANCELLED:
         return Ending(RunState.CANCELLED)
-    if result.permanent or run.attempt >= policy.max_attempts:
+    if result.permanent or run.tries >= policy.max_attempts or not policy.retry_on.covers(result):
         return Ending(RunState.DEAD)
-    return Ending(RunState.PENDING, now + max(policy.delay(run.attempt), MIN_RETRY_DELAY))
+    delay = policy.delay(run.tries, seed=run.key.execution_id)
+    return Ending(RunState.PENDING, now + max(delay, MIN_RETRY_DELAY))

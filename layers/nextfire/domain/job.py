@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice, takewhile
-from typing import Annotated, Any, Self, TypeGuard
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import (
     BaseModel,
@@ -25,9 +26,11 @@ from pydantic_core import PydanticCustomError
 from nextfire.domain.due import NORMAL_RANK, DueEntry, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
+from nextfire.domain.run import AttemptOutcome, Result
 from nextfire.domain.schedule import (
     EXAMPLES,
     MAX_DATES,
+    MAX_DELAY,
     MAX_JITTER,
     MAX_RUNS,
     Dst,
@@ -39,6 +42,7 @@ from nextfire.domain.schedule import (
     jitter,
     next_instant,
     occurrences,
+    spread,
     stretch,
     upcoming,
 )
@@ -47,7 +51,10 @@ MAX_PAYLOAD_BYTES = 64 * 1024
 MAX_LABELS = 32
 """With the limits of keys and values they stay far below what a DynamoDB item can hold."""
 MAX_WINDOW_SEC = 30 * 86_400
+MAX_ENV = 64
+MAX_ENV_BYTES = 16 * 1024
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+_REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
 
 MAX_EXPRESSION = 256
 MAX_INSTANT = 64
@@ -120,16 +127,97 @@ class Backoff(StrEnum):
     EXPONENTIAL = "EXPONENTIAL"  # d · 2ⁿ⁻¹
 
 
+class RetryJitter(StrEnum):
+    """How a delay is spread, so that what failed together is not tried together."""
+
+    NONE = "NONE"  # exactly the delay
+    FULL = "FULL"  # between nothing and the delay, by a hash of the run and the attempt
+
+
+RetriedOutcome = Literal[
+    AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT, AttemptOutcome.WORKER_LOST
+]
+RETRIED: tuple[RetriedOutcome, ...] = (
+    AttemptOutcome.FAILED,
+    AttemptOutcome.TIMED_OUT,
+    AttemptOutcome.WORKER_LOST,
+)
+"""The outcomes of an attempt that another one may follow."""
+
+
+class RetryOn(Document):
+    """After which attempts another is made. `exit_codes`: of those that FAILED, the exit codes; a
+    signal's is negative. None: whatever it was.
+    """
+
+    states: Annotated[tuple[RetriedOutcome, ...], Field(max_length=len(RETRIED))] = RETRIED
+    exit_codes: (
+        Annotated[
+            tuple[Annotated[int, Field(strict=True, ge=-64, le=255)], ...],
+            Field(min_length=1, max_length=64),
+        ]
+        | None
+    ) = None
+
+    def covers(self, result: Result) -> bool:
+        """Whether another attempt may follow one that ended with *result*."""
+        if result.outcome not in self.states:
+            return False
+        return (
+            self.exit_codes is None
+            or result.outcome is not AttemptOutcome.FAILED
+            or result.exit_code in self.exit_codes
+        )
+
+
+MAX_RETRY_DELAY_MS = MAX_DELAY // timedelta(milliseconds=1)
+_USUAL_MAX_DELAY_MS = 3_600_000
+
+
 class RetryPolicy(Document):
     """What follows an attempt that failed, timed out or lost its worker."""
 
     max_attempts: Annotated[int, Field(strict=True, ge=1, le=100)] = 3
     backoff: Backoff = Backoff.EXPONENTIAL
-    initial_delay_ms: Annotated[int, Field(strict=True, ge=0, le=86_400_000)] = 10_000
-    max_delay_ms: Annotated[int, Field(strict=True, ge=0, le=604_800_000)] = 3_600_000
+    initial_delay_ms: Annotated[int, Field(strict=True, ge=0, le=MAX_RETRY_DELAY_MS)] = 10_000
+    max_delay_ms: Annotated[int, Field(strict=True, ge=0, le=MAX_RETRY_DELAY_MS)] = (
+        _USUAL_MAX_DELAY_MS
+    )
+    jitter: RetryJitter = RetryJitter.NONE
+    retry_on: RetryOn = RetryOn()
 
-    def delay(self, attempt: int) -> timedelta:
-        """How long to wait after attempt number *attempt* (≥ 1) failed."""
+    @model_validator(mode="before")
+    @classmethod
+    def _longest_is_not_below_the_first(cls, document: object) -> object:
+        """Without `maxDelayMs`, a first delay beyond its default is not cut."""
+        if isinstance(document, dict) and not document.keys() & {"maxDelayMs", "max_delay_ms"}:
+            first = document.get("initialDelayMs", document.get("initial_delay_ms"))
+            if isinstance(first, int) and first > _USUAL_MAX_DELAY_MS:
+                return {**document, "maxDelayMs": first}
+        return document
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        # Each delay in full: jitter only shortens.
+        total = sum((self._backoff(n) for n in range(1, self.max_attempts)), timedelta())
+        if total > MAX_DELAY:
+            told = {
+                "problem": f"its delays add up to {total.days} days, more than {MAX_DELAY.days}",
+                "remedy": "Lower maxAttempts, initialDelayMs or maxDelayMs.",
+            }
+            raise PydanticCustomError("retry_total", "{problem}", told)
+        return self
+
+    def delay(self, attempt: int, seed: str = "") -> timedelta:
+        """How long to wait after attempt number *attempt* (≥ 1) failed. *seed*: what tells this run
+        from others, for the jitter.
+        """
+        delay = self._backoff(attempt)
+        if self.jitter is RetryJitter.FULL:
+            return spread(f"{seed}#{attempt}", delay)
+        return delay
+
+    def _backoff(self, attempt: int) -> timedelta:
         factor = {
             Backoff.FIXED: 1,
             Backoff.LINEAR: attempt,
@@ -138,18 +226,65 @@ class RetryPolicy(Document):
         return timedelta(milliseconds=min(self.initial_delay_ms * factor, self.max_delay_ms))
 
 
+class SecretReference(Document):
+    """A secret of Secrets Manager, ``nextfire/<tenant>/<secret>``. `key`: one value of a secret
+    that is a JSON object.
+    """
+
+    secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
+    key: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+
+
+class ParameterReference(Document):
+    """A parameter of the SSM Parameter Store, ``/nextfire/<tenant>/<parameter>``."""
+
+    parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
+
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+EnvValue = Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
+_RESERVED = re.compile(r"NEXTFIRE_.*|AWS_CONTAINER_.*|HOME|TMPDIR|PYTHONPATH")
+
+
 class Target(Document):
-    """What a run carries out: a script of the pool by name, or by its S3 URL."""
+    """What a run carries out: a script of the pool by name (``report``, or ``report.zip``), or by
+    its S3 URL. `env`: what it finds in its environment; references are resolved when it starts, and
+    recorded nowhere.
+    """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
     handler: Annotated[str, Field(pattern=_NAME, max_length=128)] | None = None
     script: Annotated[str, Field(pattern=r"^s3://", max_length=1024)] | None = None
+    env: Annotated[
+        dict[EnvName, EnvValue | SecretReference | ParameterReference], Field(max_length=MAX_ENV)
+    ] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.handler is None) == (self.script is None):
             raise ValueError("give either handler (a script's name) or script (its s3:// URL)")
         return self
+
+    @field_validator("env")
+    @classmethod
+    def _leaves_ours_alone(
+        cls, env: dict[str, str | SecretReference | ParameterReference]
+    ) -> dict[str, str | SecretReference | ParameterReference]:
+        reserved = [name for name in env if _RESERVED.fullmatch(name)]
+        size = sum(len(v.encode()) for v in env.values() if isinstance(v, str))
+        if reserved:
+            told = {
+                "problem": f"{reserved[0]} is set by the executor",
+                "remedy": "Choose another name.",
+            }
+            raise PydanticCustomError("env_reserved", "{problem}", told)
+        if size > MAX_ENV_BYTES:
+            told = {
+                "problem": f"its values have {size} bytes, more than {MAX_ENV_BYTES}",
+                "remedy": "Put large values into the payload or into S3.",
+            }
+            raise PydanticCustomError("env_size", "{problem}", told)
+        return env
 
 
 class WhenDocument(Document):

@@ -7,7 +7,8 @@ the request may or may not have happened, and doing it again is harmless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
@@ -15,10 +16,12 @@ from typing import Generic, Protocol, TypeVar
 
 from nextfire.domain.audit import Audit
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
+from nextfire.domain.events import Event
 from nextfire.domain.ids import JobKey, RunKey
-from nextfire.domain.job import Job
+from nextfire.domain.job import Job, ParameterReference, SecretReference
+from nextfire.domain.log import Stream
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import Run
+from nextfire.domain.run import Run, Value
 
 T = TypeVar("T")
 
@@ -260,10 +263,11 @@ class RunStore(Protocol):
         """
 
     def advance(self, was: Run, to: Run) -> Claim:
-        """Replace *was* by *to*, if *was* is RUNNING under its fence still. `taken` says whether
-        it was.
+        """Replace *was* by *to*, if *was* is RUNNING under its fence still; and, where *to* is
+        PENDING or DEAD, if no cancel was requested. `taken` says whether it was.
 
-        `cancel_requested` is not written. A repetition with the same *to* finds what it wrote.
+        `cancel_requested` is not written, nor is `checkpoint`. A repetition with the same *to*
+        finds what it wrote.
         """
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
@@ -271,6 +275,39 @@ class RunStore(Protocol):
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         """Extend the lease. Returns the record as it is now; None if the lease was lost."""
+
+    def peek(self, key: RunKey) -> Run | None:
+        """The run, by an eventually consistent read: perhaps as it was a moment ago.
+
+        Raises:
+            UndecodableError: The stored item does not read as a run.
+        """
+
+    def save(self, run: Run, checkpoint: Value) -> Run | None:
+        """Keep *checkpoint* with the run. Returns the record as it is now; None if the lease was
+        lost.
+        """
+
+    def mark_buried(self, run: Run) -> None:
+        """Have it on record that the death of the DEAD *run* has been told, unless it has been
+        redriven meanwhile.
+        """
+
+    def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        """Replace the DEAD *run* by `run.redriven(…)`, given here, and store the due entry of its
+        dispatch: both or none. `taken`: it was DEAD and of the dispatch before. A repetition finds
+        what it wrote.
+        """
+
+    def list_dead(
+        self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
+    ) -> Page[Run]:
+        """*tenant*'s DEAD runs that died from *first* to *last* (both included), the latest death
+        first, by eventually consistent reads. At most *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
 
     def skip(self, run: Run) -> Run:
         """Store the SKIPPED record *run*, if there is none. Returns the record now in force."""
@@ -327,6 +364,47 @@ class ScriptStore(Protocol):
         """
 
 
+class RunFiles(Protocol):
+    """Holds what is too large for a run's record: logs, results, checkpoints."""
+
+    def put(self, key: RunKey, name: str, data: bytes) -> None:
+        """Store *data* as the run's file *name*, in place of what was there."""
+
+    def get(self, key: RunKey, name: str) -> bytes | None:
+        """The run's file *name*; None if there is none."""
+
+
+class Events(Protocol):
+    """The stack's event bus."""
+
+    def put(self, event: Event) -> None:
+        """Have *event* told to whoever listens."""
+
+
+class Secrets(Protocol):
+    """What jobs refer to and do not hold."""
+
+    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+        """The value of *tenant*'s secret or parameter, as it was at most a minute ago.
+
+        Raises:
+            NotFoundError: There is none.
+            InvalidInputError: The executor may not read it, or it has no such key.
+        """
+
+
+class JobRole(Protocol):
+    """The role that a pool's scripts act in."""
+
+    def lent(self, job: JobKey, execution_id: str) -> AbstractContextManager[Mapping[str, str]]:
+        """Within: the environment by which a script of *job*, in that execution, finds the role's
+        credentials, renewed for as long as it runs. Afterwards nobody gets any there.
+
+        Raises:
+            InvalidInputError: The executor may not act in that role.
+        """
+
+
 class Verdict(Enum):
     """What a script's supervisor says each time the runner asks."""
 
@@ -336,23 +414,49 @@ class Verdict(Enum):
     LEASE_LOST = "LEASE_LOST"
 
 
+class Supervisor(Protocol):
+    """Whom a runner reports to while it runs a script; called in the thread that called `run`.
+
+    What it raises ends the script, and is raised by `run`.
+    """
+
+    def ask(self) -> Verdict:
+        """Whether the script may go on. Asked several times a second."""
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        """The script printed *data*: a piece of any length, in order within its stream."""
+
+    def checkpoint(self) -> bytes | None:
+        """The JSON of what was saved last, by this attempt or one before it; None: nothing was."""
+
+    def save(self, checkpoint: bytes) -> str | None:
+        """Keep the JSON *checkpoint*. Returns None when it is kept, else why it is not."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """A script to run: its source, its payload (JSON, on standard input) and its environment."""
+    """A script to run.
+
+    `name`: its file's name, ending in ``.py`` or ``.zip``. `payload`: JSON, on standard input.
+    `environment`: what it finds in its environment beside what its runner gives to each.
+    `timeout`: from when the script itself starts. `tenant`: whose packages it may use.
+    """
 
     name: str
     source: bytes
     payload: str
     timeout: timedelta
-    context: Mapping[str, str] = field(default_factory=dict)
+    tenant: str
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptExit:
     """How a script ended. `exit_code` is negative for a signal; None if it never started.
 
-    `timed_out`, or a `stopped` other than GO_ON, say that the runner ended it. `error`: why it did
-    not start.
+    `timed_out`, or a `stopped` other than GO_ON, say that the runner ended it. `result`: the JSON
+    of what it gave as its result last. `error`: why it did not start; `permanent`: and would not,
+    if it were tried again.
     """
 
     exit_code: int | None
@@ -360,16 +464,18 @@ class ScriptExit:
     stderr: str
     timed_out: bool = False
     stopped: Verdict = Verdict.GO_ON
+    result: bytes | None = None
     error: str | None = None
+    permanent: bool = False
 
 
 class ScriptRunner(Protocol):
     """Runs a script in a child process."""
 
-    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
-        """Run *call* until it exits, its timeout passes, or *ask* (asked several times a second)
-        ends it.
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
+        """Run *call* until it exits, its timeout passes, or *supervisor* ends it.
 
-        When it returns, the script and the processes of its group have ended and its folder is
-        gone. Output beyond the runner's cap is cut, with a notice.
+        When it returns, the script and every process that it started have ended and its folder is
+        gone. `ScriptExit.stdout` and `stderr` are cut beyond the runner's cap, with a notice;
+        *supervisor* is given all of it.
         """

@@ -1,8 +1,10 @@
 """Runs: one record for each occurrence, and the ways it may change.
 
-    PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: never starts again
-       ▲           │
-       └───────────┘  retry (attempts left) or hand-back (not counted)
+    PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: never starts again,
+       ▲           │                             │            but for a redrive
+       ├───────────┘  retry (attempts left) or   │
+       │              hand-back (not counted)    │
+       └─────────────────────────────────────────┘  redrive
 
 A change is computed here, from the record as it was read, and written by `RunStore` only where
 that record is still the one in force (its fence). So a worker that lost its lease can record
@@ -47,7 +49,8 @@ class AttemptOutcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next
-    one.
+    one. `log_parts`: how many parts its log has in `RunFiles`; 0: its output is on the record, if
+    it is the latest.
     """
 
     number: int
@@ -57,12 +60,33 @@ class Attempt:
     outcome: AttemptOutcome | None = None
     exit_code: int | None = None
     reason: str | None = None
+    log_parts: int = 0
+
+
+MAX_ATTEMPTS_KEPT = 100
+"""Attempts in a run's history; of a run that is redriven again and again the latest."""
+
+MAX_INLINE_BYTES = 8 * 1024
+"""Of a result or a checkpoint on the record; a larger one goes to `RunFiles`."""
+MAX_VALUE_BYTES = 1024 * 1024
+"""Of a result or a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A JSON value of *size* bytes that a script left: its `text`, or the `file` of `RunFiles` that
+    holds it.
+    """
+
+    size: int
+    text: str | None = None
+    file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """What an attempt left behind. `permanent`: another attempt could not end otherwise, so none
-    is made.
+    is made. `value`: what the script gave as its result.
     """
 
     outcome: AttemptOutcome
@@ -71,6 +95,8 @@ class Result:
     stdout: str = ""
     stderr: str = ""
     permanent: bool = False
+    value: Value | None = None
+    log_parts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +104,11 @@ class Run:
     """A run record.
 
     `fence` grows with every claim; `claim_token` is that claim's own; `lease_until` bounds its
-    worker's right. `attempt` counts attempts that matter against `maxAttempts`. `attempts` is the
-    whole history. A SKIPPED record with `covered_to` is a range record: it stands for the
-    `covered` occurrences from its own to that one.
+    worker's right. `attempt` counts attempts that matter against `maxAttempts`; `attempt_base` of
+    them were made before the last redrive and matter no longer. `attempts` is the history, the
+    latest `MAX_ATTEMPTS_KEPT`. `buried`: the dispatch whose death has been told. `checkpoint` is
+    what the script saved last, `result` what it gave. A SKIPPED record with `covered_to` is a range
+    record: it stands for the `covered` occurrences from its own to that one.
     """
 
     key: RunKey
@@ -107,6 +135,19 @@ class Run:
     attempts: tuple[Attempt, ...] = ()
     covered_to: datetime | None = None
     covered: int = 1
+    attempt_base: int = 0
+    buried: int = 0
+    checkpoint: Value | None = None
+    result: Value | None = None
+
+    @property
+    def tries(self) -> int:
+        """The attempts that count: since the first dispatch, or since the last redrive."""
+        return self.attempt - self.attempt_base
+
+    def fence_of(self, attempt: Attempt) -> int:
+        """The fence under which *attempt*, one of `attempts`, was made: each claim makes one."""
+        return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
 
     @property
     def covers_until(self) -> datetime:
@@ -131,7 +172,7 @@ class Run:
             worker=worker,
             lease_until=lease_until,
             started_at=now,
-            attempts=(*lost.attempts, Attempt(number, worker, now)),
+            attempts=(*lost.attempts, Attempt(number, worker, now))[-MAX_ATTEMPTS_KEPT:],
         )
 
     def ended(self, state: RunState, result: Result, now: datetime) -> Run:
@@ -145,6 +186,7 @@ class Run:
             stdout=result.stdout,
             stderr=result.stderr,
             reason=result.reason,
+            result=result.value,
         )
 
     def retrying(self, result: Result, now: datetime, *, not_before: datetime) -> Run:
@@ -162,15 +204,33 @@ class Run:
             reason=result.reason,
         )
 
-    def handed_back(self, reason: str, now: datetime) -> Run:
+    def handed_back(self, result: Result, now: datetime) -> Run:
         """Given up by a worker that shuts down: free at once, the attempt not counted."""
-        closed = self._closed(Result(AttemptOutcome.HANDED_BACK, reason), now)
+        closed = self._closed(result, now)
         return replace(
             closed,
             state=RunState.PENDING,
             attempt=self.attempt - 1,
             lease_until=None,
             worker=None,
+            reason=result.reason,
+        )
+
+    def redriven(self, reason: str, now: datetime) -> Run:
+        """Tried again, though DEAD: with as many attempts as its job's policy gives, and the
+        history going on.
+        """
+        return replace(
+            self,
+            state=RunState.PENDING,
+            # A retry's message may be under way with the next number, from a worker that died
+            # before it had that on record; the queue would take the redrive's for a repetition.
+            dispatch=self.dispatch + 2,
+            attempt_base=self.attempt,
+            not_before=now,
+            finished_at=None,
+            cancel_requested=False,
+            cancel_reason=None,
             reason=reason,
         )
 
@@ -210,5 +270,6 @@ class Run:
             outcome=result.outcome,
             exit_code=result.exit_code,
             reason=result.reason,
+            log_parts=result.log_parts,
         )
-        return replace(self, attempts=(*before, done))
+        return replace(self, attempts=(*before, done)[-MAX_ATTEMPTS_KEPT:])

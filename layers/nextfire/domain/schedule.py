@@ -299,11 +299,15 @@ def jitter(key: str, occurrence: datetime, width: timedelta) -> timedelta:
 
     A hash: the same for the same *key* (the job's `uid`) and occurrence, whoever computes it.
     """
+    return spread(f"{key}\x1f{to_ms(occurrence)}", width)
+
+
+def spread(seed: str, width: timedelta) -> timedelta:
+    """A duration by the hash of *seed*: whole milliseconds, 0 ≤ d < *width*, or 0 if that is 0."""
     steps = width // _MOMENT
     if steps <= 0:
         return timedelta()
-    text = f"{key}\x1f{to_ms(occurrence)}"
-    digest = hashlib.blake2s(text.encode(), digest_size=8).digest()
+    digest = hashlib.blake2s(seed.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % steps * _MOMENT
 
 

@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
 from nextfire.domain.decisions import (
     ClaimAction,
+    Ending,
     decide_claim,
     decide_covered,
     decide_ending,
     decide_pickup,
 )
 from nextfire.domain.due import DueEntry, DueKind
-from nextfire.domain.errors import (
-    InvalidInputError,
-    NotFoundError,
-    UnavailableError,
-    UndecodableError,
-    shorten,
-)
+from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
+from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import RunKey, content_id, dedup_id, runs_from
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import (
+    Claim,
     Clock,
     DeadLetters,
     Delivery,
     DueStore,
+    Events,
     JobStore,
+    RunFiles,
     RunStore,
-    ScriptCall,
-    ScriptExit,
-    ScriptRunner,
-    ScriptStore,
     Verdict,
 )
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
-from nextfire.domain.script import script_url
+from nextfire.usecases.heart import Heart, Host
+from nextfire.usecases.run_log import RunLog
+from nextfire.usecases.run_script import RunScript
 
 
 class Disposition(Enum):
@@ -69,16 +66,15 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under which a worker works. `worker` names it on the records."""
+    """Under which a worker works. `worker` names it on the records. `output_cap`: bytes of each
+    stream that a record keeps; `log_cap`: of an attempt's log.
+    """
 
     worker: str
     pool: str
-    scripts_bucket: str
     lease: timedelta
-
-    @property
-    def heartbeat(self) -> timedelta:
-        return self.lease / 3
+    output_cap: int = 16 * 1024
+    log_cap: int = 16 * 1024 * 1024
 
 
 class ExecuteRun:
@@ -90,21 +86,25 @@ class ExecuteRun:
         jobs: JobStore,
         runs: RunStore,
         due: DueStore,
-        scripts: ScriptStore,
-        runner: ScriptRunner,
+        files: RunFiles,
+        script: RunScript,
         dead_letters: DeadLetters,
+        events: Events,
         clock: Clock,
         terms: Terms,
+        background: Executor,
         new_token: Callable[[], str],
     ) -> None:
         self._jobs = jobs
         self._runs = runs
         self._due = due
-        self._scripts = scripts
-        self._runner = runner
+        self._files = files
+        self._script = script
         self._dead_letters = dead_letters
+        self._events = events
         self._clock = clock
         self._terms = terms
+        self._background = background
         self._new_token = new_token
 
     def handle(
@@ -130,11 +130,14 @@ class ExecuteRun:
         except UndecodableError as error:
             failure = shorten(str(error), 500)
             self._dead_letters.put(delivery.body, failure, dedup=content_id(delivery.body))
+            self._events.put(
+                message_undecodable(delivery.body, failure, self._terms.pool, self._clock.now())
+            )
             return Handled(Disposition.ACKNOWLEDGE, failure, quarantined=True)
         if stopping():
             delivery.hide(timedelta())
             return Handled(Disposition.LEAVE, "this executor stops")
-        host = _Host(delivery, stopping, longest)
+        host = Host(delivery, stopping, longest)
         try:
             job = self._jobs.get(message.key.job)
             if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
@@ -157,7 +160,7 @@ class ExecuteRun:
         claim = self._runs.advance(run, run.ended(RunState.CANCELLED, result, now))
         return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
 
-    def _with_job(self, job: Job, message: RunMessage, host: _Host) -> Handled:
+    def _with_job(self, job: Job, message: RunMessage, host: Host) -> Handled:
         policy = job.definition.retry_policy
         token = self._new_token()
         while True:
@@ -242,36 +245,71 @@ class ExecuteRun:
             key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
         )
 
-    def _work(self, job: Job, run: Run, host: _Host) -> Handled:
+    def _work(self, job: Job, run: Run, host: Host) -> Handled:
         """Run the script of a run that is ours, and record what came of it."""
-        heart = _Heart(self._runs, run, host, self._clock, self._terms)
-        result, verdict = self._attempt(job, run, heart, host.longest)
-        if verdict is Verdict.LEASE_LOST:
+        heart = self._heart(run, host)
+        attempted = self._script.attempt(job, run, heart, host.longest)
+        if attempted.verdict is Verdict.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "the lease was lost; nothing is recorded", run, None, True
             )
-        now = self._clock.now()
-        return heart.insist(lambda: self._record(job, run, result, verdict, host, now))
+        now, result = self._clock.now(), attempted.result
+        ending = None
+        if attempted.verdict is not Verdict.HAND_BACK:
+            ending = decide_ending(run, result, job.definition.retry_policy, now)
+        followed = ending is None or ending.retry_at is not None
+        result = replace(result, log_parts=heart.close_log(followed=followed))
+        return heart.insist(
+            lambda: self._record(
+                job, run, self._with_value(result, attempted.given, run, heart), ending, host, now
+            )
+        )
+
+    def _heart(self, run: Run, host: Host) -> Heart:
+        log = RunLog(
+            self._files,
+            run.key,
+            run.fence,
+            clock=self._clock,
+            background=self._background,
+            cap=self._terms.log_cap,
+            inline_cap=self._terms.output_cap,
+        )
+        return Heart(
+            self._runs,
+            self._files,
+            run,
+            host,
+            clock=self._clock,
+            lease=self._terms.lease,
+            log=log,
+        )
+
+    @staticmethod
+    def _with_value(result: Result, given: bytes | None, run: Run, heart: Heart) -> Result:
+        if given is None:
+            return result
+        return replace(result, value=heart.keep(given, f"result/{run.fence:06d}.json"))
 
     def _record(
         self,
         job: Job,
         run: Run,
         result: Result,
-        verdict: Verdict,
-        host: _Host,
+        ending: Ending | None,
+        host: Host,
         now: datetime,
     ) -> Handled:
-        """Write down what came of an attempt. Done again, it finds what it wrote."""
-        if verdict is Verdict.HAND_BACK:
-            claim = self._runs.advance(run, run.handed_back(result.reason, now))
-            host.delivery.hide(timedelta())
-            return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
-        ending = decide_ending(run, result, job.definition.retry_policy, now)
-        if ending.retry_at is None:
-            handled = self._end(job, run, ending.state, result, now)
-        else:
-            handled = self._retry(job, run, result, ending.retry_at, now)
+        """Write down what came of an attempt; *ending* None: it is handed back. Done again, it
+        finds what it wrote.
+        """
+        handled = (
+            self._hand_back(job, run, result, host, now)
+            if ending is None
+            else self._end(job, run, ending.state, result, now)
+            if ending.retry_at is None
+            else self._retry(job, run, result, ending.retry_at, now)
+        )
         if handled is None:
             return Handled(
                 Disposition.LEAVE,
@@ -282,28 +320,15 @@ class ExecuteRun:
             )
         return handled
 
-    def _attempt(
-        self, job: Job, run: Run, heart: _Heart, longest: timedelta
-    ) -> tuple[Result, Verdict]:
-        definition = job.definition
-        timeout = min(definition.timeout, longest)
-        try:
-            url = script_url(
-                definition.target, bucket=self._terms.scripts_bucket, tenant=job.key.tenant
-            )
-            source = self._scripts.fetch(url)
-        except (NotFoundError, InvalidInputError) as error:
-            return Result(AttemptOutcome.FAILED, str(error), permanent=True), Verdict.GO_ON
-        except UnavailableError as error:
-            return Result(AttemptOutcome.FAILED, str(error)), Verdict.GO_ON
-        call = ScriptCall(
-            name=definition.target.handler or url.rsplit("/", 1)[-1].removesuffix(".py"),
-            source=source,
-            payload=json.dumps(definition.payload),
-            timeout=timeout,
-            context=_context(job, run, self._clock.now() + timeout),
-        )
-        return _result(self._runner.run(call, heart.ask), timeout, heart.cancel_reason)
+    def _hand_back(
+        self, job: Job, run: Run, result: Result, host: Host, now: datetime
+    ) -> Handled | None:
+        """Give up the run: whoever receives its message next goes on with it."""
+        claim = self._runs.advance(run, run.handed_back(result, now))
+        if _is_to_end(claim, run):
+            return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
+        host.delivery.hide(timedelta())
+        return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
 
     def _end(
         self,
@@ -315,6 +340,9 @@ class ExecuteRun:
     ) -> Handled | None:
         """End the run; None if it is no longer ours to end."""
         claim = self._runs.advance(run, run.ended(state, result, now))
+        if _is_to_end(claim, run):
+            result = _cancelled(result, claim)
+            claim = self._runs.advance(run, run.ended(RunState.CANCELLED, result, now))
         if not claim.taken:
             return None
         self._settle(job, claim.run)
@@ -349,6 +377,9 @@ class ExecuteRun:
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
         claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
+        if _is_to_end(claim, run):
+            # Cancelled while it failed. The entry's message will find it ended.
+            return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
         if not claim.taken:
             return None
         reason = f"{result.reason}; next attempt at {isoformat(at)}"
@@ -361,8 +392,10 @@ class ExecuteRun:
             self._jobs.complete(job, self._clock.now())
 
     def _bury(self, run: Run, *, exclusive: bool) -> None:
-        """If the run is DEAD, leave its message with the failure in the dead-letter queue."""
-        if run.state is not RunState.DEAD:
+        """Tell of the death of a DEAD run, once: its message, with the failure, to the dead-letter
+        queue, and an event.
+        """
+        if run.state is not RunState.DEAD or run.buried == run.dispatch:
             return
         message = RunMessage(
             tenant=run.key.job.tenant,
@@ -375,103 +408,27 @@ class ExecuteRun:
         self._dead_letters.put(
             message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
         )
+        self._events.put(execution_dead(run, self._clock.now()))
+        self._runs.mark_buried(run)
 
 
-_AGAIN_AFTER = timedelta(seconds=1)
 _RECORDS = 5  # of a job's latest, read at once
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
-    """What an executor's host gives for one message; see `ExecuteRun.handle`."""
+def _is_to_end(claim: Claim, run: Run) -> bool:
+    """Whether *claim*, to go on with *run*, was refused for a cancel that was asked for."""
+    there = claim.run
+    return (
+        not claim.taken
+        and there.fence == run.fence
+        and there.state is RunState.RUNNING
+        and there.cancel_requested
+    )
 
-    delivery: Delivery
-    stopping: Callable[[], bool]
-    longest: timedelta
 
-
-class _Heart:
-    """Keeps a run's lease and message alive while its script runs."""
-
-    def __init__(self, runs: RunStore, run: Run, host: _Host, clock: Clock, terms: Terms) -> None:
-        self._runs = runs
-        self._run = run
-        self._delivery = host.delivery
-        self._clock = clock
-        self._terms = terms
-        self._stopping = host.stopping
-        self._beat_at = clock.now() + terms.heartbeat
-        self._lease_until = run.lease_until or clock.now()
-        self.cancel_reason = "cancelled on request"
-
-    def insist(self, write: Callable[[], Handled]) -> Handled:
-        """Do *write* until the store answers, as long as the lease stands: what a script has done
-        is not thrown away for one refused request.
-
-        Raises:
-            UnavailableError: It did not answer in that time.
-        """
-        while True:
-            try:
-                return write()
-            except UnavailableError:
-                if self._clock.now() + _AGAIN_AFTER >= self._lease_until:
-                    raise
-                self._clock.sleep(_AGAIN_AFTER)
-
-    def ask(self) -> Verdict:
-        now = self._clock.now()
-        if now >= self._lease_until:
-            # Another worker may have the run by now.
-            return Verdict.LEASE_LOST
-        if self._stopping():
-            return Verdict.HAND_BACK
-        if now < self._beat_at:
-            return Verdict.GO_ON
-        try:
-            extended = self._runs.extend(self._run, lease_until=now + self._terms.lease)
-            if extended is None:
-                return Verdict.LEASE_LOST
-            self._lease_until = now + self._terms.lease
-            self._beat_at = now + self._terms.heartbeat
-            self._delivery.hide(self._terms.lease)
-        except UnavailableError:
-            # The lease still stands; asked again at once until it does not.
-            return Verdict.GO_ON
-        self.cancel_reason = extended.cancel_reason or self.cancel_reason
-        return Verdict.CANCEL if extended.cancel_requested else Verdict.GO_ON
+def _cancelled(result: Result, claim: Claim) -> Result:
+    return replace(result, reason=claim.run.cancel_reason or result.reason)
 
 
 def _with_loss(handled: Handled) -> Handled:
     return replace(handled, lost=True)
-
-
-def _result(ended: ScriptExit, timeout: timedelta, cancel_reason: str) -> tuple[Result, Verdict]:
-    if ended.error is not None:
-        outcome, reason = AttemptOutcome.FAILED, ended.error
-    elif ended.stopped is Verdict.CANCEL:
-        outcome, reason = AttemptOutcome.CANCELLED, cancel_reason
-    elif ended.stopped is Verdict.HAND_BACK:
-        outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
-    elif ended.timed_out:
-        outcome = AttemptOutcome.TIMED_OUT
-        reason = f"did not end within {int(timeout.total_seconds())} s"
-    elif ended.exit_code == 0:
-        outcome, reason = AttemptOutcome.SUCCEEDED, "exit code 0"
-    elif ended.exit_code is not None and ended.exit_code < 0:
-        outcome, reason = AttemptOutcome.FAILED, f"killed by signal {-ended.exit_code}"
-    else:
-        outcome, reason = AttemptOutcome.FAILED, f"exit code {ended.exit_code}"
-    result = Result(outcome, reason, ended.exit_code, ended.stdout, ended.stderr)
-    return result, ended.stopped
-
-
-def _context(job: Job, run: Run, deadline: datetime) -> dict[str, str]:
-    return {
-        "NEXTFIRE_EXECUTION_ID": run.key.execution_id,
-        "NEXTFIRE_SCHEDULED_AT": isoformat(run.key.scheduled_at),
-        "NEXTFIRE_ATTEMPT": str(run.attempt),
-        "NEXTFIRE_DEADLINE": isoformat(deadline),
-        "NEXTFIRE_JOB_ID": job.key.job_id,
-        "NEXTFIRE_TENANT": job.key.tenant,
-    }

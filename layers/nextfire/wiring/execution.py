@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
-from nextfire.adapters.aws import SystemClock, dynamodb, s3, sqs
+from nextfire.adapters.aws import (
+    SystemClock,
+    dynamodb,
+    events,
+    s3,
+    secretsmanager,
+    sqs,
+    ssm,
+    sts,
+)
 from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_store import S3ScriptStore
-from nextfire.settings import ExecutorSettings, interpreter_environment
+from nextfire.adapters.secrets import AwsSecrets
+from nextfire.domain.ports import Clock, JobRole
+from nextfire.settings import ExecutorSettings, interpreter_environment, region_environment
 from nextfire.usecases.execute_run import ExecuteRun, Terms
+from nextfire.usecases.run_script import RunScript
+
+_MEBI = 1024 * 1024
 
 
 def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
-    """An `ExecuteRun` that may be used by several threads at once."""
-    database = dynamodb()
+    """An `ExecuteRun` that may be used by several threads at once.
+
+    Raises:
+        ValueError: Scripts cannot be run here; the message says what to do.
+    """
+    database, clock = dynamodb(), SystemClock()
+    buckets = s3()
     return ExecuteRun(
         jobs=DynamoDbJobStore(database, table=settings.jobs_table),
         runs=DynamoDbRunStore(database, table=settings.runs_table),
@@ -29,19 +50,44 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
             shards=settings.write_shards,
             executor=ThreadPoolExecutor(1),
         ),
-        scripts=S3ScriptStore(s3()),
-        runner=ProcessScriptRunner(
-            interpreter=sys.executable,
-            output_cap=settings.output_cap,
-            environment=interpreter_environment(),
+        files=S3RunFiles(buckets, bucket=settings.outputs_bucket),
+        script=RunScript(
+            scripts=S3ScriptStore(buckets),
+            runner=ProcessScriptRunner(
+                interpreter=settings.interpreter,
+                output_cap=settings.output_cap,
+                environment=interpreter_environment(),
+                limits=ScriptLimits(
+                    memory_bytes=settings.script_memory * _MEBI,
+                    processes=settings.script_processes,
+                    file_bytes=settings.script_file_size * _MEBI,
+                ),
+                packages=settings.packages,
+                package_index=settings.package_index,
+            ),
+            secrets=AwsSecrets(secretsmanager(), ssm()),
+            job_role=_job_role(settings, clock),
+            clock=clock,
+            bucket=settings.scripts_bucket,
         ),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),
-        clock=SystemClock(),
+        events=EventBridgeEvents(events(), bus=settings.event_bus),
+        clock=clock,
         terms=Terms(
             worker=worker,
             pool=settings.pool,
-            scripts_bucket=settings.scripts_bucket,
             lease=settings.lease,
+            output_cap=settings.output_cap,
+            log_cap=settings.log_cap,
         ),
+        background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
         new_token=lambda: uuid.uuid4().hex,
+    )
+
+
+def _job_role(settings: ExecutorSettings, clock: Clock) -> JobRole | None:
+    if settings.job_role_arn is None:
+        return None
+    return StsJobRole(
+        sts(), role_arn=settings.job_role_arn, environment=region_environment(), clock=clock
     )

@@ -1,0 +1,62 @@
+"""What is told on the stack's event bus. `docs/events.md` describes it to its readers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from nextfire.domain.ids import content_id, dedup_id
+from nextfire.domain.instants import isoformat
+from nextfire.domain.run import Run
+
+SOURCE = "nextfire"
+
+
+class EventKind(StrEnum):
+    """The detail-type of an event."""
+
+    EXECUTION_DEAD = "Execution Dead"
+    MESSAGE_UNDECODABLE = "Message Undecodable"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a human may have to look at. `detail` is JSON; its ``id`` is the same whenever
+    the same thing is told again.
+    """
+
+    kind: EventKind
+    detail: dict[str, object]
+    at: datetime
+
+
+def execution_dead(run: Run, now: datetime) -> Event:
+    """A run has no attempt left."""
+    detail = {
+        "version": 1,
+        "id": dedup_id(run.key, run.dispatch),
+        "tenant": run.key.job.tenant,
+        "jobId": run.key.job.job_id,
+        "executionId": run.key.execution_id,
+        "scheduledAt": isoformat(run.key.scheduled_at),
+        "pool": run.pool,
+        "attempt": run.attempt,
+        "outcome": run.attempts[-1].outcome if run.attempts else None,
+        "exitCode": run.exit_code,
+        "reason": run.reason,
+        "finishedAt": isoformat(run.finished_at) if run.finished_at else None,
+    }
+    present = {name: value for name, value in detail.items() if value is not None}
+    return Event(EventKind.EXECUTION_DEAD, present, run.finished_at or now)
+
+
+def message_undecodable(body: str, failure: str, pool: str, now: datetime) -> Event:
+    """A message of a pool's queue cannot be read. It is in the dead-letter queue."""
+    detail: dict[str, object] = {
+        "version": 1,
+        "id": content_id(body),
+        "pool": pool,
+        "reason": failure,
+    }
+    return Event(EventKind.MESSAGE_UNDECODABLE, detail, now)

@@ -1,0 +1,187 @@
+"""Keeps a run alive while its script runs: its lease, its message, its log, its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.log import Stream
+from nextfire.domain.ports import Clock, Delivery, RunFiles, RunStore, Verdict
+from nextfire.domain.run import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Run, RunState, Value
+from nextfire.usecases.run_log import RunLog
+
+T = TypeVar("T")
+
+LOOK_EVERY = timedelta(seconds=4)
+"""How often a worker looks whether its run is to be cancelled. The heartbeat's answer tells too,
+but comes less often: a look costs half a read unit, a heartbeat a write unit."""
+_AGAIN_AFTER = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What an executor's host gives for one message; see `ExecuteRun.handle`."""
+
+    delivery: Delivery
+    stopping: Callable[[], bool]
+    longest: timedelta
+
+
+class Heart:
+    """The `Supervisor` of a script, for a run that is ours until its lease lapses."""
+
+    def __init__(
+        self,
+        runs: RunStore,
+        files: RunFiles,
+        run: Run,
+        host: Host,
+        *,
+        clock: Clock,
+        lease: timedelta,
+        log: RunLog,
+    ) -> None:
+        self.log = log
+        self.cancel_reason = "cancelled on request"
+        self._runs = runs
+        self._files = files
+        self._run = run
+        self._delivery = host.delivery
+        self._clock = clock
+        self._lease = lease
+        self._stopping = host.stopping
+        now = clock.now()
+        self._beat_at = now + self._heartbeat
+        self._look_at = now + LOOK_EVERY
+        self._lease_until = run.lease_until or now
+        self._checkpoint: bytes | None = None
+        self._saved = 0
+        self._lost = False
+
+    @property
+    def _heartbeat(self) -> timedelta:
+        return self._lease / 3
+
+    def insist(self, write: Callable[[], T]) -> T:
+        """Do *write* until the store answers, as long as the lease stands: what a script has done
+        is not thrown away for one refused request.
+
+        Raises:
+            UnavailableError: It did not answer in that time.
+        """
+        while True:
+            try:
+                return write()
+            except UnavailableError:
+                if self._clock.now() + _AGAIN_AFTER >= self._lease_until:
+                    raise
+                self._clock.sleep(_AGAIN_AFTER)
+
+    def ask(self) -> Verdict:
+        now = self._clock.now()
+        if self._lost or now >= self._lease_until:
+            # Another worker may have the run by now.
+            return Verdict.LEASE_LOST
+        if self._stopping():
+            return Verdict.HAND_BACK
+        self.log.ship(now)
+        try:
+            if now >= self._beat_at:
+                return self._beat()
+            if now >= self._look_at:
+                return self._look()
+        except UnavailableError:
+            # The lease still stands; asked again until it does not.
+            self._look_at = max(self._look_at, now + _AGAIN_AFTER)
+        return Verdict.GO_ON
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self.log.feed(stream, data)
+
+    def load(self) -> None:
+        """Bring the checkpoint of the attempts before.
+
+        Raises:
+            UnavailableError: The store did not answer.
+        """
+        saved = self._run.checkpoint
+        if saved is None:
+            return
+        if saved.text is not None:
+            self._checkpoint = saved.text.encode()
+        elif saved.file is not None:
+            self._checkpoint = self._files.get(self._run.key, saved.file)
+
+    def checkpoint(self) -> bytes | None:
+        return self._checkpoint
+
+    def save(self, checkpoint: bytes) -> str | None:
+        if len(checkpoint) > MAX_VALUE_BYTES:
+            return too_large("checkpoint", checkpoint)
+        self._saved += 1
+        name = f"checkpoint/{self._run.fence:06d}-{self._saved:06d}.json"
+        try:
+            value = self.keep(checkpoint, name)
+            there = self._runs.save(self._run, value)
+        except UnavailableError as error:
+            return f"the checkpoint is not kept: {error}"
+        if there is None:
+            self._lost = True
+            return "the checkpoint is not kept: this worker has lost the run"
+        self._checkpoint = checkpoint
+        return None
+
+    def keep(self, text: bytes, name: str) -> Value:
+        """*text* as a value of the run: on its record, or if it is large in the file *name*.
+
+        Raises:
+            UnavailableError: The store did not answer.
+        """
+        if len(text) <= MAX_INLINE_BYTES:
+            return Value(len(text), text=text.decode())
+        self._files.put(self._run.key, name, text)
+        return Value(len(text), file=name)
+
+    def close_log(self, *, followed: bool) -> int:
+        """Store what is left of the log, for as long as the lease is not in danger. Returns its
+        parts; see `RunLog.close`.
+        """
+        return self.log.close(until=self._lease_until - self._heartbeat, followed=followed)
+
+    def _beat(self) -> Verdict:
+        now = self._clock.now()
+        extended = self._runs.extend(self._run, lease_until=now + self._lease)
+        if extended is None:
+            return Verdict.LEASE_LOST
+        self._lease_until = now + self._lease
+        self._beat_at = now + self._heartbeat
+        self._look_at = now + LOOK_EVERY
+        verdict = self._verdict(extended)
+        self._delivery.hide(self._lease)
+        return verdict
+
+    def _look(self) -> Verdict:
+        self._look_at = self._clock.now() + LOOK_EVERY
+        try:
+            seen = self._runs.peek(self._run.key)
+        except UndecodableError:
+            return Verdict.GO_ON  # the heartbeat will not go through either
+        if seen is None or seen.fence < self._run.fence:
+            return Verdict.GO_ON  # as it was before our claim
+        if seen.fence > self._run.fence or seen.state is not RunState.RUNNING:
+            return Verdict.LEASE_LOST
+        return self._verdict(seen)
+
+    def _verdict(self, run: Run) -> Verdict:
+        self.cancel_reason = run.cancel_reason or self.cancel_reason
+        return Verdict.CANCEL if run.cancel_requested else Verdict.GO_ON
+
+
+def too_large(what: str, text: bytes) -> str:
+    return (
+        f"the {what} has {len(text)} bytes, more than {MAX_VALUE_BYTES}. "
+        "Put the data into S3 and its address here."
+    )

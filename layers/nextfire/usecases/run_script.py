@@ -1,0 +1,135 @@
+"""Makes one attempt: fetches the script and what it needs, runs it, and tells how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.ports import (
+    Clock,
+    JobRole,
+    ScriptCall,
+    ScriptExit,
+    ScriptRunner,
+    ScriptStore,
+    Secrets,
+    Verdict,
+)
+from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run
+from nextfire.domain.script import script_url
+from nextfire.usecases.heart import Heart, too_large
+
+
+@dataclass(frozen=True, slots=True)
+class Attempted:
+    """How an attempt ended; `verdict`: what ended it, if its supervisor did; `given`: the JSON of
+    the result that the script of a SUCCEEDED one gave.
+    """
+
+    result: Result
+    verdict: Verdict = Verdict.GO_ON
+    given: bytes | None = None
+
+
+class RunScript:
+    """Runs the scripts of one executor. `job_role`: the role they act in, if the pool has one."""
+
+    def __init__(
+        self,
+        *,
+        scripts: ScriptStore,
+        runner: ScriptRunner,
+        secrets: Secrets,
+        job_role: JobRole | None,
+        clock: Clock,
+        bucket: str,
+    ) -> None:
+        self._scripts = scripts
+        self._runner = runner
+        self._secrets = secrets
+        self._job_role = job_role
+        self._clock = clock
+        self._bucket = bucket
+
+    def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
+        """Run the script of *job* for *run*, for *longest* at most."""
+        definition = job.definition
+        timeout = min(definition.timeout, longest)
+        try:
+            url = script_url(definition.target, bucket=self._bucket, tenant=job.key.tenant)
+            source = self._scripts.fetch(url)
+            environment = self._environment(job)
+            heart.load()
+            with self._credentials(job, run) as credentials:
+                call = ScriptCall(
+                    name=url.rsplit("/", 1)[-1],
+                    source=source,
+                    payload=json.dumps(definition.payload),
+                    timeout=timeout,
+                    tenant=job.key.tenant,
+                    environment={
+                        **environment,
+                        **credentials,
+                        **_context(job, run, self._clock.now() + timeout),
+                    },
+                )
+                ended = self._runner.run(call, heart)
+        except (NotFoundError, InvalidInputError) as error:
+            return Attempted(Result(AttemptOutcome.FAILED, str(error), permanent=True))
+        except UnavailableError as error:
+            return Attempted(Result(AttemptOutcome.FAILED, str(error)))
+        result = _result(ended, timeout, heart)
+        given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
+        return Attempted(result, ended.stopped, given)
+
+    def _environment(self, job: Job) -> dict[str, str]:
+        """`target.env`, its references resolved."""
+        return {
+            name: value if isinstance(value, str) else self._secrets.resolve(job.key.tenant, value)
+            for name, value in job.definition.target.env.items()
+        }
+
+    def _credentials(self, job: Job, run: Run) -> AbstractContextManager[Mapping[str, str]]:
+        if self._job_role is None:
+            return nullcontext({})
+        return self._job_role.lent(job.key, run.key.execution_id)
+
+
+def _result(ended: ScriptExit, timeout: timedelta, heart: Heart) -> Result:
+    permanent = False
+    if ended.error is not None:
+        outcome, reason, permanent = AttemptOutcome.FAILED, ended.error, ended.permanent
+    elif ended.stopped is Verdict.CANCEL:
+        outcome, reason = AttemptOutcome.CANCELLED, heart.cancel_reason
+    elif ended.stopped is Verdict.HAND_BACK:
+        outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
+    elif ended.timed_out:
+        outcome = AttemptOutcome.TIMED_OUT
+        reason = f"did not end within {int(timeout.total_seconds())} s"
+    elif ended.exit_code == 0 and len(ended.result or b"") > MAX_VALUE_BYTES:
+        outcome, permanent = AttemptOutcome.FAILED, True
+        reason = too_large("result", ended.result or b"")
+    elif ended.exit_code == 0:
+        outcome, reason = AttemptOutcome.SUCCEEDED, "exit code 0"
+    elif ended.exit_code is not None and ended.exit_code < 0:
+        outcome, reason = AttemptOutcome.FAILED, f"killed by signal {-ended.exit_code}"
+    else:
+        outcome, reason = AttemptOutcome.FAILED, f"exit code {ended.exit_code}"
+    return Result(outcome, reason, ended.exit_code, ended.stdout, ended.stderr, permanent)
+
+
+def _context(job: Job, run: Run, deadline: datetime) -> dict[str, str]:
+    return {
+        "NEXTFIRE_EXECUTION_ID": run.key.execution_id,
+        "NEXTFIRE_SCHEDULED_AT": isoformat(run.key.scheduled_at),
+        "NEXTFIRE_ATTEMPT": str(run.attempt),
+        "NEXTFIRE_DEADLINE": isoformat(deadline),
+        "NEXTFIRE_JOB_ID": job.key.job_id,
+        "NEXTFIRE_TENANT": job.key.tenant,
+    }
