@@ -19,18 +19,24 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
 from nextfire.adapters.aws import TRANSIENT_CODES
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.audit import Audit
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.events import Event, EventKind
+from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
-from nextfire.domain.run import Run, RunState
-from tests.builders import NOON, a_fire, a_job, run_key
-from tests.fakes import InlineExecutor
+from nextfire.domain.run import Run, RunState, Value
+from tests.builders import NOON, a_fire, a_job, a_retry, run_key
+from tests.fakes import Clock, InlineExecutor
 
 SECOND = timedelta(seconds=1)
 JOB = a_job()
@@ -42,6 +48,7 @@ LEASE = Lease("holder", 1, 1)
 SKIPPED = Run.skipped(RUN, "reason", NOON)
 BROKEN = BrokenEntry(Slot("2026-05-24T12:00Z#000", "rubbish"), {}, "rubbish", None, None)
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/default.fifo"
+EVENT = Event(EventKind.EXECUTION_DEAD, {}, NOON)
 NETWORK_ERRORS = [
     EndpointConnectionError(endpoint_url=URL),
     ConnectTimeoutError(endpoint_url=URL),
@@ -119,6 +126,12 @@ def delivery(client: Any) -> SqsDelivery:
     return SqsDelivery(client, URL, "body", "handle", "id", "group")
 
 
+def borrow(client: Any) -> None:
+    role = StsJobRole(client, role_arn="role", environment={}, clock=Clock(NOON))
+    with role.lent(RUN.job, RUN.execution_id):
+        pytest.fail("it was lent")
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
     "read lease": lambda c: control(c).lease(0),
     "replace lease": lambda c: control(c).replace_lease(0, None, LEASE),
@@ -149,6 +162,13 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "read runs": lambda c: list(runs(c).between(RUN.job, "0", "9")),
     "extend lease": lambda c: runs(c).extend(a_run(), lease_until=NOON),
     "get run": lambda c: runs(c).get(RUN),
+    "peek run": lambda c: runs(c).peek(RUN),
+    "save checkpoint": lambda c: runs(c).save(a_run(), Value(1, "1")),
+    "mark buried": lambda c: runs(c).mark_buried(a_run()),
+    "redrive run": lambda c: runs(c).redrive(a_run(), a_retry(RUN, NOON), NOON),
+    "list dead runs": lambda c: runs(c).list_dead(
+        "acme", first=NOON, last=NOON, cursor=None, limit=1
+    ),
     "list runs": lambda c: runs(c).list(RUN.job, cursor=None, limit=1),
     "read backlog": lambda c: run_queue(c).backlog("default"),
     "receive": lambda c: SqsInbox(c, queue_url=URL).receive(1, wait=SECOND, hidden_for=SECOND),
@@ -156,7 +176,17 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "acknowledge": lambda c: delivery(c).acknowledge(),
     "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
     "fetch script": lambda c: S3ScriptStore(c).fetch("s3://scripts/acme/x.py"),
+    "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(RUN, "result", b"1"),
+    "get run file": lambda c: S3RunFiles(c, bucket="outputs").get(RUN, "result"),
+    "put event": lambda c: EventBridgeEvents(c, bus="bus").put(EVENT),
+    "resolve secret": lambda c: AwsSecrets(c, c).resolve("acme", SecretReference(secret="s")),
+    "resolve parameter": lambda c: AwsSecrets(c, c).resolve(
+        "acme", ParameterReference(parameter="p")
+    ),
+    "assume role": borrow,
 }
+MEANT = {("ValidationException", "resolve"), ("ResourceNotFoundException", "resolve")}
+"""Codes that say something about what was asked for, by the first word of the call."""
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
 
@@ -191,9 +221,14 @@ def test_error_of_the_network_is_unavailable(
     assert raised.value.__cause__ is error
 
 
-@every_call
 @pytest.mark.parametrize(
-    "code", ["ValidationException", "ResourceNotFoundException", "NeverHeardOf", ""]
+    ("call", "code"),
+    [
+        pytest.param(call, code, id=f"{code}-{name}")
+        for code in ["ValidationException", "ResourceNotFoundException", "NeverHeardOf", ""]
+        for name, call in CALLS.items()
+        if (code, name.split()[0]) not in MEANT
+    ],
 )
 def test_what_will_not_pass_comes_out_as_it_is(call: Callable[[Any], object], code: str) -> None:
     error = refused(code)
@@ -259,7 +294,42 @@ def test_script_that_cannot_be_had(code: str, family: type[Exception]) -> None:
         CALLS["fetch script"](Failing(refused(code)))
 
 
-def test_script_that_breaks_off_is_unavailable() -> None:
+@pytest.mark.parametrize(
+    ("code", "family"),
+    [
+        ("ResourceNotFoundException", NotFoundError),
+        ("ParameterNotFound", NotFoundError),
+        ("InvalidRequestException", NotFoundError),
+        ("AccessDeniedException", InvalidInputError),
+        ("DecryptionFailure", InvalidInputError),
+        ("InvalidKeyId", InvalidInputError),
+        ("InvalidParameterException", InvalidInputError),
+        ("ValidationException", InvalidInputError),
+    ],
+)
+@pytest.mark.parametrize("call", ["resolve secret", "resolve parameter"])
+def test_reference_that_cannot_be_resolved(call: str, code: str, family: type[Exception]) -> None:
+    with pytest.raises(family, match="nextfire/acme/"):
+        CALLS[call](Failing(refused(code)))
+
+
+@pytest.mark.parametrize("code", ["AccessDenied", "AccessDeniedException"])
+def test_role_that_cannot_be_assumed(code: str) -> None:
+    with pytest.raises(InvalidInputError, match="sts:TagSession"):
+        borrow(Failing(refused(code)))
+
+
+def test_run_file_that_is_not_there_is_none() -> None:
+    assert CALLS["get run file"](Failing(refused("NoSuchKey"))) is None
+
+
+@pytest.mark.parametrize("code", ["NoSuchBucket", "AccessDenied"])
+def test_run_file_that_cannot_be_read_is_an_error(code: str) -> None:
+    with pytest.raises(ClientError):
+        CALLS["get run file"](Failing(refused(code)))
+
+
+def test_file_that_breaks_off_is_unavailable() -> None:
     class Body:
         def read(self) -> bytes:
             raise ResponseStreamingError(error="connection reset")
@@ -268,8 +338,9 @@ def test_script_that_breaks_off_is_unavailable() -> None:
         def get_object(self, **_: object) -> dict[str, Any]:
             return {"ContentLength": 1, "ETag": '"e"', "Body": Body()}
 
-    with pytest.raises(UnavailableError):
-        CALLS["fetch script"](Client())
+    for name in ("fetch script", "get run file"):
+        with pytest.raises(UnavailableError):
+            CALLS[name](Client())
 
 
 def test_every_call_of_an_adapter_is_walked() -> None:
@@ -279,6 +350,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
             SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore,
+            S3RunFiles, EventBridgeEvents, AwsSecrets, StsJobRole,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -290,5 +362,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("read", "occupied", "put", "delete", "quarantine"),
         *("create", "update", "get", "get_many", "list", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
+        *("peek", "save", "mark_buried", "redrive", "list_dead"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
+        *("resolve", "lent"),
+        *("answer", "close"),  # of a job role, to its own server: no calls of AWS but `lent`'s
     }

@@ -17,8 +17,12 @@ from nextfire.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_secretsmanager import SecretsManagerClient
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_sts import STSClient
 
 _RETRIES: Any = {"total_max_attempts": 3, "mode": "standard"}
 # All attempts of one request together stay far below the 30 s for which a watcher still reads a
@@ -70,6 +74,22 @@ def s3() -> S3Client:
     return boto3.client("s3", config=_CONFIG)
 
 
+def events() -> EventBridgeClient:
+    return boto3.client("events", config=_CONFIG)
+
+
+def secretsmanager() -> SecretsManagerClient:
+    return boto3.client("secretsmanager", config=_CONFIG)
+
+
+def ssm() -> SSMClient:
+    return boto3.client("ssm", config=_CONFIG)
+
+
+def sts() -> STSClient:
+    return boto3.client("sts", config=_CONFIG)
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -105,6 +125,27 @@ def translated(what: str) -> Iterator[None]:
         raise
     except BotoCoreError as error:
         raise UnavailableError(f"{what}: {type(error).__name__}: {error}. Try again.") from error
+
+
+def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
+    """Do all *writes* or none of them; the first has a condition and asks for the old item.
+
+    Returns:
+        None if they were done, else the item that refused the first; empty if there is none.
+    """
+    try:
+        # The SDK gives each request a token, so that sending it twice writes once.
+        with translated(what):
+            client.transact_write_items(TransactItems=writes)
+    except ClientError as error:
+        if error_code(error) != "TransactionCanceledException":
+            raise
+        reasons: list[Any] = error.response.get("CancellationReasons", [])
+        if reasons and reasons[0].get("Code") == "ConditionalCheckFailed":
+            return dict(reasons[0].get("Item", {}))
+        codes = ", ".join(str(reason.get("Code")) for reason in reasons)
+        raise UnavailableError(f"{what}: transaction cancelled ({codes}). Try again.") from error
+    return None
 
 
 def to_item(values: Mapping[str, object]) -> Item:

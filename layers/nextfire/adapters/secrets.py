@@ -1,0 +1,121 @@
+"""What jobs refer to: secrets in Secrets Manager, parameters in the SSM Parameter Store."""
+
+from __future__ import annotations
+
+import json
+import threading
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from aws_lambda_powertools.utilities.parameters import SecretsProvider, SSMProvider
+from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
+from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.job import ParameterReference, SecretReference
+
+if TYPE_CHECKING:
+    from mypy_boto3_secretsmanager import SecretsManagerClient
+    from mypy_boto3_ssm import SSMClient
+
+_MAX_AGE = 60  # s, what `Secrets` promises
+_CACHED = 256
+
+_ABSENT = frozenset(
+    {
+        "ResourceNotFoundException",
+        "InvalidRequestException",  # a secret that is about to be deleted
+        "ParameterNotFound",
+    }
+)
+_REFUSED = {
+    "AccessDeniedException": "this pool may not read it",
+    "DecryptionFailure": "this pool may not decrypt it",
+    "InvalidKeyId": "this pool may not decrypt it",
+    "InvalidParameterException": "it cannot have this name",
+    "ValidationException": "it cannot have this name",
+}
+
+
+class AwsSecrets:
+    """`Secrets`: ``nextfire/<tenant>/<secret>`` and ``/nextfire/<tenant>/<parameter>``.
+
+    Powertools' providers fetch and keep the values. They go by the wall clock and keep what has
+    expired, so all is forgotten once a minute, by a clock that is never set.
+    """
+
+    def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
+        self._secrets = SecretsProvider(boto3_client=secrets)
+        self._parameters = SSMProvider(boto3_client=parameters)
+        self._forgotten = monotonic()
+        # Nobody may empty a provider while another reads it. Of several that want one value at
+        # once, one fetches it.
+        self._turn = threading.Lock()
+
+    def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
+        noun, name = _named(tenant, reference)
+        try:
+            with self._turn, translated(f"resolve {noun}"):
+                self._forget()
+                value = self._fetch(name, reference)
+        except ClientError as error:
+            code = error_code(error)
+            if code in _ABSENT:
+                raise NotFoundError(noun, name, f"Create the {noun}.") from error
+            if code in _REFUSED:
+                raise _invalid(noun, name, _REFUSED[code]) from error
+            raise
+        if isinstance(reference, SecretReference) and reference.key is not None:
+            value = _member(value, reference.key, name)
+        if not isinstance(value, str) or not _fits_environment(value):
+            raise _invalid(noun, name, "its value is not a text")
+        return value
+
+    def _fetch(self, name: str, reference: SecretReference | ParameterReference) -> object:
+        try:
+            if isinstance(reference, SecretReference):
+                return self._secrets.get(name, max_age=_MAX_AGE)
+            return self._parameters.get(name, max_age=_MAX_AGE, decrypt=True)
+        except GetParameterError as error:
+            # It says what went wrong in words only; the SDK's own error stands behind it.
+            raise (error.__cause__ or error.__context__ or error) from None
+
+    def _forget(self) -> None:
+        now = monotonic()
+        kept = len(self._secrets.store) + len(self._parameters.store)
+        if now - self._forgotten >= _MAX_AGE or kept >= _CACHED:
+            self._secrets.store.clear()
+            self._parameters.store.clear()
+            self._forgotten = now
+
+
+def _named(tenant: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:
+    if isinstance(reference, SecretReference):
+        return "secret", f"nextfire/{tenant}/{reference.secret}"
+    return "parameter", f"/nextfire/{tenant}/{reference.parameter}"
+
+
+def _member(value: object, key: str, name: str) -> object:
+    """The value under *key*, numbers as they are written."""
+    try:
+        document = json.loads(str(value), parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        document = None  # the error holds the value, so it goes no further
+    if not isinstance(document, dict):
+        raise _invalid("secret", name, "it is not a JSON object, so it has no keys")
+    if key not in document:
+        raise _invalid("secret", name, f"it has no key {key!r}")
+    member = document[key]
+    return json.dumps(member) if isinstance(member, bool) else member
+
+
+def _fits_environment(value: str) -> bool:
+    try:
+        return b"\x00" not in value.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _invalid(noun: str, name: str, problem: str) -> InvalidInputError:
+    return InvalidInputError(noun, name, problem, "Mend it, or the job's target.env.")

@@ -1,0 +1,64 @@
+"""What `RunFiles` promises, on the fake and on S3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from nextfire.adapters.run_files import S3RunFiles
+from nextfire.domain.ports import RunFiles
+from tests.builders import at, run_key
+from tests.fakes import MemoryRunFiles
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+RUN = run_key()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def files(request: pytest.FixtureRequest) -> RunFiles:
+    if request.param == "memory":
+        return MemoryRunFiles()
+    bucket = request.getfixturevalue("bucket")
+    return S3RunFiles(request.getfixturevalue("s3"), bucket=bucket)
+
+
+def test_there_is_nothing_before_something_was_put(files: RunFiles) -> None:
+    assert files.get(RUN, "result") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff\n", b"x" * 1_048_576], ids=len)
+def test_what_was_put_is_there(files: RunFiles, data: bytes) -> None:
+    files.put(RUN, "log/000001/000000.jsonl", data)
+
+    assert files.get(RUN, "log/000001/000000.jsonl") == data
+
+
+def test_what_was_put_later_takes_its_place(files: RunFiles) -> None:
+    files.put(RUN, "checkpoint", b"first")
+    files.put(RUN, "checkpoint", b"2")
+
+    assert files.get(RUN, "checkpoint") == b"2"
+
+
+def test_each_name_of_each_run_is_a_file_of_its_own(files: RunFiles) -> None:
+    files.put(RUN, "result", b"this one")
+    others = [
+        run_key(at("13:00")),
+        run_key(job_id="report2"),
+        run_key(tenant="other"),
+        run_key(uid="uid00002"),
+    ]
+
+    assert [files.get(other, "result") for other in others] == [None] * 4
+    assert files.get(RUN, "resul") is None
+    assert files.get(RUN, "result/1") is None
+
+
+def test_a_run_s_files_lie_under_its_tenant_and_job(s3: S3Client, bucket: str) -> None:
+    S3RunFiles(s3, bucket=bucket).put(RUN, "log/000001/000000.jsonl", b"line")
+
+    [there] = s3.list_objects_v2(Bucket=bucket)["Contents"]
+    assert there["Key"] == f"acme/report/{RUN.run_id}/log/000001/000000.jsonl"

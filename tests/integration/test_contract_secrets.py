@@ -1,0 +1,207 @@
+"""What `Secrets` promises, on the fake and on Secrets Manager and Parameter Store."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from nextfire.adapters import aws as clients
+from nextfire.adapters.secrets import AwsSecrets
+from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.job import ParameterReference, SecretReference
+from nextfire.domain.ports import Secrets
+from tests.fakes import MemorySecrets
+
+DB = SecretReference(secret="team/db")
+TOKEN = ParameterReference(parameter="team/token")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What jobs refer to, and how it comes there: by tenant, name and value."""
+
+    secrets: Secrets
+    secret: Callable[[str, str, str], object]
+    parameter: Callable[[str, str, str], object]
+
+
+@pytest.fixture(params=["memory", "aws"])
+def held(request: pytest.FixtureRequest) -> Held:
+    if request.param == "memory":
+        memory = MemorySecrets()
+
+        def remember(tenant: str, name: str, value: str) -> None:
+            memory.values[f"{tenant}/{name}"] = value
+            if value.startswith("{"):
+                for key, member in json.loads(value).items():
+                    memory.values[f"{tenant}/{name}#{key}"] = member
+
+        return Held(memory, remember, remember)
+    request.getfixturevalue("aws")
+    return on_aws()
+
+
+def on_aws() -> Held:
+    manager, store = clients.secretsmanager(), clients.ssm()
+    return Held(
+        AwsSecrets(manager, store),
+        lambda tenant, name, value: manager.create_secret(
+            Name=f"nextfire/{tenant}/{name}", SecretString=value
+        ),
+        lambda tenant, name, value: store.put_parameter(
+            Name=f"/nextfire/{tenant}/{name}", Value=value, Type="SecureString", Overwrite=True
+        ),
+    )
+
+
+def test_a_secret_is_resolved(held: Held) -> None:
+    held.secret("acme", "team/db", "hunter2")
+
+    assert held.secrets.resolve("acme", DB) == "hunter2"
+
+
+def test_a_parameter_is_resolved_in_the_clear(held: Held) -> None:
+    held.parameter("acme", "team/token", "hunter2")
+
+    assert held.secrets.resolve("acme", TOKEN) == "hunter2"
+
+
+def test_one_value_of_a_secret_is_picked(held: Held) -> None:
+    held.secret("acme", "team/db", json.dumps({"user": "app", "password": "hunter2"}))
+
+    picked = SecretReference(secret="team/db", key="password")
+    assert held.secrets.resolve("acme", picked) == "hunter2"
+
+
+@pytest.mark.parametrize("reference", [DB, TOKEN, SecretReference(secret="team/db", key="user")])
+def test_what_is_not_there_is_not_found(
+    held: Held, reference: SecretReference | ParameterReference
+) -> None:
+    with pytest.raises(NotFoundError, match="acme/team/"):
+        held.secrets.resolve("acme", reference)
+
+
+def test_a_key_that_is_not_there_is_told(held: Held) -> None:
+    held.secret("acme", "team/db", '{"user": "app"}')
+
+    with pytest.raises(InvalidInputError, match=r"no key 'password'.*acme/team/db"):
+        held.secrets.resolve("acme", SecretReference(secret="team/db", key="password"))
+
+
+def test_another_tenant_s_are_not_found(held: Held) -> None:
+    held.secret("acme", "team/db", "hunter2")
+    held.parameter("acme", "team/token", "hunter2")
+    assert [held.secrets.resolve("acme", each) for each in (DB, TOKEN)] == ["hunter2"] * 2
+
+    for reference in (DB, TOKEN):
+        with pytest.raises(NotFoundError):
+            held.secrets.resolve("other", reference)
+
+
+@pytest.mark.usefixtures("aws")
+@pytest.mark.parametrize(
+    ("written", "picked"),
+    [
+        ('"text ✓"', "text ✓"),
+        ("1.10", "1.10"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("true", "true"),
+    ],
+)
+def test_a_number_is_picked_as_it_is_written(written: str, picked: str) -> None:
+    held = on_aws()
+    held.secret("acme", "team/db", f'{{"it": {written}}}')
+
+    assert held.secrets.resolve("acme", SecretReference(secret="team/db", key="it")) == picked
+
+
+@pytest.mark.usefixtures("aws")
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        ("hunter2", "it"),
+        ('["hunter2"]', "it"),
+        ('{"hunter2": 1}', "it"),
+        ('{"it": ["hunter2"]}', "it"),
+        ('{"it": null, "other": "hunter2"}', "it"),
+        ('{"it": "hunter2\\u0000"}', "it"),
+        ('{"it": "hunter2\\ud800"}', "it"),
+        ("[" * 60_000 + "hunter2", "it"),
+        ("hunter2\x00", None),
+    ],
+    ids=lambda value: str(value)[:16],
+)
+def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
+    value: str, key: str | None
+) -> None:
+    held = on_aws()
+    held.secret("acme", "team/db", value)
+
+    with pytest.raises(InvalidInputError) as raised:
+        held.secrets.resolve("acme", SecretReference(secret="team/db", key=key))
+
+    told = "".join(traceback.format_exception(raised.value))
+    assert "nextfire/acme/team/db" in told
+    assert "hunter2" not in told
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_secret_of_bytes_is_none() -> None:
+    client = clients.secretsmanager()
+    client.create_secret(Name="nextfire/acme/team/db", SecretBinary=b"hunter2")
+
+    with pytest.raises(InvalidInputError, match="not a text"):
+        AwsSecrets(client, clients.ssm()).resolve("acme", DB)
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_secret_that_is_about_to_be_deleted_is_not_found() -> None:
+    held = on_aws()
+    held.secret("acme", "team/db", "hunter2")
+    clients.secretsmanager().delete_secret(SecretId="nextfire/acme/team/db")
+
+    with pytest.raises(NotFoundError):
+        held.secrets.resolve("acme", DB)
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_change_is_seen_after_a_minute_at_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("nextfire.adapters.secrets.monotonic", lambda: now)
+    held = on_aws()
+    held.parameter("acme", "team/token", "old")
+    assert held.secrets.resolve("acme", TOKEN) == "old"
+    held.parameter("acme", "team/token", "new")
+
+    now += 59.9
+    assert held.secrets.resolve("acme", TOKEN) == "old", "AWS is not asked for each run"
+    now += 0.1
+    assert held.secrets.resolve("acme", TOKEN) == "new"
+
+
+class Store:
+    """A parameter store in which everything is."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get_parameter(self, *, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 — the SDK's
+        self.asked.append(Name)
+        return {"Parameter": {"Value": Name}}
+
+
+def test_only_so_many_values_are_kept() -> None:
+    store: Any = Store()
+    secrets = AwsSecrets(store, store)
+
+    for n in range(256):
+        secrets.resolve("acme", ParameterReference(parameter=f"p{n}"))
+    for n in (0, 1, 0, 1):
+        assert secrets.resolve("acme", ParameterReference(parameter=f"p{n}")).endswith(f"/p{n}")
+
+    assert len(store.asked) == 256 + 2
