@@ -25,7 +25,7 @@ up: install ## Start the local stack; Ctrl-C stops it and keeps its data
 	$(BIN)/nextfire up
 
 down: install ## Stop the local stack and remove its data; also ends one that was left behind
-	$(BIN)/nextfire down
+	$(BIN)/nextfire down --yes
 
 test: install ## Run all tests
 	$(BIN)/pytest -n 2 tests/unit tests/integration

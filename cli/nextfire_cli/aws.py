@@ -3,6 +3,7 @@
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,12 @@ import httpx
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.credentials import Credentials
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialResolver,
+    Credentials,
+    RefreshableCredentials,
+)
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as BotocoreSession
 
@@ -21,6 +27,17 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
+
+
+class _Given(CredentialResolver):
+    """Finds *credentials*, whatever the environment says."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        super().__init__(providers=[])
+        self._credentials = credentials
+
+    def load_credentials(self) -> Credentials:
+        return self._credentials
 
 
 class Signature(httpx.Auth):
@@ -121,6 +138,63 @@ class Account:
                 f"AWS does not tell whose credentials these are: {error}.",
                 "Log in (`aws sso login`), or give --profile.",
             ) from error
+
+    def outputs(self, stack: str) -> dict[str, str]:
+        """The outputs of the CloudFormation stack *stack*.
+
+        Raises:
+            CliError: There is none, or AWS refused or did not answer.
+        """
+        try:
+            formation = self._session.client("cloudformation", endpoint_url=self._endpoint)
+            [found] = formation.describe_stacks(StackName=stack)["Stacks"]
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ValidationError":
+                raise CliError(
+                    f"There is no stack {stack!r} in {self._session.region_name}.",
+                    "Check --stack, --region (AWS_REGION) and --profile; `make deploy` makes one.",
+                ) from error
+            raise CliError(
+                f"The stack {stack!r} cannot be looked at: {error}.",
+                "Your credentials need cloudformation:DescribeStacks.",
+            ) from error
+        except BotoCoreError as error:
+            raise CliError(
+                f"The stack {stack!r} cannot be looked at: {error}.",
+                "Log in (`aws sso login`), give --profile and --region, or set AWS_REGION.",
+            ) from error
+        return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+
+    def environment(self) -> dict[str, str]:
+        """What tells SDKs where AWS is."""
+        region = dict.fromkeys(_REGIONS, self._session.region_name)
+        return region | ({"AWS_ENDPOINT_URL": self._endpoint} if self._endpoint else {})
+
+    def act_as(self, role: str, session_name: str) -> None:
+        """From now on have all clients that this process makes by default act in *role*, for as
+        long as these credentials are good.
+
+        Raises:
+            CliError: AWS refused or did not answer.
+        """
+        fetcher = AssumeRoleCredentialFetcher(
+            partial(self._session.client, endpoint_url=self._endpoint),
+            self._session.get_credentials(),
+            role,
+            extra_args={"RoleSessionName": session_name},
+        )
+        try:
+            credentials = RefreshableCredentials.create_from_metadata(
+                fetcher.fetch_credentials(), fetcher.fetch_credentials, "assume-role"
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise CliError(
+                f"The role {role} cannot be assumed: {error}.",
+                "Your credentials need sts:AssumeRole on it.",
+            ) from error
+        own = BotocoreSession(session_vars={"region": ("region", _REGIONS, None, None)})
+        own.register_component("credential_provider", _Given(credentials))
+        boto3.setup_default_session(botocore_session=own)
 
     def push_script(self, bucket: str, key: str, file: Path) -> str:
         """Upload *file* and return its s3:// URL.

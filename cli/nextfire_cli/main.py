@@ -4,6 +4,7 @@
 # ruff: noqa: PLC0415
 
 import contextlib
+import sys
 import time
 from dataclasses import replace
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from nextfire_cli import jobs, render, runs, schedules, scripts, session
+from nextfire_cli import jobs, render, runs, schedules, scripts, session, worker
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -130,23 +131,47 @@ def up(
             with contextlib.suppress(KeyboardInterrupt, InterruptedBySignal):
                 while stack.status() is not None:
                     time.sleep(1)
-                raise CliError(
-                    "The stack has ended: `nextfire down` came, or one of its processes failed.",
-                    f"In that case its logs tell why: {root}/.nextfire/logs",
-                )
+                raise _ended(stack.casualties())
     except LocalStackError as error:
         raise CliError(str(error)) from error
     caller.say("Stopped. Jobs, runs and scripts are kept; `nextfire down` removes them.")
 
 
+def _ended(casualties: list[str]) -> CliError:
+    """Why a stack that was up is no more."""
+    if not casualties:
+        return CliError("The stack has ended: `nextfire down` came.")
+    return CliError(
+        "\n".join(casualties),
+        "The rest of the stack was stopped, and its data are kept. Start it again with"
+        " `nextfire up`.\nIf it was the emulator that ended, changes since the last clean stop are"
+        " lost: it saves its data then.",
+    )
+
+
 @app.command()
-def down(context: typer.Context) -> None:
-    """Stop the local stack and remove its jobs, runs, scripts and logs."""
+def down(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Stop the local stack and remove its jobs, runs, scripts and logs.
+
+    Asks before, where it runs in a terminal.
+    """
     from nextfire_cli.local.stack import LocalStack
 
     root = session.project()
+    if not yes and sys.stdin.isatty():
+        what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
+        if not typer.confirm(what, err=True):
+            raise CliError(
+                "Nothing was stopped, nothing deleted.", "Ctrl-C in `nextfire up` stops it."
+            )
     LocalStack(root).remove()
     session.of(context).say(f"The local stack of {root} is stopped and removed.")
+
+
+app.command("worker")(worker.worker)
 
 
 @app.command()

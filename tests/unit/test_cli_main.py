@@ -475,6 +475,8 @@ def stack() -> dict[str, Any]:
         "access_key": "LOCALKEY",
         "secret_key": "local",
         "scripts_bucket": "scripts",
+        "outputs_bucket": "outputs",
+        "event_bus": "events",
         "tables": {},
         "pools": {},
         "functions": {},

@@ -145,12 +145,13 @@ class LocalStack:
             records = self._processes.recorded()
             emulators = [record for record in records if record.name == "ministack"]
             others = [record for record in records if record.name != "ministack"]
+            # From here on what has ended was ended: see `casualties`.
+            self._info_file.unlink(missing_ok=True)
             # Workers first: they hand their runs back, for which they need the queue.
             self._processes.end(others, grace=_WORKER_GRACE)
             self._processes.end(emulators, grace=_EMULATOR_GRACE)
             self._processes.end_strays()
             shutil.rmtree(self._territory, ignore_errors=True)
-            self._info_file.unlink(missing_ok=True)
             while self._clients:
                 self._clients.popitem()[1].close()
             if self._lock:
@@ -171,6 +172,14 @@ class LocalStack:
         except FileNotFoundError:
             return None
         return info if all(record.alive for record in info.processes) else None
+
+    def casualties(self) -> list[str]:
+        """Of a stack that nobody stopped, the processes that have ended all the same: each by its
+        name, with where its log lies and the end of it.
+        """
+        if not self._info_file.exists():
+            return []
+        return [self._obituary(record) for record in self._processes.recorded() if not record.alive]
 
     def client(self, service: str) -> Any:  # noqa: ANN401 - boto3 types clients by literal name only
         """A boto3 client of *service*, as the emulated account's root user; good until `stop`."""
@@ -449,8 +458,11 @@ class LocalStack:
     def _check_alive(self, processes: list[ProcessRecord]) -> None:
         for record in processes:
             if not record.alive:
-                log = self._logs / f"{record.name}.log"
-                raise LocalStackError(f"{record.name} has ended; see {log}:\n{_tail(log)}")
+                raise LocalStackError(self._obituary(record))
+
+    def _obituary(self, record: ProcessRecord) -> str:
+        log = self._logs / f"{record.name}.log"
+        return f"{record.name} has ended by itself; see {log}:\n{_tail(log)}"
 
     def _describe(self, endpoint: str, outputs: dict[str, str]) -> StackInfo:
         pools = {

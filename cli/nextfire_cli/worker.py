@@ -1,0 +1,118 @@
+"""`nextfire worker`: a worker process of a pool, on any machine, in the foreground."""
+
+# What a call does not need it does not import: boto3 and the worker's parts take a second.
+# ruff: noqa: PLC0415
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextfire_cli import session
+from nextfire_cli.client import is_local
+from nextfire_cli.errors import CliError
+from nextfire_cli.session import Session
+
+if TYPE_CHECKING:
+    from nextfire_cli.aws import Account
+
+DEPLOYED = "Nextfire"
+"""What the CDK app calls its stack."""
+
+
+def worker(
+    context: typer.Context,
+    pool: Annotated[str, typer.Option(help="The pool to serve.")] = "default",
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Runs at a time. [dim]Default: the pool's own setting[/]"),
+    ] = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The CloudFormation stack, mostly Nextfire. [dim]Default: the local stack[/]",
+        ),
+    ] = None,
+) -> None:
+    """Serve a pool of workers from this machine, until Ctrl-C or SIGTERM; then its runs go back.
+
+    Acts in the pool's worker role, which your credentials must be allowed to assume. The scripts
+    that jobs run are run here: see docs/security.md for what they can reach.
+
+    [bold]Examples[/]
+      nextfire worker                                  one more worker of the local stack
+      nextfire worker --stack Nextfire --pool batch    one of a deployed stack's pool
+    """
+    caller = session.of(context)
+    try:
+        root = session.project()
+    except CliError as error:
+        raise CliError(
+            error.problem,
+            "`nextfire worker` runs the worker of a checkout: change into one. The image of\n"
+            "functions/worker needs none: see docs/deploy.md.",
+        ) from error
+    account = _account(caller, stack)
+    outputs = account.outputs(stack or DEPLOYED)
+    os.environ.update(environment(outputs, pool, concurrency))
+    os.environ.update(account.environment())
+    account.act_as(outputs[f"WorkerRoleArn{_pascal(pool)}"], f"worker-{pool}")
+    sys.path.insert(0, str(root))
+    from functions.worker.worker import main
+
+    caller.say(f"Serves the pool {pool}. Ctrl-C hands its runs back and ends it.")
+    try:
+        main()
+    except SystemExit as error:
+        if isinstance(error.code, str):
+            raise CliError(error.code) from error
+        raise
+
+
+def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) -> dict[str, str]:
+    """What a worker of *pool* finds in its environment, by the stack's *outputs*.
+
+    Raises:
+        CliError: There is no such pool, or no worker may serve it.
+    """
+    executors = json.loads(outputs["Pools"])
+    if executors.get(pool) != "worker":
+        served = ", ".join(name for name, executor in executors.items() if executor == "worker")
+        raise CliError(
+            f"The pool {pool!r} is served by Lambda."
+            if pool in executors
+            else f"The stack has no pool {pool!r}.",
+            f"Its pools of workers: {served or 'none'}. A pool gets workers by"
+            ' "executor": "worker" in\ncdk.json, and a deployment.',
+        )
+    found: dict[str, str] = json.loads(outputs[f"WorkerEnvironment{_pascal(pool)}"])
+    if concurrency is not None:
+        found["NEXTFIRE_SLOTS"] = str(concurrency)
+    return found | {
+        "POWERTOOLS_SERVICE_NAME": "worker",
+        "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
+        "POWERTOOLS_LOG_LEVEL": os.environ.get("POWERTOOLS_LOG_LEVEL", "INFO"),
+    }
+
+
+def _account(caller: Session, stack: str | None) -> "Account":
+    from nextfire_cli.aws import Account
+
+    deployed = stack is not None or (caller.endpoint is not None and not is_local(caller.endpoint))
+    if deployed:
+        return Account.of_caller(caller.profile, caller.region)
+    if caller.stack() is None:
+        raise CliError(
+            "No local stack is up here.",
+            f"Start one with `nextfire up`, or name a deployed one: --stack {DEPLOYED}.",
+        )
+    return caller.account()
+
+
+def _pascal(pool: str) -> str:
+    """How the stack writes a pool's name in the keys of its outputs."""
+    return "".join(part.capitalize() for part in pool.split("-"))
