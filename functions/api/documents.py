@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from unicodedata import category
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Document, InstantText, Job, JobState, WhenDocument
+from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
 from nextfire.domain.run import Attempt, Run, RunState
 from nextfire.domain.schedule import Upcoming
+from nextfire.usecases.manage_runs import Redriven, Waiting
+from nextfire.usecases.read_logs import LogPage, has_parts
 
 MOST_UPCOMING = 100
-MAX_PAUSE_REASON = 256
+MOST_REDRIVEN = 100
+MAX_REASON = 256
 UNREADABLE = "UNREADABLE"
 """The state of what is stored and does not decode. No other state is known of it."""
 _MOST_OF_A_PROBLEM = 300
@@ -32,32 +37,59 @@ class PreviewRequest(WhenDocument):
     after: InstantText | None = None
 
 
+def _line(text: str | None) -> str | None:
+    if text is None:
+        return None
+    if len(text) > MAX_REASON:
+        problem = f"longer than {MAX_REASON} characters"
+        remedy = f"Shorten it to {MAX_REASON} characters."
+    elif any(category(character) == "Cc" for character in text):
+        problem = "holds control characters"
+        remedy = "Write it on one line, without tabs and line breaks."
+    elif not text.strip():
+        problem, remedy = "blank", "Say why, or leave it out."
+    else:
+        return text
+    told = {"problem": problem, "remedy": f"{remedy} For example `the ledger is closed`."}
+    raise PydanticCustomError("reason", "{problem}", told)
+
+
+Reason = Annotated[str | None, AfterValidator(_line)]
+"""Why something is done: a line of text."""
+
+
 class PauseRequest(Document):
-    """Why a job is paused: a line of text."""
+    """Why a job is paused."""
 
-    reason: str | None = None
-
-    @field_validator("reason")
-    @classmethod
-    def _is_a_line(cls, reason: str | None) -> str | None:
-        if reason is None:
-            return None
-        if len(reason) > MAX_PAUSE_REASON:
-            problem = f"longer than {MAX_PAUSE_REASON} characters"
-            remedy = f"Shorten it to {MAX_PAUSE_REASON} characters."
-        elif any(category(character) == "Cc" for character in reason):
-            problem = "holds control characters"
-            remedy = "Write it on one line, without tabs and line breaks."
-        elif not reason.strip():
-            problem, remedy = "blank", "Say why, or leave it out."
-        else:
-            return reason
-        told = {"problem": problem, "remedy": f"{remedy} For example `the ledger is closed`."}
-        raise PydanticCustomError("pause_reason", "{problem}", told)
+    reason: Reason = None
 
 
 class ResumeRequest(Document):
     """Nothing."""
+
+
+class CancelRequest(Document):
+    """Why a run is cancelled."""
+
+    reason: Reason = None
+
+
+class RedriveRequest(Document):
+    """Why a run is redriven."""
+
+    reason: Reason = None
+
+
+class RedrivePoolRequest(Document):
+    """Which dead runs of a pool are redriven, and how many by this call: those that died from
+    `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
+    """
+
+    from_: InstantText | None = Field(default=None, alias="from")
+    to: InstantText | None = None
+    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_REDRIVEN)] = 50
+    cursor: Annotated[str, Field(max_length=1024)] | None = None
+    reason: Reason = None
 
 
 def job_document(job: Job, now: datetime) -> dict[str, Any]:
@@ -78,16 +110,18 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
     return own | job.definition.document()
 
 
-def execution_document(run: Run) -> dict[str, Any]:
+def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The run; `startedAt` and `exitCode` are its latest attempt's. `range`, of a record that
-    stands for several occurrences: the first, the last, and how many.
+    stands for several occurrences: the first, the last, and how many. *result*: its ``result``,
+    which may be null, if it has one.
     """
     covered = {
         "from": _at(run.key.scheduled_at),
         "to": _at(run.covered_to),
         "count": run.covered,
     }
-    return _present(
+    under_way = run.state is RunState.RUNNING
+    document = _present(
         {
             "executionId": run.key.execution_id,
             "jobId": run.key.job.job_id,
@@ -102,26 +136,61 @@ def execution_document(run: Run) -> dict[str, Any]:
             "pool": run.pool,
             "dispatch": run.dispatch,
             "attempt": run.attempt,
+            "attemptsBeforeRedrive": run.attempt_base or None,
             "worker": run.worker,
             "jobRevision": run.job_revision,
             "exitCode": run.exit_code,
             "reason": run.reason,
+            "cancelRequested": True if under_way and run.cancel_requested else None,
+            "cancelReason": run.cancel_reason if under_way else None,
             "stdout": run.stdout,
             "stderr": run.stderr,
-            "attempts": [_attempt(attempt) for attempt in run.attempts],
+            "resultBytes": run.result and run.result.size,
+            "checkpointBytes": run.checkpoint and run.checkpoint.size,
+            "attempts": [_attempt(run, attempt) for attempt in run.attempts],
+        }
+    )
+    return {**document, **(result or {})}
+
+
+def waiting_document(found: Waiting) -> dict[str, Any]:
+    """An occurrence that is due and has no record yet. Nothing of this is stored."""
+    return {
+        "executionId": found.key.execution_id,
+        "jobId": found.key.job.job_id,
+        "state": RunState.PENDING.value,
+        "scheduledAt": _at(found.key.scheduled_at),
+        "reason": found.reason,
+    }
+
+
+def log_document(page: LogPage) -> dict[str, Any]:
+    """Lines of a log."""
+    return _present(
+        {
+            "items": [_log_line(attempt, line) for attempt, line in page.lines],
+            "cursor": page.cursor,
+            "ended": page.ended,
         }
     )
 
 
-def waiting_document(key: RunKey, reason: str) -> dict[str, Any]:
-    """An occurrence that is due and has no record yet. Nothing of this is stored."""
-    return {
-        "executionId": key.execution_id,
-        "jobId": key.job.job_id,
-        "state": RunState.PENDING.value,
-        "scheduledAt": _at(key.scheduled_at),
-        "reason": reason,
-    }
+def redriven_document(done: Redriven) -> dict[str, Any]:
+    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+    skipped = [
+        {"executionId": key.execution_id, "reason": told(reason)} for key, reason in done.skipped
+    ]
+    skipped += [
+        {"executionId": found.identity, "reason": told(found.problem)} for found in done.unreadable
+    ]
+    return _present(
+        {
+            "redriven": [key.execution_id for key in done.redriven],
+            "skipped": skipped,
+            "more": done.cursor is not None,
+            "cursor": done.cursor,
+        }
+    )
 
 
 def unreadable_job(found: Unreadable) -> dict[str, Any]:
@@ -129,11 +198,11 @@ def unreadable_job(found: Unreadable) -> dict[str, Any]:
     return {"jobId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
-def unreadable_execution(job: JobKey, found: Unreadable) -> dict[str, Any]:
+def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]:
     """An execution of a listing that does not decode."""
     return {
-        "executionId": RunKey(job, found.identity).execution_id,
-        "jobId": job.job_id,
+        "executionId": execution_id,
+        "jobId": execution_id.partition(".")[0],
         "state": UNREADABLE,
         "reason": told(found.problem),
     }
@@ -167,7 +236,15 @@ def _precision(local: datetime) -> str:
     return "milliseconds" if local.microsecond else "seconds"
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _log_line(attempt: int, line: LogLine) -> dict[str, Any]:
+    return _present(
+        {"attempt": attempt, "at": _at(line.at), "stream": line.stream, "text": line.text}
+    )
+
+
+def _attempt(run: Run, attempt: Attempt) -> dict[str, Any]:
+    """`logs`: where to read what it printed, if that is not all on the record."""
+    logs = f"/v1/executions/{run.key.execution_id}/logs?attempt={attempt.number}"
     return _present(
         {
             "number": attempt.number,
@@ -177,6 +254,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
             "outcome": attempt.outcome and attempt.outcome.value,
             "exitCode": attempt.exit_code,
             "reason": attempt.reason,
+            "logs": logs if has_parts(attempt) else None,
         }
     )
 

@@ -7,6 +7,7 @@ import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import cache
 from http import HTTPStatus
@@ -19,11 +20,16 @@ from pydantic import ValidationError
 
 from functions.api.documents import (
     MOST_UPCOMING,
+    CancelRequest,
     PauseRequest,
     PreviewRequest,
+    RedrivePoolRequest,
+    RedriveRequest,
     ResumeRequest,
     execution_document,
     job_document,
+    log_document,
+    redriven_document,
     told,
     unreadable_execution,
     unreadable_job,
@@ -37,11 +43,11 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
-from nextfire.adapters.aws import SystemClock, dynamodb
+from nextfire.adapters.aws import SystemClock, dynamodb, s3
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
-from nextfire.domain.decisions import MISFIRE_AFTER
 from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
@@ -51,19 +57,28 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, parse_execution_id
 from nextfire.domain.instants import floor_minute, isoformat
-from nextfire.domain.job import Job, JobDefinition, JobState
-from nextfire.domain.ports import JobStore, RunStore, Unreadable
+from nextfire.domain.job import JobDefinition
+from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import check, read_instant
 from nextfire.settings import ApiSettings
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_runs import ManageRuns, Waiting
+from nextfire.usecases.read_logs import ReadLogs
 from nextfire.wiring.telemetry import Telemetry
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
 _MOST_ON_A_PAGE = 100
 _ON_A_PAGE = 50
-_MOMENT = timedelta(milliseconds=1)
+_MOST_LINES = 1000
+_LINES = 200
+_MOST_ATTEMPTS = 999_999_999
+_LAST_NIGHT = timedelta(days=1)
+_REDRIVE_FOR = timedelta(seconds=15)
+"""API Gateway gives up on the API after 30 s."""
+_SIDE_BY_SIDE = 10
+_REASON = 'A body is optional; for example `{"reason": "the ledger is closed"}`.'
 _NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 telemetry = Telemetry("api")
@@ -82,12 +97,28 @@ class _Services:
             due_table=settings.due_table,
             shards=settings.write_shards,
         )
-        self.runs: RunStore = DynamoDbRunStore(database, table=settings.runs_table)
+        self.runs: RunStore = DynamoDbRunStore(
+            database,
+            table=settings.runs_table,
+            due_table=settings.due_table,
+            shards=settings.write_shards,
+        )
+        self.files: RunFiles = S3RunFiles(s3(), bucket=settings.outputs_bucket)
+        self.pools = sorted(settings.pools)
         limits = Limits(
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
         )
         self.jobs = ManageJobs(self.job_store, limits)
+        self.executions = ManageRuns(
+            self.job_store,
+            self.runs,
+            pools=self.pools,
+            retention=RETENTION,
+            clock=clock,
+            executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
+        )
+        self.logs = ReadLogs(self.executions, self.files)
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
         control = DynamoDbControlStore(database, table=settings.control_table)
@@ -151,8 +182,7 @@ def delete_job(job_id: str) -> dict[str, Any]:
 @app.post("/v1/jobs/<job_id>/pause")
 def pause_job(job_id: str) -> dict[str, Any]:
     key = _job_key(job_id)
-    body = _optional_body('A body is optional; for example `{"reason": "the ledger is closed"}`.')
-    request = PauseRequest.model_validate_json(json.dumps(body))
+    request = PauseRequest.model_validate_json(json.dumps(_optional_body(_REASON)))
     return job_document(services().jobs.pause(key, request.reason, now=clock.now()), clock.now())
 
 
@@ -172,8 +202,11 @@ def list_executions(job_id: str) -> dict[str, Any]:
     first = app.current_event.query_string_parameters.get("cursor") is None
     if first and not page.items and not page.unreadable:
         services().jobs.get(key)  # an unknown job is told apart from one that has not run
-    items = [execution_document(run) for run in page.items]
-    items += [unreadable_execution(key, found) for found in page.unreadable]
+    items = [execution_document(run, _result(run)) for run in page.items]
+    items += [
+        unreadable_execution(RunKey(key, found.identity).execution_id, found)
+        for found in page.unreadable
+    ]
     newest_first = sorted(items, key=lambda item: str(item["executionId"]), reverse=True)
     return _page(newest_first, page.cursor)
 
@@ -199,105 +232,84 @@ def preview() -> dict[str, Any]:
     return {"items": [upcoming_document(each, jittered=jittered) for each in found]}
 
 
+@app.get("/v1/executions")
+def list_dead() -> dict[str, Any]:
+    tenant, query = _tenant(), app.current_event.query_string_parameters
+    if query.get("state") != RunState.DEAD:
+        raise InvalidInputError(
+            "state",
+            query.get("state"),
+            "only executions in the state DEAD are listed across jobs",
+            "Use state=DEAD, or list a job's executions: GET /v1/jobs/{jobId}/executions.",
+        )
+    pool = query.get("pool")
+    if pool is not None and not pool:
+        raise InvalidInputError("pool", pool, "no pool's name", _pools_there_are())
+    first, last = _span(query.get("from"), query.get("to"))
+    page = services().executions.dead(tenant, first=first, last=last, pool=pool, **_paging())
+    _log_unreadable(page.unreadable)
+    items = [execution_document(run, _result(run)) for run in page.items]
+    items += [unreadable_execution(found.identity, found) for found in page.unreadable]
+    return _page(items, page.cursor)
+
+
 @app.get("/v1/executions/<execution_id>")
 def get_execution(execution_id: str) -> dict[str, Any]:
-    key = parse_execution_id(_tenant(), execution_id)
-    run = services().runs.get(key)
-    if run is not None:
-        return execution_document(run)
-    try:
-        _ = key.scheduled_at
-    except ValueError as error:  # digits that are no date
-        raise NotFoundError("execution", execution_id) from error
-    return _without_a_record(key)
+    found = services().executions.find(_run_key(execution_id))
+    if isinstance(found, Waiting):
+        return waiting_document(found)
+    return execution_document(found, _result(found, load=True))
 
 
-def _without_a_record(key: RunKey) -> dict[str, Any]:
-    """What there is to say of an occurrence that has no record of its own.
-
-    Raises:
-        NotFoundError: It is none, it is not due yet, or its record's time is over.
-    """
-    at, now = key.scheduled_at, clock.now()
-    newest = services().runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
-    before = next(newest, None)
-    if before is not None and before.key.uid != key.uid:
-        before = None
-    covered = before is not None and before.covers_until >= at
-    try:
-        job = services().job_store.get(key.job)
-    except UndecodableError:
-        if not covered:
-            raise
-        job = None
-    owner = _owner(job, at) if job is not None and job.uid == key.uid else None
-    known = None if owner is None else _is_occurrence(owner, at)
-    if before is not None and covered and known is not False:
-        return execution_document(before)
-    if job is None or owner is None or not known or at <= now - RETENTION:
-        raise NotFoundError("execution", key.execution_id)
-    if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
-        return waiting_document(
-            key, "due during a pause that a change of the job ended; about to be SKIPPED"
-        )
-    paused = job.state is JobState.PAUSED and owner is job
-    due_at = owner.due_at(at)
-    if due_at > now:
-        would = "It would be due at {}, but its job is paused." if paused else "It is due at {}."
-        raise NotFoundError("execution", key.execution_id, would.format(isoformat(due_at)))
-    if paused:
-        policy = job.definition.misfire.policy
-        reason = f"its job is paused; when it is resumed, misfire policy {policy} decides"
-    else:
-        reason = _why_it_waits(job, due_at, before, now)
-    return waiting_document(key, reason)
-
-
-def _owner(job: Job, at: datetime) -> Job | None:
-    """*job* as of the version to which an occurrence at *at* belongs; *job* itself if it is the
-    present one. None: none that is known.
-    """
-    if at > job.effective_from:
-        return None if job.state is JobState.CANCELLED else job
-    past = next((p for p in job.replaced if p.effective_from < at <= p.until), None)
-    return None if past is None else job.as_of(past)
-
-
-def _is_occurrence(owner: Job, at: datetime) -> bool | None:
-    """Whether the version *owner* has an occurrence at *at*; None if that cannot be known."""
-    try:
-        most = owner.definition.max_runs
-        return owner.next_after(at - _MOMENT) == at and (most is None or owner.ordinal(at) <= most)
-    except InvalidInputError:
-        return None  # a zone that is no longer known
-
-
-def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:
-    """What can be known of an occurrence that was due at *due_at* and was not taken. *before*: the
-    newest record of an earlier one.
-    """
-    if before is not None and job.exclusive and _is_in_the_way(before, due_at):
-        overlap = job.definition.overlap
-        return (
-            f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
-        )
-    late = now - due_at
-    if late < MISFIRE_AFTER:
-        return "dispatched or about to be; no executor has taken it yet"
-    return (
-        f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
-        "its pool's queue, or in the table for room there or for its job's earlier runs; or no "
-        "watcher runs. See docs/policies.md"
+@app.get("/v1/executions/<execution_id>/logs")
+def read_log(execution_id: str) -> dict[str, Any]:
+    key = _run_key(execution_id)
+    query = app.current_event.query_string_parameters
+    page = services().logs.page(
+        key,
+        cursor=query.get("cursor"),
+        limit=_number("limit", _LINES, _MOST_LINES),
+        attempt=_number("attempt", 1, _MOST_ATTEMPTS) if "attempt" in query else None,
     )
+    return log_document(page)
 
 
-def _is_in_the_way(run: Run, due_at: datetime) -> bool:
-    """Whether *run* has not ended, and its message came before one that was sent at *due_at*: while
-    it waits for a retry it holds up nothing.
-    """
-    if run.state is RunState.PENDING:
-        return run.not_before is None or run.not_before <= due_at
-    return run.state is RunState.RUNNING
+@app.post("/v1/executions/<execution_id>/cancel")
+def cancel_execution(execution_id: str) -> Response[str]:
+    key = _run_key(execution_id)
+    request = CancelRequest.model_validate_json(json.dumps(_optional_body(_REASON)))
+    run = services().executions.cancel(key, request.reason)
+    status = HTTPStatus.OK if run.state.ended else HTTPStatus.ACCEPTED
+    return _json(status, execution_document(run))
+
+
+@app.post("/v1/executions/<execution_id>/redrive")
+def redrive_execution(execution_id: str) -> dict[str, Any]:
+    key = _run_key(execution_id)
+    request = RedriveRequest.model_validate_json(json.dumps(_optional_body(_REASON)))
+    return execution_document(services().executions.redrive(key, request.reason))
+
+
+@app.post("/v1/pools/<pool>/redrive")
+def redrive_pool(pool: str) -> dict[str, Any]:
+    tenant = _tenant()
+    if pool not in services().pools:
+        raise NotFoundError("pool", pool, _pools_there_are())
+    body = _optional_body('A body is optional; for example `{"limit": 50}`.')
+    request = RedrivePoolRequest.model_validate_json(json.dumps(body), by_alias=True, by_name=False)
+    first, last = _span(request.from_, request.to)
+    done = services().executions.redrive_dead(
+        tenant,
+        pool,
+        first=first,
+        last=last,
+        cursor=request.cursor,
+        limit=request.limit,
+        reason=request.reason,
+        until=clock.now() + _REDRIVE_FOR,
+    )
+    _log_unreadable(done.unreadable)
+    return redriven_document(done)
 
 
 @app.not_found
@@ -361,6 +373,48 @@ def _job_key(job_id: object) -> JobKey:
             "jobId", job_id, "not a job id", "Use 1 to 64 letters, digits, hyphens and underscores."
         )
     return JobKey(_tenant(), job_id)
+
+
+def _run_key(execution_id: str) -> RunKey:
+    return parse_execution_id(_tenant(), execution_id)
+
+
+def _pools_there_are() -> str:
+    return f"There are: {', '.join(services().pools)}."
+
+
+def _span(first: str | None, last: str | None) -> tuple[datetime, datetime]:
+    """From *first* to *last*, as a query has them; by default the 24 h before the end, and now."""
+    to = clock.now() if last is None else read_instant(last, "UTC", "to")
+    since = to - _LAST_NIGHT if first is None else read_instant(first, "UTC", "from")
+    if since > to:
+        raise InvalidInputError(
+            "from",
+            isoformat(since),
+            f"later than `to`, which is {isoformat(to)}",
+            "Exchange them, or leave one out: `to` is now by default, `from` 24 h before `to`.",
+        )
+    return since, to
+
+
+def _result(run: Run, *, load: bool = False) -> dict[str, Any]:
+    """The run's ``result``, if it has one that can be read; *load*: also one that is too large for
+    the record.
+    """
+    if run.result is None:
+        return {}
+    text: str | bytes | None = run.result.text
+    if load and run.result.file is not None:
+        text = services().files.get(run.key, run.result.file)
+    if text is None:
+        return {}
+    try:
+        result = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        json.dumps(result)
+    except (ValueError, RecursionError):
+        telemetry.logger.exception("result does not decode", execution=run.key.execution_id)
+        return {}
+    return {"result": result}
 
 
 def _log_unreadable(found: Iterable[Unreadable]) -> None:

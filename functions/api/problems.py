@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -18,15 +20,75 @@ from nextfire.domain.errors import (
     UnavailableError,
     shorten,
 )
-from nextfire.domain.job import MAX_WINDOW_SEC
+from nextfire.domain.job import (
+    MAX_ENV,
+    MAX_RETRY_DELAY_MS,
+    MAX_WINDOW_SEC,
+    RETRIED,
+    ParameterReference,
+    SecretReference,
+)
 
 MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20
 _MOST_OF_A_VALUE = 120
+_VALUE_ERROR = "Value error, "
+"""What pydantic puts before the words of our own validators."""
 _WHOLE_NUMBER = "Give a whole number, unquoted. For example `60`."
 _MISFIRE = 'misfire is an object, for example `{"policy": "RUN_ALL"}`.'
 _OVERLAP = 'overlap is a text, for example `"SKIP"`.'
 _WINDOW = f"1 to {MAX_WINDOW_SEC} seconds; leave it out for no window. For example `3600`."
+_STATES = ", ".join(RETRIED)
+_REMEDIES = {
+    "misfire.relevancyWindowSec": _WINDOW,
+    "misfire": _MISFIRE,
+    "retryPolicy": (
+        'retryPolicy is an object, for example `{"maxAttempts": 5, "backoff": "FIXED"}`.'
+    ),
+    "retryPolicy.maxAttempts": (
+        "A run is tried 1 to 100 times: no policy goes on without end. For example `5`."
+    ),
+    "retryPolicy.initialDelayMs": (
+        f"A whole number of milliseconds from 0 to {MAX_RETRY_DELAY_MS}. For example `10000`."
+    ),
+    "retryPolicy.maxDelayMs": (
+        f"A whole number of milliseconds from 0 to {MAX_RETRY_DELAY_MS}. For example `3600000`."
+    ),
+    "retryPolicy.retryOn": 'retryOn is an object, for example `{"states": ["TIMED_OUT"]}`.',
+    "retryPolicy.retryOn.states": f'A list of {_STATES}. For example `["TIMED_OUT"]`.',
+    "retryPolicy.retryOn.exitCodes": (
+        "A list of 1 to 64 exit codes from 0 to 255, or of signals from -64; leave it out for all."
+        " For example `[75]`."
+    ),
+    "target": 'For example `{"handler": "report"}`.',
+    "target.handler": (
+        "A script is named by letters, digits, `_`, `.` and `-`, beginning with a letter or a"
+        " digit; by no path. For example `report`, or `report.zip`."
+    ),
+    "target.script": "For example `s3://BUCKET/TENANT/report.py`.",
+    "target.env": (
+        f"An object of at most {MAX_ENV} variables. "
+        'For example `{"LOG_LEVEL": "debug", "API_KEY": {"secret": "billing/key"}}`.'
+    ),
+}
+"""Of fields whose faults have one remedy, whatever they are: that."""
+_PROBLEMS = {
+    ("target.handler", "string_pattern_mismatch"): "not the name of a script of the pool",
+    ("target.script", "string_pattern_mismatch"): "not an s3:// URL",
+    ("retryPolicy.retryOn.exitCodes", "too_short"): "holds no exit code",
+    ("retryPolicy.retryOn.states", "literal_error"): f"not one of {_STATES}",
+}
+"""Of faults that pydantic tells in words of its own: ours."""
+_ENV = ("target", "env")
+_ENV_NAME = "Use letters, digits and `_`, beginning with no digit. For example `API_KEY`."
+_ENV_VALUE = (
+    'A text of at most 4096 characters, or `{"secret": "NAME"}`, or `{"parameter": "NAME"}`.'
+)
+_REFERENCE = (
+    "Names of letters, digits and `_+=@.-`, divided by `/`, below the tenant's own prefix: no"
+    " segment begins with a dot. For example `billing/api-key`."
+)
+_INDEX = re.compile(r"\.[0-9]+$")
 _ELSEWHERE = {
     "jobId": "A job keeps its id; leave this field out.",
     "state": "Use POST /v1/jobs/{jobId}/pause or /resume, or DELETE the job.",
@@ -98,21 +160,60 @@ def unreadable(why: str) -> Response[str]:
 
 def from_validation(error: ValidationError) -> Response[str]:
     """The problem that a document which does not fit its model is."""
-    faults = [
-        {
+    faults: list[dict[str, str]] = []
+    for fault in _meant(error.errors(include_url=False)):
+        told = {
             "field": ".".join(str(part) for part in fault["loc"]) or "body",
             "value": "absent" if _absent(fault) else _shown(fault["input"]),
-            "problem": fault["msg"],
+            "problem": _problem(fault),
             # Our own validators know better what would do.
             "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault),
         }
-        for fault in error.errors(include_url=False)[:_MOST_ERRORS]
-    ]
+        if told not in faults:
+            faults.append(told)
+    faults = faults[:_MOST_ERRORS]
     detail = " ".join(
         f"{fault['field']}: {fault['problem']} (got {fault['value']}). {fault['remedy']}"
         for fault in faults
     )
     return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, faults)
+
+
+def _meant(faults: list[ErrorDetails]) -> Iterator[ErrorDetails]:
+    """*faults*, but of a variable's value, which may have three forms, only what is wrong with the
+    one that was meant; and nothing of a list that is short only for what is wrong within.
+    """
+    within = {fault["loc"][:-1] for fault in faults}
+    text, secret, parameter = (
+        "constrained-str", SecretReference.__name__, ParameterReference.__name__,
+    )  # fmt: skip
+    given: dict[str, object] = {}
+    for fault in faults:
+        if fault["loc"][:2] == _ENV and len(fault["loc"]) == 4 and fault["loc"][3] == text:  # noqa: PLR2004
+            given[str(fault["loc"][2])] = fault["input"]
+    for fault in faults:
+        loc = fault["loc"]
+        if fault["type"] == "too_short" and loc in within:
+            continue
+        if loc[:2] != _ENV or len(loc) < 4 or loc[3] == "[key]":  # noqa: PLR2004
+            yield fault
+            continue
+        value = given.get(str(loc[2]))
+        form = text
+        if isinstance(value, dict) and value.keys() & {"secret", "parameter"}:
+            form = secret if "secret" in value else parameter
+        if loc[3] == form:
+            yield {**fault, "loc": (*loc[:3], *loc[4:])}
+
+
+def _problem(fault: ErrorDetails) -> str:
+    field, kind = ".".join(map(str, fault["loc"])), fault["type"]
+    if kind == "string_pattern_mismatch" and fault["loc"][:2] == _ENV:
+        return "not a variable's name" if fault["loc"][-1] == "[key]" else "not a reference"
+    if kind == "string_type" and fault["loc"][:2] == _ENV:
+        return "neither a text nor a reference"
+    ours = _PROBLEMS.get((_INDEX.sub("", field), kind))
+    return ours or fault["msg"].removeprefix(_VALUE_ERROR)
 
 
 def _shown(value: object) -> str:
@@ -134,10 +235,12 @@ def _remedy(fault: ErrorDetails) -> str:
     kind, told, field = fault["type"], fault.get("ctx", {}), ".".join(map(str, fault["loc"]))
     if kind == "extra_forbidden" and field in _ELSEWHERE:
         return _ELSEWHERE[field]
-    if field == "misfire.relevancyWindowSec":
-        return _WINDOW
-    if field == "misfire":
-        return _MISFIRE
+    if (remedy := _REMEDIES.get(_INDEX.sub("", field))) and kind not in {"missing", "enum"}:
+        return remedy
+    if fault["loc"][:2] == _ENV and kind != "extra_forbidden":
+        if fault["loc"][-1] == "[key]":
+            return _ENV_NAME
+        return _ENV_VALUE if len(fault["loc"]) == 3 else _REFERENCE  # noqa: PLR2004
     if field == "overlap" and not isinstance(fault["input"], str):
         return _OVERLAP
     if kind == "enum":

@@ -113,6 +113,13 @@ def bucket(s3: S3Client) -> str:
 
 
 @pytest.fixture
+def outputs_bucket(s3: S3Client) -> str:
+    """The bucket of what is too large for a run's record."""
+    s3.create_bucket(Bucket="outputs", CreateBucketConfiguration={"LocationConstraint": REGION})
+    return "outputs"
+
+
+@pytest.fixture
 def system(
     dynamodb: DynamoDBClient,
     sqs: SQSClient,
@@ -121,6 +128,7 @@ def system(
     queue_url: str,
     dlq_url: str,
     bucket: str,
+    outputs_bucket: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Deployment:
     """The functions with their environment, in a process that is new to them."""
@@ -135,6 +143,7 @@ def system(
         queue_url=queue_url,
         dlq_url=dlq_url,
         bucket=bucket,
+        outputs_bucket=outputs_bucket,
     )
     system.configure(monkeypatch)
     return system

@@ -21,6 +21,7 @@ from functions.executor import handler as executor
 from functions.watcher import handler as watcher
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.ids import JobKey, run_id
 from nextfire.domain.job import Job
@@ -161,6 +162,7 @@ class Deployment:
     queue_url: str
     dlq_url: str
     bucket: str
+    outputs_bucket: str
 
     def __post_init__(self) -> None:
         self.jobs = DynamoDbJobStore(
@@ -169,7 +171,10 @@ class Deployment:
         self.due = DynamoDbDueStore(
             self.database, table=self.due_table, shards=SHARDS, executor=ThreadPoolExecutor(2)
         )
-        self.runs = DynamoDbRunStore(self.database, table=self.runs_table)
+        self.runs = DynamoDbRunStore(
+            self.database, table=self.runs_table, due_table=self.due_table, shards=SHARDS
+        )
+        self.files = S3RunFiles(self.objects, bucket=self.outputs_bucket)
 
     def configure(self, monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
         """Give the functions their environment, and make them forget what they built before."""
@@ -180,6 +185,8 @@ class Deployment:
             "runs_table": self.runs_table,
             "control_table": self.control_table,
             "scripts_bucket": self.bucket,
+            "outputs_bucket": self.outputs_bucket,
+            "event_bus": "nextfire",
             "pools": json.dumps({"default": pool}),
             "write_shards": str(SHARDS),
             "read_shards": str(SHARDS),

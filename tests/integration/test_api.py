@@ -97,7 +97,7 @@ class TestRoutes:
         assert created.document["revision"] == 1
         assert created.document["payload"] == body["payload"]
         assert created.document["retryPolicy"]["maxAttempts"] == 2
-        assert created.document["target"] == {"pool": "default", "handler": "hello"}
+        assert created.document["target"] == {"pool": "default", "handler": "hello", "env": {}}
         assert system.call("GET", "/v1/jobs/invoices").document == created.document
         assert system.call("GET", "/v1/jobs").document == {"items": [created.document]}
         [entry] = system.due_items()

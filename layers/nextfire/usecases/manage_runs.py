@@ -1,0 +1,370 @@
+"""Find runs, cancel them, and redrive the dead ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nextfire.domain.decisions import MISFIRE_AFTER
+from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NextfireError,
+    NotFoundError,
+    UndecodableError,
+)
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.instants import cut, isoformat
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable
+from nextfire.domain.run import Run, RunState
+
+CANCELLED = "cancelled on request"
+REDRIVEN = "redriven on request"
+"""Reasons, where none is given."""
+PAGES_AT_MOST = 10
+"""Pages of dead runs that one call looks through for those of a pool."""
+TOGETHER = 20
+"""Runs that are redriven side by side; between two such rows the clock is looked at."""
+_MOMENT = timedelta(milliseconds=1)
+_DELETED = "Its job was deleted", "Create it anew: a redriven run would be cancelled."
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An occurrence that is due and has no record yet, and what it waits for."""
+
+    key: RunKey
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """What became of some dead runs: those that start again, and those that do not, with the
+    reason. `cursor`: where to go on; None: there are no more.
+    """
+
+    redriven: Sequence[RunKey]
+    skipped: Sequence[tuple[RunKey, str]]
+    unreadable: Sequence[Unreadable]
+    cursor: str | None
+
+
+class ManageRuns:
+    """Runs after their dispatch, as those see them who look after them."""
+
+    def __init__(
+        self,
+        jobs: JobStore,
+        runs: RunStore,
+        *,
+        pools: Collection[str],
+        retention: timedelta,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        """*retention*: how long records are kept. *executor*: does side by side what one call
+        redrives.
+        """
+        self._jobs = jobs
+        self._runs = runs
+        self._pools = pools
+        self._retention = retention
+        self._clock = clock
+        self._executor = executor
+
+    def find(self, key: RunKey) -> Run | Waiting:
+        """The record of the run; the range record that stands for it; or, of an occurrence that is
+        due and has no record, what it waits for.
+
+        Raises:
+            NotFoundError: It is none, it is not due yet, or its record's time is over.
+            UndecodableError: The record, or its job, does not decode.
+        """
+        run = self._runs.get(key)
+        if run is not None:
+            return run
+        try:
+            _ = key.scheduled_at
+        except ValueError as error:  # digits that are no date
+            raise NotFoundError("execution", key.execution_id) from error
+        return self._without_a_record(key)
+
+    def cancel(self, key: RunKey, reason: str | None) -> Run:
+        """Have the run CANCELLED: at once if nobody works on it; if it is RUNNING, its worker is
+        asked to end it, and is asked only once.
+
+        Returns:
+            The record now in force: CANCELLED, or RUNNING with `cancel_requested`.
+
+        Raises:
+            NotFoundError: As `find`.
+            ConflictError: It has ended.
+        """
+        reason = reason or CANCELLED
+        found = self.find(key)
+        if isinstance(found, Waiting):
+            now = self._clock.now()
+            message = RunMessage(
+                tenant=key.job.tenant,
+                job_id=key.job.job_id,
+                run_id=key.run_id,
+                dispatch=1,
+                dispatched_at=now,
+                reason=reason,
+            )
+            found = self._runs.cancel(message, reason=reason, now=now)
+            if found.state is RunState.CANCELLED:
+                return found
+        if found.state.ended:
+            raise _ended(found)
+        if found.state is RunState.RUNNING and found.cancel_requested:
+            return found
+        stopped = self._runs.stop(found, reason=reason, now=self._clock.now())
+        if stopped.state.ended and stopped.state is not RunState.CANCELLED:
+            raise _ended(stopped)
+        return stopped
+
+    def redrive(self, key: RunKey, reason: str | None) -> Run:
+        """Have a DEAD run tried again, with as many attempts as its job's policy gives, in the
+        pool that its job names now. Of any number of concurrent calls one dispatch comes.
+
+        Raises:
+            NotFoundError: As `find`.
+            ConflictError: It is not DEAD; or its job, or that job's pool, is gone.
+        """
+        found = self.find(key)
+        if isinstance(found, Waiting):
+            raise _not_dead(RunState.PENDING)
+        return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
+
+    def dead(
+        self,
+        tenant: str,
+        *,
+        first: datetime,
+        last: datetime,
+        pool: str | None,
+        cursor: str | None,
+        limit: int,
+    ) -> Page[Run]:
+        """*tenant*'s runs that died from *first* to *last*, the latest death first; with *pool*
+        those that died there. A page may hold fewer than *limit* though others follow.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+        runs: list[Run] = []
+        unreadable: list[Unreadable] = []
+        for _ in range(PAGES_AT_MOST):
+            page = self._runs.list_dead(tenant, first=first, last=last, cursor=cursor, limit=limit)
+            unreadable += page.unreadable
+            runs = [run for run in page.items if pool is None or run.pool == pool]
+            cursor = page.cursor
+            if runs or cursor is None:
+                break
+        return Page(runs, cursor, unreadable)
+
+    def redrive_dead(
+        self,
+        tenant: str,
+        pool: str,
+        *,
+        first: datetime,
+        last: datetime,
+        cursor: str | None,
+        limit: int,
+        reason: str | None,
+        until: datetime,
+    ) -> Redriven:
+        """Redrive up to *limit* of those that `dead` lists. What would begin after *until* is left
+        for the next call. A run that cannot be redriven keeps no other from it.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+        redriven: list[RunKey] = []
+        skipped: list[tuple[RunKey, str]] = []
+        unreadable: list[Unreadable] = []
+        jobs: dict[JobKey, Job | NextfireError | None] = {}
+        pages = 0
+        while pages < PAGES_AT_MOST and (left := limit - len(redriven) - len(skipped)) > 0:
+            page = self._runs.list_dead(
+                tenant, first=first, last=last, cursor=cursor, limit=min(left, TOGETHER)
+            )
+            runs = [run for run in page.items if run.pool == pool]
+            pages += not runs
+            unreadable += page.unreadable
+            for key, why in self._redrive_all(runs, jobs, reason or REDRIVEN):
+                if why is None:
+                    redriven.append(key)
+                else:
+                    skipped.append((key, why))
+            cursor = page.cursor
+            if cursor is None or self._clock.now() >= until:
+                break
+        return Redriven(redriven, skipped, unreadable, cursor)
+
+    def _redrive_all(
+        self, runs: Sequence[Run], jobs: dict[JobKey, Job | NextfireError | None], reason: str
+    ) -> list[tuple[RunKey, str | None]]:
+        """Redrive each of *runs*; with each why it was not. *jobs*: those that were read before."""
+        new = list({run.key.job for run in runs} - jobs.keys())
+        jobs.update(zip(new, self._executor.map(self._job, new), strict=True))
+
+        def redrive(listed: Run) -> tuple[RunKey, str | None]:
+            try:
+                # The listing may be of a moment ago.
+                run = self._runs.get(listed.key)
+                job = jobs[listed.key.job]
+                if isinstance(job, NextfireError):
+                    raise job
+                if run is not None:
+                    self._redrive(run, job, reason)
+            except ConflictError as error:
+                return listed.key, f"{error.problem}."
+            except NextfireError as error:
+                return listed.key, str(error)
+            return listed.key, None if run is not None else "Its record is gone."
+
+        return list(self._executor.map(redrive, runs))
+
+    def _job(self, key: JobKey) -> Job | NextfireError | None:
+        try:
+            return self._jobs.get(key)
+        except NextfireError as error:
+            return error
+
+    def _redrive(self, run: Run, job: Job | None, reason: str) -> Run:
+        if run.state is not RunState.DEAD:
+            raise _not_dead(run.state)
+        if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
+            raise ConflictError(*_DELETED)
+        pool = job.definition.target.pool
+        if pool not in self._pools:
+            raise ConflictError(
+                f"Its job names the pool {pool!r}, which is gone",
+                f"Change target.pool. There are: {', '.join(sorted(self._pools))}.",
+            )
+        now = cut(self._clock.now())
+        to = run.redriven(reason, now)
+        entry = DueEntry(
+            DueKind.RETRY,
+            run.key.job,
+            run.key.uid,
+            now,
+            run_id=run.key.run_id,
+            dispatch=to.dispatch,
+            pool=pool,
+            rank=job.definition.priority.rank,
+            exclusive=job.exclusive,
+        )
+        claim = self._runs.redrive(to, entry, now)
+        if not claim.taken:
+            raise _not_dead(claim.run.state)
+        return claim.run
+
+    def _without_a_record(self, key: RunKey) -> Run | Waiting:
+        at, now = key.scheduled_at, self._clock.now()
+        newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
+        before = next(newest, None)
+        if before is not None and before.key.uid != key.uid:
+            before = None
+        covered = before is not None and before.covers_until >= at
+        try:
+            job = self._jobs.get(key.job)
+        except UndecodableError:
+            if not covered:
+                raise
+            job = None
+        owner = _owner(job, at) if job is not None and job.uid == key.uid else None
+        known = None if owner is None else _is_occurrence(owner, at)
+        if before is not None and covered and known is not False:
+            return before
+        if job is None or owner is None or not known or at <= now - self._retention:
+            raise NotFoundError("execution", key.execution_id)
+        if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
+            return Waiting(
+                key, "due during a pause that a change of the job ended; about to be SKIPPED"
+            )
+        paused = job.state is JobState.PAUSED and owner is job
+        due_at = owner.due_at(at)
+        if due_at > now:
+            would = (
+                "It would be due at {}, but its job is paused." if paused else "It is due at {}."
+            )
+            raise NotFoundError("execution", key.execution_id, would.format(isoformat(due_at)))
+        if paused:
+            policy = job.definition.misfire.policy
+            reason = f"its job is paused; when it is resumed, misfire policy {policy} decides"
+        else:
+            reason = _why_it_waits(job, due_at, before, now)
+        return Waiting(key, reason)
+
+
+def _ended(run: Run) -> ConflictError:
+    remedies: Mapping[RunState, str] = {
+        RunState.CANCELLED: "There is nothing left to cancel.",
+        RunState.SKIPPED: "It does not run; there is nothing to cancel.",
+    }
+    remedy = remedies.get(run.state, "What has ended cannot be cancelled.")
+    return ConflictError(f"The execution is {run.state}", remedy)
+
+
+def _not_dead(state: RunState) -> ConflictError:
+    if state.ended:
+        remedy = "Only a DEAD execution can be redriven."
+    else:
+        remedy = "It has not ended. Only a DEAD execution can be redriven."
+    return ConflictError(f"The execution is {state}", remedy)
+
+
+def _owner(job: Job, at: datetime) -> Job | None:
+    """*job* as of the version to which an occurrence at *at* belongs; *job* itself if it is the
+    present one. None: none that is known.
+    """
+    if at > job.effective_from:
+        return None if job.state is JobState.CANCELLED else job
+    past = next((p for p in job.replaced if p.effective_from < at <= p.until), None)
+    return None if past is None else job.as_of(past)
+
+
+def _is_occurrence(owner: Job, at: datetime) -> bool | None:
+    """Whether the version *owner* has an occurrence at *at*; None if that cannot be known."""
+    try:
+        most = owner.definition.max_runs
+        return owner.next_after(at - _MOMENT) == at and (most is None or owner.ordinal(at) <= most)
+    except InvalidInputError:
+        return None  # a zone that is no longer known
+
+
+def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:
+    """What can be known of an occurrence that was due at *due_at* and was not taken. *before*: the
+    newest record of an earlier one.
+    """
+    if before is not None and job.exclusive and _is_in_the_way(before, due_at):
+        overlap = job.definition.overlap
+        return (
+            f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
+        )
+    late = now - due_at
+    if late < MISFIRE_AFTER:
+        return "dispatched or about to be; no executor has taken it yet"
+    return (
+        f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
+        "its pool's queue, or in the table for room there or for its job's earlier runs; or no "
+        "watcher runs. See docs/policies.md"
+    )
+
+
+def _is_in_the_way(run: Run, due_at: datetime) -> bool:
+    """Whether *run* has not ended, and its message came before one that was sent at *due_at*: while
+    it waits for a retry it holds up nothing.
+    """
+    if run.state is RunState.PENDING:
+        return run.not_before is None or run.not_before <= due_at
+    return run.state is RunState.RUNNING

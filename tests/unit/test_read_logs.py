@@ -1,0 +1,249 @@
+"""Logs: in order, each line once, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.ids import RunKey
+from nextfire.domain.log import LogLine, Stream, encode_line, part_name
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.usecases import read_logs
+from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.read_logs import ReadLogs
+from tests.builders import NOON, run_key
+from tests.fakes import (
+    Clock,
+    InlineExecutor,
+    MemoryDueStore,
+    MemoryJobStore,
+    MemoryRunFiles,
+    MemoryRunStore,
+)
+
+KEY = run_key()
+FAILED, LOST = AttemptOutcome.FAILED, AttemptOutcome.WORKER_LOST
+
+
+class Shelf:
+    """A run's record and its files, as a worker leaves them, and who reads them."""
+
+    def __init__(self) -> None:
+        self.runs = MemoryRunStore()
+        self.files = MemoryRunFiles()
+        manage = ManageRuns(
+            MemoryJobStore(MemoryDueStore()),
+            self.runs,
+            pools=("default",),
+            retention=timedelta(days=90),
+            clock=Clock(NOON),
+            executor=InlineExecutor(),
+        )
+        self.reader = ReadLogs(manage, self.files)
+
+    def record(self, *outcomes: tuple[AttemptOutcome | None, int], **fields: object) -> Run:
+        """Attempts that ended so, with so many parts; the last one's outcome None: it runs."""
+        number, attempts = 1, []
+        for outcome, parts in outcomes:
+            attempts.append(Attempt(number, "w", NOON, None, outcome, log_parts=parts))
+            number += outcome is not AttemptOutcome.HANDED_BACK
+        last = outcomes[-1][0] if outcomes else None
+        run = Run(
+            KEY,
+            RunState.RUNNING if last is None else RunState.DEAD,
+            attempt=attempts[-1].number if attempts else 0,
+            fence=len(attempts),
+            attempts=tuple(attempts),
+        )
+        run = replace(run, **fields)  # type: ignore[arg-type]
+        self.runs._store(run)  # noqa: SLF001 - as a worker wrote it
+        return run
+
+    def part(self, fence: int, part: int, *texts: str, stream: Stream = "stdout") -> None:
+        data = b"".join(encode_line(LogLine(NOON, stream, text)) for text in texts)
+        self.files.put(KEY, part_name(fence, part), data)
+
+    def read(
+        self, cursor: str | None = None, *, limit: int = 100, attempt: int | None = None
+    ) -> tuple[list[str], str | None]:
+        page = self.reader.page(KEY, cursor=cursor, limit=limit, attempt=attempt)
+        assert page.cursor is not None or page.ended
+        return [f"{number} {line.text}" for number, line in page.lines], page.cursor
+
+    def all(self, limit: int = 100, attempt: int | None = None) -> list[str]:
+        """Everything there is of a run that has ended, page by page."""
+        lines, cursor = self.read(limit=limit, attempt=attempt)
+        while cursor is not None:
+            assert len(lines) < 1000
+            more, cursor = self.read(cursor, limit=limit, attempt=attempt)
+            assert len(more) <= limit
+            lines += more
+        return lines
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+def test_attempts_in_order_and_parts_in_order(shelf: Shelf, limit: int) -> None:
+    shelf.record((FAILED, 2), (LOST, 0), (FAILED, 1))
+    shelf.part(1, 0, "a", "b")
+    shelf.part(1, 1, "c")
+    shelf.part(2, 0, "d")
+    shelf.part(2, 1, "e")
+    shelf.part(3, 0, "f")
+
+    assert shelf.all(limit) == ["1 a", "1 b", "1 c", "2 d", "2 e", "3 f"]
+
+
+def test_a_log_is_followed_as_it_grows(shelf: Shelf) -> None:
+    shelf.record((None, 0))
+    seen: list[str] = []
+    cursor: str | None = None
+
+    def look() -> None:
+        nonlocal cursor
+        lines, cursor = shelf.read(cursor, limit=2)
+        seen.extend(lines)
+
+    look()
+    shelf.part(1, 0, "a")
+    look()
+    shelf.part(1, 0, "a", "b", "c", "d")
+    look()
+    look()
+    shelf.part(1, 0, "a", "b", "c", "d", "e")
+    shelf.part(1, 1, "f")
+    look()
+    look()
+    shelf.record((FAILED, 2), (None, 0))
+    look()
+    shelf.part(2, 0, "g")
+    look()
+    shelf.record((FAILED, 2), (FAILED, 1))
+    look()
+
+    assert seen == ["1 a", "1 b", "1 c", "1 d", "1 e", "1 f", "2 g"]
+    assert cursor is None
+
+
+def test_a_part_that_grew_before_the_next_began_is_read_to_its_end(shelf: Shelf) -> None:
+    shelf.record((None, 0))
+    shelf.part(1, 0, "a")
+    get = shelf.files.get
+
+    def grows_meanwhile(key: RunKey, name: str) -> bytes | None:
+        found = get(key, name)
+        if name == part_name(1, 0):
+            shelf.part(1, 0, "a", "b")
+            shelf.part(1, 1, "c")
+        return found
+
+    shelf.files.get = grows_meanwhile  # type: ignore[method-assign]
+    lines, cursor = shelf.read()
+    more, _ = shelf.read(cursor)
+
+    assert [*lines, *more] == ["1 a", "1 b", "1 c"]
+
+
+def test_small_output_is_read_from_the_record(shelf: Shelf) -> None:
+    shelf.record((FAILED, 1), (FAILED, 0), stdout="b\nc\n", stderr="d")
+    shelf.part(1, 0, "a")
+
+    assert shelf.all() == ["1 a", "2 b", "2 c", "2 d"]
+    assert shelf.all(1) == ["1 a", "2 b", "2 c", "2 d"]
+
+
+def test_the_records_output_is_its_own_attempts(shelf: Shelf) -> None:
+    shelf.record((FAILED, 0), (AttemptOutcome.HANDED_BACK, 0), stdout="a", state=RunState.PENDING)
+
+    lines, cursor = shelf.read()
+
+    assert lines == ["1 a"]
+    assert cursor is not None
+
+
+def test_parts_that_are_missing_or_broken_hide_nothing_else(shelf: Shelf) -> None:
+    shelf.record((FAILED, 4), (None, 0))
+    shelf.part(1, 0, "a")
+    shelf.files.put(KEY, part_name(1, 2), b'["half a li')
+    shelf.part(1, 3, "b")
+    shelf.part(2, 1, "c")
+
+    lines, _ = shelf.read()
+
+    assert [lines[0], *lines[2:]] == ["1 a", "1 b", "2 c"]
+    assert "part 2 of this log is unreadable" in lines[1]
+
+
+def test_one_attempt(shelf: Shelf) -> None:
+    shelf.record((FAILED, 1), (AttemptOutcome.HANDED_BACK, 1), (FAILED, 1), (None, 0))
+    for fence in (1, 2, 3, 4):
+        shelf.part(fence, 0, f"by {fence}")
+
+    assert shelf.all(attempt=1) == ["1 by 1"]
+    assert shelf.all(attempt=2) == ["2 by 2", "2 by 3"]
+    lines, cursor = shelf.read(attempt=3)
+    assert (lines, cursor is None) == (["3 by 4"], False)
+    assert shelf.read(attempt=4)[0] == []
+
+
+def test_attempt_that_never_was(shelf: Shelf) -> None:
+    shelf.record((FAILED, 1))
+
+    with pytest.raises(NotFoundError) as refused:
+        shelf.read(attempt=2)
+
+    assert "Its latest is 1." in str(refused.value)
+
+
+def test_of_a_long_history_the_fences_are_told(shelf: Shelf) -> None:
+    shelf.record((FAILED, 1), (FAILED, 1), fence=70)
+    shelf.part(69, 0, "a")
+    shelf.part(70, 0, "b")
+
+    assert shelf.all(1) == ["1 a", "2 b"]
+    assert shelf.read("3-5-7")[0] == ["1 a", "2 b"]
+
+
+def test_a_page_ends_at_its_bytes(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_logs, "MAX_PAGE_BYTES", 30)
+    shelf.record((FAILED, 1))
+    shelf.part(1, 0, "x" * 20, "y" * 20, "\x01" * 20, "z")
+
+    lines, cursor = shelf.read()
+
+    assert lines == ["1 " + "x" * 20, "1 " + "y" * 20]
+    assert shelf.read(cursor)[0] == ["1 " + "\x01" * 20]
+    assert len(shelf.all()) == 4
+
+
+def test_a_page_asks_for_so_many_parts_only(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_logs, "MAX_READS", 3)
+    shelf.record((FAILED, 10))
+    shelf.part(1, 9, "a")
+
+    lines, cursor = shelf.read()
+
+    assert (lines, cursor) == ([], "1-3-0")
+    assert shelf.all() == ["1 a"]
+
+
+def test_no_record_has_no_lines_yet() -> None:
+    with pytest.raises(NotFoundError):
+        Shelf().read()
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "1", "1-1", "a-b-c", "1-1-1-1", "-1-0-0", "1-1-1\n", "\u0661-1-1"]
+)
+def test_cursors_of_others(shelf: Shelf, cursor: str) -> None:
+    shelf.record((FAILED, 1))
+
+    with pytest.raises(InvalidInputError):
+        shelf.read(cursor)
