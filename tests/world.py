@@ -20,6 +20,7 @@ from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
 from tests.builders import LEASE, a_definition, at, job_key
 from tests.fakes import (
@@ -72,6 +73,14 @@ class World:
         self._epochs = count(1)
         self.manage = ManageJobs(
             self.faults.through(self.jobs, "jobs"), Limits(POOLS, scripts_bucket=BUCKET)
+        )
+        self.manage_runs = ManageRuns(
+            self.faults.through(self.jobs, "jobs"),
+            self.faults.through(self.runs, "runs"),
+            pools=POOLS,
+            retention=timedelta(days=90),
+            clock=self.clock,
+            executor=InlineExecutor(),
         )
         self.watcher = self.new_watcher()
 

@@ -8,13 +8,15 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import RunState
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from tests.accounting import assert_all_accounted, settle
 from tests.crons import LONG
@@ -42,7 +44,8 @@ SCHEDULES: list[dict[str, Any]] = [
 CALLS = [
     *("jobs.get_many", "jobs.get", "jobs.complete", "due.put", "due.delete", "due.read"),
     *("queue.send", "queue.backlog", "runs.skip", "runs.between", "runs.stop", "runs.claim"),
-    *("runs.advance", "control.move_cursor", "dead_letters.put"),
+    *("runs.advance", "control.move_cursor", "dead_letters.put", "runs.extend", "runs.peek"),
+    *("runs.mark_buried", "runs.redrive", "runs.save", "runs.get", "events.put", "files.put"),
 ]
 
 
@@ -56,6 +59,8 @@ class History:
 
     seed: int
     told: list[str] = field(default_factory=list)
+    cancelled: dict[RunKey, int] = field(default_factory=dict)
+    """The runs whose cancelling was answered, with the attempts that they had by then."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)  # noqa: S311 — no secret
@@ -78,7 +83,10 @@ class History:
         fields |= maybe(rng, 0.3, jitterSec=rng.choice([5, 50, 400]))
         fields |= maybe(rng, 0.2, maxRuns=rng.choice([1, 2, 7, 60]))
         fields |= maybe(rng, 0.2, endAt=f"2026-05-24T{rng.choice([12, 13, 15, 18])}:33:00Z")
-        fields |= maybe(rng, 0.3, retryPolicy={"maxAttempts": 2, "initialDelayMs": 5_000})
+        policy: dict[str, Any] = {"maxAttempts": rng.choice([1, 2, 3]), "initialDelayMs": 5_000}
+        policy |= maybe(rng, 0.3, retryOn={"states": ["FAILED"]})
+        policy |= maybe(rng, 0.3, jitter="FULL")
+        fields |= maybe(rng, 0.5, retryPolicy=policy)
         return fields
 
     def register(self, number: int) -> Job:
@@ -118,8 +126,11 @@ class History:
             rng = self.random
             self.world.runner.scripts.clear()
             self.world.script(
-                exit_code=rng.choice([0, 0, 0, 1]),
+                exit_code=rng.choice([0, 0, 0, 1, 1]),
                 lasts=timedelta(seconds=rng.choice([0, 0, 3, 25, 90])),
+                frozen=rng.random() < 0.1,
+                saves=rng.choice([None, b"1"]),
+                meanwhile=rng.choice([lambda: None] * 5 + [self.cancel]),
             )
             worker = self.world.worker(rng.choice("ab"))
             delivery = worker.receive()
@@ -204,6 +215,40 @@ class History:
         except (ConflictError, InvalidInputError, NotFoundError) as error:
             self.told.append(f"  {type(error).__name__}")
 
+    def any_run(self, *states: RunState) -> RunKey | None:
+        found = [key for key, run in self.world.runs.all.items() if run.state in states]
+        return self.random.choice(found) if found else None
+
+    def cancel(self) -> None:
+        key = self.any_run(RunState.PENDING, RunState.RUNNING)
+        if key is None:
+            key = run_key_of(self.any_job(), self.world.now - timedelta(minutes=1))
+        try:
+            run = self.world.manage_runs.cancel(key, "enough")
+        except (ConflictError, NotFoundError, UnavailableError) as error:
+            self.told.append(f"  {type(error).__name__}")
+        else:
+            self.told.append(f"  cancelled {key.execution_id}: {run.state}")
+            self.cancelled.setdefault(key, len(run.attempts))
+
+    def redrive(self) -> None:
+        key = self.any_run(RunState.DEAD)
+        if key is None:
+            return
+        try:
+            self.world.manage_runs.redrive(key, None)
+        except (ConflictError, NotFoundError, UnavailableError) as error:
+            self.told.append(f"  {type(error).__name__}")
+        else:
+            self.told.append(f"  redriven {key.execution_id}")
+
+    def assert_cancelled(self) -> None:
+        """What was cancelled was not tried again. It may have done well before that was seen."""
+        for key, attempts in self.cancelled.items():
+            run = self.world.runs.all[key]
+            assert run.state in {RunState.CANCELLED, RunState.SUCCEEDED}, key.execution_id
+            assert len(run.attempts) <= attempts, f"{key.execution_id} was tried again"
+
     def rival(self) -> None:
         """A former holder that does not know it yet."""
         watcher = self.world.dispatcher(0)
@@ -213,7 +258,9 @@ class History:
 
     def meddle(self) -> None:
         """Something else happens amid what a watcher or a worker does."""
-        act = self.random.choice([self.manage, self.manage, self.work, self.rival])
+        act = self.random.choice(
+            [self.manage, self.manage, self.work, self.rival, self.cancel, self.redrive]
+        )
         self.told.append(f"  {act.__name__}")
         self.world.faults.once_before(self.random.choice(CALLS), act)
         self.random.choice([self.watch, self.work])()
@@ -232,6 +279,8 @@ class History:
             self.deletes_fail: 1,
             self.manage: 3,
             self.meddle: 3,
+            self.cancel: 2,
+            self.redrive: 3,
         }
         for _ in range(STEPS):
             (act,) = self.random.choices([*acts], [*acts.values()])
@@ -246,6 +295,13 @@ class History:
         settle(self.world, step=timedelta(seconds=2))
         for job in self.jobs:
             assert_all_accounted(self.world, job, picked_up_late=True)
+        self.assert_cancelled()
+
+
+def run_key_of(job: Job, until: datetime) -> RunKey:
+    """The run of an occurrence of *job* up to *until*, or of one that is none."""
+    at = next((each.occurrence.at for each in job.upcoming(until - timedelta(minutes=9), 1)), until)
+    return RunKey(job.key, run_id(job.uid, at))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
