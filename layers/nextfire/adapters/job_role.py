@@ -38,6 +38,7 @@ _RENEWED = timedelta(minutes=15)  # the SDKs begin to ask anew when this is left
 _JOBS = 256
 _AT_A_TIME = 32
 _PATIENCE = 5  # s
+_POLL = 0.1  # s, after which `close` is seen
 _NO_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
 
 
@@ -175,7 +176,10 @@ class StsJobRole:
             if self._server is None:
                 self._server = _Server(self)
                 threading.Thread(
-                    target=self._server.serve_forever, name="job-role", daemon=True
+                    target=self._server.serve_forever,
+                    args=(_POLL,),
+                    name="job-role",
+                    daemon=True,
                 ).start()
             return f"http://127.0.0.1:{self._server.server_port}"
 
