@@ -1,38 +1,27 @@
-"""Runs a script in a child process of its own: session, folder, environment. Linux 5.3 or later.
-
-What becomes of the processes that a run starts:
-
-- The script itself dies with its worker, by the kernel's hand (see `launcher`).
-- However a run ends, its process group is killed, and `run` returns when none of it lives.
-- A descendant that leaves the group (``setsid``) escapes, and so does, when the worker is
-  SIGKILLed, whatever the script had started. Making the worker their subreaper would not help:
-  that holds for a whole process, and with several slots nobody could tell whose orphan one is.
-  It takes a user or a cgroup for each slot.
-"""
+"""Runs scripts, each in a `sandbox`: what a script finds there, and what is made of its end."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import resource
-import selectors
 import shutil
-import signal
-import subprocess
+import socket
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import timedelta
-from math import inf
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import IO, Self
+from typing import Literal
 
-from nextfire.adapters import launcher
-from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+import nextfire_job
+from nextfire.adapters.sandbox import Ending, Sandbox, Sandboxes, ScriptLimits
+from nextfire.adapters.script_channel import Channel
+from nextfire.adapters.script_streams import Capture
+from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
+
+__all__ = ["ProcessScriptRunner", "ScriptLimits"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,11 +33,10 @@ _ENVIRONMENT = MappingProxyType(
         "PYTHONUNBUFFERED": "1",
     }
 )
-_ASK_EVERY = 0.2  # seconds, like all of these
-_DRAIN_AT_MOST = 0.25
-_GONE_WITHIN = 2.0
-_READ_BYTES = 64 * 1024
-_REPORT_BYTES = 4 * 1024
+_OLDEST = (3, 11)
+_PROBE = "import sys; print(*sys.version_info[:2])"
+_PROBE_WITHIN = timedelta(seconds=30)
+_OTHER_INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3")
 _REASON_CHARS = 500
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
@@ -57,347 +45,214 @@ _MAX_NAME = 100
 class ProcessScriptRunner:
     """Runs scripts in child processes; any number at a time, each in a thread of its own.
 
-    The thread that calls `run` has to live until it returns: the kernel kills the script with it.
+    As root it gives each run a user of its own. As another user it runs scripts as that user, who
+    then can do to it whatever it could do to itself, save look into it.
     """
 
     def __init__(
         self,
         *,
-        interpreter: str = sys.executable,
+        interpreter: str | None = None,
         output_cap: int = 16 * 1024,
         grace: timedelta = timedelta(seconds=5),
         environment: Mapping[str, str] = MappingProxyType({}),
-        limits: Mapping[str, int] = MappingProxyType({}),
+        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - it does not change
+        packages: Literal["inline", "none"] = "none",
+        package_index: str | None = None,
         temp_root: Path | None = None,
+        base_uid: int = 60_000,
     ) -> None:
-        """Build a runner.
+        """Build a runner, and try it.
 
         Args:
-            interpreter: The Python (3.11 or later) that runs the scripts.
+            interpreter: The Python (3.11 or later) that runs the scripts. None: the one that this
+                process's own was made from; where root's script users cannot reach that, python3
+                in /usr/local/bin or /usr/bin.
             output_cap: Bytes (≥ 2) kept of each stream: the first half and the last half. In
                 UTF-8 the text is no longer, save for the notice.
             grace: How long a script has between SIGTERM and SIGKILL.
             environment: What every script finds in its environment beside LANG, TZ, HOME and
                 TMPDIR; nothing is inherited. For example a PATH, and LD_LIBRARY_PATH where the
                 interpreter needs it (Lambda).
-            limits: Resource limits by name, for example ``{"RLIMIT_NPROC": 64}``; RLIMIT_CORE is
-                always 0.
+            limits: What a script may use.
+            packages: Whether packages that a script names inline (PEP 723) are installed for it.
+            package_index: Where they come from, instead of the public index.
             temp_root: Where the working folders are made; if None, where temporary files go.
+            base_uid: The first number of the users that root gives to runs. That and the 999 after
+                it are for nobody else; executors share them.
 
         Raises:
-            ValueError: The cap is too small, or a limit has no such name or is negative.
+            ValueError: The cap is too small; or scripts cannot be run here, and what to do.
         """
         smallest = 2
         if output_cap < smallest:
             raise ValueError(f"output_cap is {output_cap}; give at least {smallest} bytes")
-        for name, number in limits.items():
-            if not name.startswith("RLIMIT_") or not hasattr(resource, name) or number < 0:
-                raise ValueError(f"limit {name}={number}: give names of the resource module, ≥ 0")
-        self._interpreter = interpreter
         self._output_cap = output_cap
-        self._grace = grace.total_seconds()
-        self._environment = dict(environment)
-        self._limits = [f"{name}={number}" for name, number in limits.items()]
-        self._temp_root = temp_root
-        _hide_own_environment()
+        self._grace = grace
+        self._environment = {**_ENVIRONMENT, **environment}
+        self._limits = limits
+        self._job_module = Path(nextfire_job.__file__).read_bytes()
+        launch = {n: v for n, v in environment.items() if n == "LD_LIBRARY_PATH"}
+        self._sandboxes = Sandboxes(root=temp_root, first_user=base_uid, launch_environment=launch)
+        self._interpreter = self._choose(interpreter)
 
-    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         """See `ScriptRunner.run`.
 
-        *ask* is called in this thread: while it waits, for a heartbeat say, no output is read and
-        no timeout noticed. What it raises is raised here, when the script is dead. The first cause
-        to end the script is the one that is told; while the script has its grace only LEASE_LOST
+        While *supervisor* works no output is read and no timeout noticed. The first cause to end
+        the script is the one that is told; while the script has its grace only LEASE_LOST
         (SIGKILL, at once) counts.
         """
-        try:
-            folder = Path(tempfile.mkdtemp(prefix="nextfire-", dir=self._temp_root))
-        except OSError as error:
-            return self._not_started(error)
-        try:
-            return self._run_in(folder, call, ask)
-        finally:
-            _remove(folder)
-
-    def _run_in(self, folder: Path, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:
-        out, err = _Capture(self._output_cap), _Capture(self._output_cap)
-        report = _Capture(_REPORT_BYTES)
         with ExitStack() as stack:
             try:
-                process, readers = self._start(folder, call, stack)
+                sandbox = stack.enter_context(self._sandboxes.one(call.tenant))
+            except OSError as error:
+                return self._not_started(str(error))
+            return self._run_in(sandbox, call, supervisor)
+
+    def _run_in(self, sandbox: Sandbox, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
+        out, err = Capture(self._output_cap), Capture(self._output_cap)
+
+        def on_stdout(data: bytes) -> None:
+            out.feed(data)
+            supervisor.output("stdout", data)
+
+        def on_stderr(data: bytes) -> None:
+            err.feed(data)
+            supervisor.output("stderr", data)
+
+        with ExitStack() as stack:
+            try:
+                script = sandbox.write(_file_name(call.name), call.source)
+                environment = self._prepare(sandbox, call)
+                near, far = socket.socketpair()
             except (OSError, ValueError) as error:
-                return self._not_started(error)
-            child = _Child(process)
-            stack.callback(child.end)
-            pump = stack.enter_context(_Pump(process.pid))
-            for reader, capture in zip(readers, (out, err, report), strict=True):
-                pump.add(reader, capture)
-            timed_out, stopped = self._supervise(child, pump, call.timeout, ask)
-            exit_code = child.end()
-            pump.drain(_DRAIN_AT_MOST)
+                return self._not_started(str(error))
+            stack.enter_context(near)
+            channel = Channel(near, supervisor)
+            environment["NEXTFIRE_CHANNEL"] = str(far.fileno())
+            try:
+                end = sandbox.run(
+                    # -P: its folder is not on its path, or email.py would be everybody's `email`.
+                    [self._interpreter, "-u", "-P", str(script)],
+                    environment=environment,
+                    timeout=call.timeout,
+                    grace=self._grace,
+                    limits=self._limits,
+                    ask=supervisor.ask,
+                    stdout=on_stdout,
+                    stderr=on_stderr,
+                    stdin=call.payload.encode(),
+                    handed=far,
+                    sources=[channel],
+                )
+            finally:
+                far.close()
+        return self._exit(end, out.text(), err.text(), channel.result)
 
-        problem = None
-        if report.text().encode() != launcher.STARTED:
-            if stopped is Verdict.GO_ON and not timed_out:
-                problem = self._ended_early(exit_code, report, err)
-            exit_code = None
-        elif exit_code is None:
-            problem = (
-                "The script's exit code was lost: something else in the executor took it. "
-                "Do not ignore SIGCHLD there, nor wait for any child."
-            )
-        return ScriptExit(exit_code, out.text(), err.text(), timed_out, stopped, problem)
-
-    def _start(
-        self, folder: Path, call: ScriptCall, stack: ExitStack
-    ) -> tuple[subprocess.Popen[bytes], list[IO[bytes]]]:
-        """Start the launcher.
-
-        Returns:
-            The process, and the reading ends of stdout, stderr and report, which *stack* closes.
-        """
-        script = folder / _file_name(call.name)
-        script.write_bytes(call.source)
-        temporary = folder / "tmp"
-        temporary.mkdir()
-        # -P: its folder is not on the script's path, or email.py would be everybody's `email`.
-        program = [self._interpreter, "-u", "-P", str(script)]
-        environment = {
-            **_ENVIRONMENT,
+    def _prepare(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
+        """Furnish the sandbox. Returns the script's environment."""
+        library = sandbox.make_folder("lib")
+        sandbox.write("lib/nextfire_job.py", self._job_module)
+        temporary = sandbox.make_folder("tmp")
+        sandbox.open()
+        theirs = call.environment.get("PYTHONPATH", "")
+        return {
             **self._environment,
-            **call.context,
-            "HOME": str(folder),
+            **call.environment,
+            "HOME": str(sandbox.folder),
             "TMPDIR": str(temporary),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
         }
-        readers: list[IO[bytes]] = []
-        writers: list[IO[bytes]] = []
-        with ExitStack() as until_started:
-            for _ in range(3):
-                reader, writer = os.pipe()
-                readers.append(stack.enter_context(os.fdopen(reader, "rb", buffering=0)))
-                writers.append(until_started.enter_context(os.fdopen(writer, "wb", buffering=0)))
-            stdout, stderr, report = writers
-            # A file, not a pipe: a script that never reads it holds nobody up.
-            stdin = until_started.enter_context(tempfile.TemporaryFile(dir=folder))
-            stdin.write(call.payload.encode())
-            stdin.seek(0)
-            launch = [self._interpreter, "-I", "-S", launcher.__file__, str(os.getpid())]
-            process = subprocess.Popen(
-                [*launch, str(report.fileno()), *self._limits, "--", *program],
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=[report.fileno()],
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
+
+    def _exit(self, end: Ending, out: str, err: str, result: bytes | None) -> ScriptExit:
+        if end.not_started is not None and end.stopped is Verdict.GO_ON:
+            return self._not_started(f"{end.not_started} {err[-_REASON_CHARS:]}".strip())
+        error = None
+        if end.exit_code is None and end.stopped is Verdict.GO_ON and not end.timed_out:
+            error = (
+                "The script's exit code was lost: the process that kept it was killed, by the "
+                "script itself or because the machine ran out of memory."
             )
-        return process, readers
+        return ScriptExit(end.exit_code, out, err, end.timed_out, end.stopped, result, error)
 
-    def _supervise(
-        self, child: _Child, pump: _Pump, timeout: timedelta, ask: Callable[[], Verdict]
-    ) -> tuple[bool, Verdict]:
-        """Read and ask until the script has exited.
-
-        Returns:
-            Whether it timed out, and the verdict that ended it.
-        """
-        timed_out, stopped, terminated = False, Verdict.GO_ON, False
-        ask_at = time.monotonic() + _ASK_EVERY
-        act_at = time.monotonic() + timeout.total_seconds()  # then the end of the grace, then never
-        while not pump.step(min(ask_at, act_at) - time.monotonic()):
-            if time.monotonic() >= ask_at:
-                verdict = ask()
-                ask_at = time.monotonic() + _ASK_EVERY
-                if verdict is Verdict.LEASE_LOST:
-                    stopped, act_at = verdict, inf
-                    child.send(signal.SIGKILL)
-                elif verdict is not Verdict.GO_ON and not terminated:
-                    stopped, terminated = verdict, True
-                    act_at = time.monotonic() + self._grace
-                    child.send(signal.SIGTERM)
-            if time.monotonic() >= act_at:
-                if terminated:
-                    act_at = inf
-                    child.send(signal.SIGKILL)
-                else:
-                    timed_out = terminated = True
-                    act_at = time.monotonic() + self._grace
-                    child.send(signal.SIGTERM)
-        return timed_out, stopped
-
-    def _not_started(self, cause: Exception) -> ScriptExit:
-        root = self._temp_root or tempfile.gettempdir()
+    def _not_started(self, cause: str) -> ScriptExit:
         error = (
             f"The script could not be started: {cause}. Check that the interpreter "
-            f"{self._interpreter} is there and may be executed, and that {root} can be written."
+            f"{self._interpreter} is there and may be executed, and that {self._sandboxes.root} "
+            "can be written."
         )
         return ScriptExit(None, "", "", error=error)
 
-    def _ended_early(self, exit_code: int | None, report: _Capture, stderr: _Capture) -> str:
-        why = report.text().removeprefix(launcher.STARTED.decode()) or stderr.text().strip()
-        return (
-            f"The interpreter {self._interpreter} ended with {exit_code} before it reached the "
-            f"script: {why[-_REASON_CHARS:] or 'no reason given'}. Check that it is a Python of "
-            "version 3.11 or later and starts by itself."
-        )
+    def _choose(self, interpreter: str | None) -> str:
+        """The interpreter to use.
 
-
-class _Child:
-    """A child process that leads its own group."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._exit_code: int | None = None
-
-    def send(self, number: signal.Signals) -> None:
-        """Send the group a signal. Not after `end`: its number may be another's then."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-    def end(self) -> int | None:
-        """Kill what is left of the group and wait until it is gone.
-
-        Returns:
-            The exit code, negative for a signal; None if somebody else has taken it. The same again
-            when called again.
+        Raises:
+            ValueError: There is none that works.
         """
-        if self._process.returncode is None:
-            self.send(signal.SIGKILL)
-            try:  # if it was taken, Popen would call it 0
-                end = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-            except ChildProcessError:
-                end = None
-            if end is not None:
-                exited = end.si_code == os.CLD_EXITED
-                self._exit_code = end.si_status if exited else -end.si_status
-            self._process.wait()
-            _await_end_of_group(self._process.pid)
-        return self._exit_code
+        if interpreter is not None:
+            found = shutil.which(interpreter) or interpreter
+            problem = self._try(str(Path(found).absolute()))
+            if problem is not None:
+                raise ValueError(self._remedy(interpreter, problem))
+            return str(Path(found).absolute())
+        own = str(getattr(sys, "_base_executable", "") or sys.executable)
+        if not self._sandboxes.separate:
+            return own  # it runs us, so it runs scripts
+        problem = self._try(own)
+        if problem is None:
+            return own
+        for other in _OTHER_INTERPRETERS:
+            if self._try(other) is None:
+                _log.warning(
+                    "scripts are run by %s: their users cannot run %s (%s)", other, own, problem
+                )
+                return other
+        raise ValueError(self._remedy(own, problem))
 
+    def _try(self, interpreter: str) -> str | None:
+        """Run *interpreter* as a script's user would. Returns why it does not do."""
+        out, err = Capture(_REASON_CHARS), Capture(_REASON_CHARS)
+        try:
+            with self._sandboxes.one("") as sandbox:
+                sandbox.open()
+                end = sandbox.run(
+                    [interpreter, "-I", "-c", _PROBE],
+                    environment=self._environment,
+                    timeout=_PROBE_WITHIN,
+                    grace=timedelta(0),
+                    limits=self._limits,
+                    ask=lambda: Verdict.GO_ON,
+                    stdout=out.feed,
+                    stderr=err.feed,
+                )
+        except (OSError, ValueError) as error:
+            return str(error)
+        if end.not_started is not None:
+            return end.not_started
+        if end.exit_code != 0:
+            return f"it ended with {end.exit_code}: {err.text().strip() or 'without a word'}"
+        version = out.text().split()
+        if [int(n) for n in version if n.isdigit()] < list(_OLDEST):
+            return f"it is no Python of version 3.11 or later, but {' '.join(version) or 'mute'}"
+        return None
 
-class _Pump:
-    """Reads streams into captures, and notices when a process exits."""
-
-    def __init__(self, pid: int) -> None:
-        with ExitStack() as stack:
-            self._selector = stack.enter_context(selectors.DefaultSelector())
-            self._pidfd = os.pidfd_open(pid)
-            stack.callback(os.close, self._pidfd)
-            self._selector.register(self._pidfd, selectors.EVENT_READ)
-            self._stack = stack.pop_all()
-        self._open = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def add(self, stream: IO[bytes], capture: _Capture) -> None:
-        self._selector.register(stream, selectors.EVENT_READ, capture)
-        self._open += 1
-
-    def step(self, timeout: float) -> bool:
-        """Wait up to *timeout* seconds for output and read it. Says whether the process exited."""
-        exited = False
-        for key, _ in self._selector.select(max(timeout, 0)):
-            if key.data is None:
-                exited = True
-            elif data := os.read(key.fd, _READ_BYTES):
-                key.data.feed(data)
-            else:
-                self._selector.unregister(key.fileobj)
-                self._open -= 1
-        return exited
-
-    def drain(self, at_most: float) -> None:
-        """Read on after the exit until all streams have ended, *at_most* so many seconds."""
-        self._selector.unregister(self._pidfd)
-        until = time.monotonic() + at_most
-        while self._open and (left := until - time.monotonic()) > 0:
-            self.step(left)
-
-
-class _Capture:
-    """The first and the last half of a stream: never more than *cap* bytes of it, and one read."""
-
-    def __init__(self, cap: int) -> None:
-        self._head, self._tail = bytearray(), bytearray()
-        self._head_cap, self._tail_cap = cap // 2, cap - cap // 2
-        self._cut = 0
-
-    def feed(self, data: bytes) -> None:
-        room = self._head_cap - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:]
-        excess = max(len(self._tail) - self._tail_cap, 0)
-        self._cut += excess
-        del self._tail[:excess]
-
-    def text(self) -> str:
-        if not self._cut:
-            return _decode(self._head + self._tail)
-        head, tail = _decode(self._head), _decode(self._tail)
-        return f"{head}\n… [{self._cut} bytes cut] …\n{tail}"
-
-
-def _decode(data: bytearray) -> str:
-    # Not U+FFFD: its three bytes would make a text of binary output thrice as long as the cap, too
-    # long perhaps for the run's record.
-    return data.decode(errors="replace").replace("\ufffd", "?")
+    def _remedy(self, interpreter: str, problem: str) -> str:
+        if not self._sandboxes.separate:
+            return (
+                f"Scripts cannot be run by {interpreter}: {problem}. Set NEXTFIRE_INTERPRETER to a "
+                "Python of version 3.11 or later."
+            )
+        return (
+            f"Scripts cannot be run by {interpreter} as users of their own, which they are where "
+            f"the executor is root: {problem}. Set NEXTFIRE_INTERPRETER to a Python of version "
+            "3.11 or later that every user of this machine can run, for example /usr/bin/python3; "
+            f"let {self._sandboxes.root} be entered by every user; leave the executor the "
+            "capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN and CAP_KILL; or run it as a user "
+            "other than root. Scripts are never run as root."
+        )
 
 
 def _file_name(name: str) -> str:
     stem = _NOT_IN_A_NAME.sub("_", PurePosixPath(name).name.removesuffix(".py"))
     return (stem[:_MAX_NAME].lstrip(".-") or "script") + ".py"
-
-
-def _await_end_of_group(group: int) -> None:
-    until = time.monotonic() + _GONE_WITHIN
-    while _lives(group):
-        if time.monotonic() > until:
-            _log.warning("process group %d was killed and has not ended yet", group)
-            return
-        time.sleep(0.002)
-
-
-def _lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    # Something still has that number: it is dying, or dead and its adopter does not reap.
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, its_group = stat.read_bytes().rpartition(b")")[2].split()[:3]
-            if int(its_group) == group and state not in {b"Z", b"X"}:
-                return True
-    return False
-
-
-def _remove(folder: Path) -> None:
-    with suppress(OSError, RecursionError):
-        shutil.rmtree(folder)
-        return
-    # It holds folders without permissions, or deeper ones than Python can go. These two can, and
-    # follow no symbolic links.
-    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        with suppress(OSError):
-            subprocess.run([*command, "--", str(folder)], check=False, capture_output=True)
-    if folder.exists():
-        _log.warning("working folder %s could not be removed; remove it by hand", folder)
-
-
-def _hide_own_environment() -> None:
-    """Keep scripts of the same user from reading this process's environment, and memory, in /proc.
-
-    What an undumpable process has there belongs to root. Root may read it anyway.
-    """
-    if os.geteuid() == 0:
-        return
-    try:
-        launcher.prctl(launcher.PR_SET_DUMPABLE, 0)
-    except OSError as error:
-        _log.warning("scripts may read the executor's environment: %s", error)

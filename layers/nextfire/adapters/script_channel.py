@@ -1,0 +1,137 @@
+"""What a script asks of its executor while it runs: lines of JSON over a socket, each answered.
+
+    {"op": "checkpoint.load"}               {"ok": true, "value": …}; null: nothing was saved
+    {"op": "checkpoint.save", "value": …}   {"ok": true} when it is kept
+    {"op": "result", "value": …}            {"ok": true}; the last one counts
+    anything else                           {"ok": false, "error": "…"}
+
+`nextfire_job` speaks it for the script.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import time
+from typing import Any, Never
+
+from nextfire.domain.ports import Supervisor
+from nextfire.domain.run import MAX_VALUE_BYTES
+
+_READ_BYTES = 64 * 1024
+_MAX_REQUEST = 4 * MAX_VALUE_BYTES
+"""A value in another spelling, blanks and escapes and all, may be longer than its own."""
+_SAVES_KEPT = 10
+_SAVE_EVERY = 0.1  # seconds, when those are used up: each costs its owner a write
+
+
+class Channel:
+    """The executor's end. Never waits for the script, and holds one request and one reply at most.
+
+    `result`: the JSON of the last result; None: there was none.
+    """
+
+    def __init__(self, end: socket.socket, supervisor: Supervisor) -> None:
+        end.setblocking(False)
+        self._socket = end
+        self._supervisor = supervisor
+        self._request = bytearray()
+        self._searched = 0
+        self._reply = b""
+        self._closed = False
+        self._ending = False
+        self._saves = float(_SAVES_KEPT)
+        self._saved_at = time.monotonic()
+        self.result: bytes | None = None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def events(self) -> int:
+        if self._closed:
+            return 0
+        # A script that does not take its replies is not listened to.
+        return selectors.EVENT_WRITE if self._reply else selectors.EVENT_READ
+
+    def ready(self, _events: int) -> None:
+        """Go on by a step. What the supervisor raises is raised."""
+        try:
+            if self._reply:
+                self._reply = self._reply[self._socket.send(self._reply) :]
+            elif data := self._socket.recv(_READ_BYTES):
+                self._request += data
+            else:
+                self._closed = True
+        except BlockingIOError:
+            return
+        except OSError:
+            self._closed = True
+        if not self._reply and not self._closed:
+            self._next()
+
+    def _next(self) -> None:
+        if self._ending:
+            self._closed = True
+            self._socket.shutdown(socket.SHUT_RDWR)
+            return
+        end = self._request.find(b"\n", self._searched)
+        self._searched = len(self._request)
+        if end < 0 and len(self._request) <= _MAX_REQUEST:
+            return
+        if end < 0 or end > _MAX_REQUEST:
+            answer = {"ok": False, "error": f"a request has at most {_MAX_REQUEST} bytes"}
+            self._request.clear()
+            self._ending = True
+        else:
+            line = bytes(self._request[:end])
+            del self._request[: end + 1]
+            self._searched = 0
+            try:
+                answer = self._answer(line)
+            except ValueError as error:
+                answer = {"ok": False, "error": str(error)}
+        self._reply = json.dumps(answer).encode() + b"\n"
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line, parse_constant=_refuse)
+        except RecursionError as error:
+            raise ValueError("the value is nested too deeply") from error
+        match request:
+            case {"op": "checkpoint.load"}:
+                kept = self._supervisor.checkpoint()
+                return {"ok": True, "value": None if kept is None else json.loads(kept)}
+            case {"op": "checkpoint.save", "value": value}:
+                data = _encode(value)
+                self._slow_down()
+                problem = self._supervisor.save(data)
+                return {"ok": True} if problem is None else {"ok": False, "error": problem}
+            case {"op": "result", "value": value}:
+                self.result = _encode(value)
+                return {"ok": True}
+        raise ValueError("no such request")
+
+    def _slow_down(self) -> None:
+        now = time.monotonic()
+        self._saves = min(self._saves + (now - self._saved_at) / _SAVE_EVERY, _SAVES_KEPT)
+        self._saved_at = now
+        if self._saves < 1:
+            time.sleep(_SAVE_EVERY)
+        self._saves -= 1
+
+
+def _encode(value: object) -> bytes:
+    try:
+        data = json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode()
+    except RecursionError as error:
+        raise ValueError("the value is nested too deeply") from error
+    if len(data) > MAX_VALUE_BYTES:
+        raise ValueError(f"the value has {len(data)} bytes; at most {MAX_VALUE_BYTES} are kept")
+    return data
+
+
+def _refuse(constant: str) -> Never:
+    raise ValueError(f"{constant} is no JSON")
