@@ -1,6 +1,12 @@
 """One local stack for all end-to-end tests, with short leases and IAM enforced."""
 
 import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +20,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from nextfire_cli.local import LocalStack, StackInfo
+from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.worker import DEPLOYED, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
@@ -47,9 +55,11 @@ class SigV4(httpx.Auth):
 class Stack:
     """The deployed stack, with clients for its API and for the AWS services behind it."""
 
-    def __init__(self, local: LocalStack, info: StackInfo) -> None:
+    def __init__(self, local: LocalStack, info: StackInfo, state: Path) -> None:
         self.local = local
         self.info = info
+        self.state = state
+        self._workers: list[subprocess.Popen[bytes]] = []
 
     def api(self) -> httpx.Client:
         """A client that signs its requests as the account's root user.
@@ -82,8 +92,59 @@ class Stack:
             aws_session_token=session["SessionToken"],
         )
 
+    def start_worker(self, pool: str = "default", **settings: str) -> int:
+        """Start another worker of *pool*, *settings* being its environment besides the stack's.
+        Returns its process id.
+        """
+        stacks = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0]["Outputs"]}
+        log = self.state / "logs" / f"worker-{pool}-more-{len(self._workers)}.log"
+        with log.open("wb") as output:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "functions.worker"],
+                env={
+                    **inherited_environment(),
+                    **environment(outputs, pool, None),
+                    "AWS_CONFIG_FILE": str(self.state / "aws" / "config"),
+                    "AWS_PROFILE": f"worker-{pool}",
+                    "AWS_REGION": self.info.region,
+                    "AWS_DEFAULT_REGION": self.info.region,
+                    "AWS_ENDPOINT_URL": self.info.aws_endpoint,
+                    "PYTHONPATH": str(ROOT),
+                    "TMPDIR": str(self.state / "tmp"),
+                    **settings,
+                },
+                cwd=self.state / "tmp",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._workers.append(worker)
+        return worker.pid
+
+    def kill_worker(self, pid: int) -> None:
+        """SIGKILL the worker *pid*, one of the stack's or of `start_worker`'s, and start another."""
+        ours = [process.pid for process in self.info.processes if "worker" in process.name]
+        assert pid in [*ours, *(worker.pid for worker in self._workers)]
+        os.kill(pid, signal.SIGKILL)
+        self.start_worker()
+
+    def end_workers(self) -> None:
+        """End what `start_worker` started."""
+        for worker in self._workers:
+            worker.terminate()
+        while self._workers:
+            worker = self._workers.pop()
+            try:
+                worker.wait(15)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+
     def restart(self) -> None:
         """Stop everything and start it again with its data kept."""
+        self.end_workers()
         self.local.stop()
         self.info = self.local.start(lambda _line: None, workers=WORKERS, lease=LEASE)
 
@@ -105,10 +166,27 @@ class Stack:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Stack]:
+def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
     report: Callable[[str], None] = (
         print if pytestconfig.getoption("capture") == "no" else lambda _line: None
     )
-    local = LocalStack(ROOT, state=tmp_path_factory.mktemp("stack"))
+    # Not below pytest's own folder: where the workers are root, scripts are run by users of their
+    # own, who cannot enter that.
+    state = Path(tempfile.mkdtemp(prefix="e2e-nextfire-"))
+    state.chmod(0o711)
+    local = LocalStack(ROOT, state=state)
     with local.running(report, workers=WORKERS, lease=LEASE) as info:
-        yield Stack(local, info)
+        stack = Stack(local, info, state)
+        try:
+            yield stack
+        finally:
+            stack.end_workers()
+    shutil.rmtree(state)
+
+
+@pytest.fixture
+def scratch(stack: Stack) -> Path:
+    """A new folder, into which scripts may look."""
+    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=stack.state))
+    folder.chmod(0o755)
+    return folder

@@ -19,10 +19,10 @@ PERIOD = timedelta(seconds=20)
 
 
 @pytest.fixture
-def user(stack: Stack, tmp_path: Path) -> Iterator[User]:
+def user(stack: Stack, scratch: Path) -> Iterator[User]:
     stack.put_script("default", "hello", HELLO)
     with stack.api() as http:
-        yield User(stack, http, tmp_path)
+        yield User(stack, http, scratch)
 
 
 def entries(stack: Stack, job: Document) -> list[dict[str, Any]]:

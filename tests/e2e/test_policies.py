@@ -22,11 +22,11 @@ ENDED = {"SUCCEEDED", "CANCELLED", "SKIPPED", "DEAD"}
 
 
 @pytest.fixture
-def user(stack: Stack, tmp_path: Path) -> Iterator[User]:
+def user(stack: Stack, scratch: Path) -> Iterator[User]:
     for pool in stack.info.pools:
         stack.put_script(pool, "sleeping", SLEEPING)
     with stack.api() as http:
-        yield User(stack, http, tmp_path)
+        yield User(stack, http, scratch)
 
 
 def every_two_seconds(user: User, sleep: float = 0, **more: Any) -> Document:

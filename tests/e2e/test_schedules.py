@@ -24,11 +24,11 @@ WHEN = ("type", "schedule", "timezone", "startAt", "endAt", "maxRuns", "jitterSe
 
 
 @pytest.fixture
-def user(stack: Stack, tmp_path: Path) -> Iterator[User]:
+def user(stack: Stack, scratch: Path) -> Iterator[User]:
     for pool in stack.info.pools:
         stack.put_script(pool, "counting", COUNTING)
     with stack.api() as http:
-        yield User(stack, http, tmp_path)
+        yield User(stack, http, scratch)
 
 
 def schedules(start: datetime, end: datetime) -> dict[str, Document]:
