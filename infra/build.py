@@ -111,6 +111,17 @@ class Build:
         self._stage_core(asset / "python")
         return asset
 
+    def worker_image(self) -> Path:
+        """What `functions/worker/Dockerfile` copies into the worker's image, and that file."""
+        context = self._staging / "image-worker"
+        if not context.exists():
+            worker = Path("functions") / "worker"
+            self._stage_core(context / "layers")
+            shutil.copytree(self._root / worker, context / worker, ignore=_IGNORED)
+            for file in ("pyproject.toml", "uv.lock"):
+                shutil.copy2(self._root / file, context)
+        return context
+
     def _stage_core(self, folder: Path) -> None:
         layers = self._root / "layers"
         shutil.copytree(layers / "nextfire", folder / "nextfire", ignore=_IGNORED)

@@ -29,9 +29,10 @@ LAMBDA_LIMIT = timedelta(minutes=15)
 SQS_VISIBILITY_LIMIT = timedelta(hours=12)
 OUTPUTS_KEPT = timedelta(days=97)
 """Longer than the records that name them, which live 90 days and are removed days late."""
-_LAMBDA_OWN_MEMORY = 128
-"""MiB of a Lambda executor that its scripts may not allocate: the executor's own."""
+_OWN_MEMORY = 128
+"""MiB of a function or a task that its scripts may not allocate: the executor's own."""
 _LEAST_SCRIPT_MEMORY = 64
+_WORKER_SCRIPT_MEMORY = 2048
 EXECUTOR_MARGIN = timedelta(minutes=1)
 """Of an executor's timeout, what a run may not use: it is there to record how the run ended."""
 
@@ -100,6 +101,53 @@ class _Settings(BaseModel):
     )
 
 
+_MEMORY_OF_CPU = {
+    256: [512, 1024, 2048],
+    512: range(1024, 4096 + 1, 1024),
+    1024: range(2048, 8192 + 1, 1024),
+    2048: range(4096, 16_384 + 1, 1024),
+    4096: range(8192, 30_720 + 1, 1024),
+    8192: range(16_384, 61_440 + 1, 4096),
+    16_384: range(32_768, 122_880 + 1, 8192),
+}
+"""What Fargate offers: MiB of memory, by 1024ths of a core."""
+
+
+class FargateSettings(_Settings):
+    """Workers that the stack itself runs, as tasks on Fargate."""
+
+    cpu: Literal[256, 512, 1024, 2048, 4096, 8192, 16_384] = 1024
+    """Of a task, in 1024ths of a core."""
+    memory: int = 4096
+    """MiB of a task; what Fargate offers depends on `cpu`."""
+    min_tasks: Annotated[int, Field(ge=0, le=1000)] = 0
+    max_tasks: Annotated[int, Field(ge=1, le=1000)] = 4
+    image: Annotated[str, StringConstraints(pattern=r"^[^\s:]+[^\s]*[:@][^\s/]+$")] | None = None
+    """The worker's image with its tag or digest; None: it is built when the stack is deployed."""
+    vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
+    """Where the tasks live; None: in a VPC of the stack, with public subnets only."""
+    subnet_ids: tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...] = ()
+    """Subnets of `vpcId`."""
+    assign_public_ip: bool = True
+    """How the tasks reach AWS from a public subnet; False where the subnets have another way."""
+
+    @model_validator(mode="after")
+    def _check_agreement(self) -> Self:
+        if self.memory not in _MEMORY_OF_CPU[self.cpu]:
+            offered = ", ".join(str(memory) for memory in _MEMORY_OF_CPU[self.cpu])
+            raise ValueError(f"with cpu {self.cpu} Fargate offers as memory one of {offered}")
+        if self.min_tasks > self.max_tasks:
+            raise ValueError("minTasks must be at most maxTasks")
+        if (self.vpc_id is None) != (not self.subnet_ids):
+            raise ValueError("vpcId and subnetIds go together: give both, or neither")
+        if self.vpc_id is None and not self.assign_public_ip:
+            raise ValueError(
+                "assignPublicIp must be true in the stack's own VPC, which has no NAT: without it "
+                "a task reaches nothing; or give vpcId and subnetIds"
+            )
+        return self
+
+
 class PoolSettings(_Settings):
     """A pool: its queue, and who serves it."""
 
@@ -125,6 +173,9 @@ class PoolSettings(_Settings):
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
+    fargate: FargateSettings | None = None
+    """How the stack runs workers of the pool; None: it runs none."""
+
     @property
     def packages_or_default(self) -> str:
         """Workers install them; a Lambda function has neither the time nor the room."""
@@ -132,12 +183,13 @@ class PoolSettings(_Settings):
 
     @property
     def script_memory_or_default(self) -> int:
-        """What a Lambda executor leaves; of a worker, whose machine is unknown here, 2 GiB."""
+        """What the executor leaves of what is known of its memory; of a worker at most 2 GiB."""
         if self.script_memory is not None:
             return self.script_memory
         if self.executor == "worker":
-            return 2048
-        return max(self.memory - _LAMBDA_OWN_MEMORY, _LEAST_SCRIPT_MEMORY)
+            memory = self.fargate.memory - _OWN_MEMORY if self.fargate else _WORKER_SCRIPT_MEMORY
+            return min(memory, _WORKER_SCRIPT_MEMORY)
+        return max(self.memory - _OWN_MEMORY, _LEAST_SCRIPT_MEMORY)
 
     @property
     def work_limit(self) -> timedelta:
@@ -170,7 +222,9 @@ class PoolSettings(_Settings):
         return self
 
     @model_validator(mode="after")
-    def _check_packages(self) -> Self:
+    def _check_kind(self) -> Self:
+        if self.executor == "lambda" and self.fargate is not None:
+            raise ValueError('fargate is for pools of workers: give them "executor": "worker"')
         if self.executor == "lambda" and self.packages == "inline":
             raise ValueError(
                 "packages of a lambda pool must be none: serve the pool by workers, or put the "

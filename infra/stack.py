@@ -1,6 +1,7 @@
 """The stack: wires the constructs together and grants what each of them needs, nothing more."""
 
 from aws_cdk import ArnFormat, CfnOutput, IStackSynthesizer, Stack
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -16,7 +17,15 @@ from infra.constructs.monitoring import Monitoring
 from infra.constructs.pool import Pool
 from infra.constructs.stores import ATTENTION_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
-from infra.settings import LAMBDA_LIMIT, PoolSettings, Settings, iso8601
+from infra.constructs.worker_service import WorkerService, create_vpc
+from infra.settings import (
+    LAMBDA_LIMIT,
+    FargateSettings,
+    PoolSettings,
+    Settings,
+    Target,
+    iso8601,
+)
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
 
@@ -45,6 +54,7 @@ class NextfireStack(Stack):
             description="nextfire: a serverless distributed job scheduler",
         )
         self._settings = settings
+        self._build = build
         self._stores = Stores(self, "Stores", settings=settings)
         self._events = Events(self, "Events")
         self._code = Code(self, "Code", build=build, target=settings.target)
@@ -60,11 +70,15 @@ class NextfireStack(Stack):
         ]
         self._executors: dict[str, Function] = {}
         self._worker_roles: dict[str, iam.Role] = {}
+        self._worker_services: dict[str, WorkerService] = {}
+        self._own_vpc: ec2.IVpc | None = None
         for pool in self._pools:
             if pool.settings.executor == "lambda":
                 self._executors[pool.name] = self._create_executor(pool)
             else:
                 self._worker_roles[pool.name] = self._create_worker_role(pool)
+                if settings.target is Target.AWS and (fargate := pool.settings.fargate):
+                    self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
         self._watcher = self._create_watcher()
         self._auditor = self._create_auditor()
         self._api_function = self._create_api_function()
@@ -217,6 +231,21 @@ class NextfireStack(Stack):
         self._grant_execution(role, pool)
         return role
 
+    def _create_worker_service(self, pool: Pool, fargate: FargateSettings) -> WorkerService:
+        if fargate.vpc_id is None and self._own_vpc is None:
+            self._own_vpc = create_vpc(self, "WorkerVpc")
+        return WorkerService(
+            self,
+            f"Workers{pascal(pool.name)}",
+            pool=pool,
+            role=self._worker_roles[pool.name],
+            vpc=self._own_vpc,
+            fargate=fargate,
+            build=self._build,
+            settings=self._settings,
+            environment=self._execution_environment(pool),
+        )
+
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
         """What an executor of *pool* is told, be it a function or a worker."""
         return {
@@ -334,8 +363,12 @@ class NextfireStack(Stack):
                 outputs[f"ExecutorRoleArn{key}"] = executor.role.role_arn
             if role := self._worker_roles.get(pool.name):
                 outputs[f"WorkerRoleArn{key}"] = role.role_arn
+                # Read by `nextfire worker`.
                 outputs[f"WorkerEnvironment{key}"] = self.to_json_string(
                     self._execution_environment(pool)
                 )
+            if service := self._worker_services.get(pool.name):
+                outputs[f"WorkerCluster{key}"] = service.cluster_name
+                outputs[f"WorkerService{key}"] = service.service_name
         for key, value in outputs.items():
             CfnOutput(self, key, value=value)

@@ -205,6 +205,8 @@ def main() -> None:
             EcsTaskProtection(ecs_agent(), monotonic=time.monotonic, warn=telemetry.logger.warning),
             telemetry,
         )
+    except ValueError as error:
+        sys.exit(f"Scripts cannot be run here: {error}")
     except (UnavailableError, BotoCoreError, ClientError) as error:
         sys.exit(
             f"The queue {settings.queue_url} cannot be used: {error}\n"

@@ -29,6 +29,10 @@ def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
         Settings.from_context({"pools": {"default": {"executor": "lambda", "batch_sise": 2}}})
 
 
+def _on_fargate(**fargate: object) -> dict[str, object]:
+    return {"pools": {"p": {"executor": "worker", "fargate": fargate}}}
+
+
 @pytest.mark.parametrize(
     ("context", "reason"),
     [
@@ -46,6 +50,16 @@ def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
         ({"pools": {"p": {"executor": "worker", "timeout": "PT13H"}}}, "at most PT12H"),
         ({"pools": {"p": {"executor": "lambda", "timeout": "PT1M"}}}, "more than PT1M"),
         ({"pools": {"p": {"executor": "lambda", "batchSize": 11}}}, "less than or equal to 10"),
+        ({"pools": {"p": {"executor": "lambda", "packages": "inline"}}}, "must be none"),
+        ({"pools": {"p": {"executor": "lambda", "fargate": {}}}}, "is for pools of workers"),
+        ({"pools": {"p": {"executor": "worker", "jobRole": "admin"}}}, "should match pattern"),
+        ({"pools": {"p": {"executor": "worker", "concurrency": 65}}}, "less than or equal to 64"),
+        (_on_fargate(cpu=1024, memory=1024), "as memory one of 2048, 3072"),
+        (_on_fargate(minTasks=5, maxTasks=4), "minTasks must be at most maxTasks"),
+        (_on_fargate(vpcId="vpc-0a1b2c3d"), "give both, or neither"),
+        (_on_fargate(subnetIds=["subnet-0a1b2c3d"]), "give both, or neither"),
+        (_on_fargate(assignPublicIp=False), "has no NAT"),
+        (_on_fargate(image="worker"), "should match pattern"),
     ],
 )
 def test_impossible_settings_are_refused_with_a_reason(
@@ -74,3 +88,24 @@ def test_longest_run_leaves_time_to_record_its_end(executor: str, longest_run: s
     pool = PoolSettings.model_validate({"executor": executor})
 
     assert iso8601(pool.longest_run) == longest_run
+
+
+@pytest.mark.parametrize(
+    ("pool", "memory", "packages"),
+    [
+        ({"executor": "lambda"}, 512 - 128, "none"),
+        ({"executor": "lambda", "memory": 128}, 64, "none"),
+        ({"executor": "lambda", "scriptMemory": 300}, 300, "none"),
+        ({"executor": "worker"}, 2048, "inline"),
+        ({"executor": "worker", "packages": "none"}, 2048, "none"),
+        ({"executor": "worker", "fargate": {"cpu": 256, "memory": 1024}}, 896, "inline"),
+        ({"executor": "worker", "fargate": {}}, 2048, "inline"),
+    ],
+)
+def test_scripts_get_what_their_host_can_spare(
+    pool: dict[str, object], memory: int, packages: str
+) -> None:
+    settings = PoolSettings.model_validate(pool)
+
+    assert settings.script_memory_or_default == memory
+    assert settings.packages_or_default == packages

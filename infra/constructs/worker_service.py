@@ -1,0 +1,311 @@
+"""Workers of a pool as an ECS service on Fargate, as many as its queue needs."""
+
+import re
+from collections.abc import Mapping
+
+from aws_cdk import ArnFormat, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_applicationautoscaling as appscaling
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_ecr_assets as ecr_assets
+from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.build import Build
+from infra.constructs.grants import allow
+from infra.constructs.pool import Pool
+from infra.settings import FargateSettings, Settings
+
+_USER = "1000:1000"
+"""As in `functions/worker/Dockerfile`."""
+_STOP_TIMEOUT = Duration.seconds(120)
+"""The most that Fargate allows between SIGTERM and SIGKILL: a worker hands its runs back then."""
+_ECR_IMAGE = re.compile(r"([0-9]{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)")
+_MINUTE = Duration.minutes(1)
+_OLD = Duration.minutes(1)
+"""A run that has waited for so long needs another worker, however few wait with it."""
+_IDLE_MINUTES = 10
+
+
+def create_vpc(scope: Construct, construct_id: str) -> ec2.Vpc:
+    """A VPC of public subnets without NAT, from which tables and buckets are reached directly."""
+    return ec2.Vpc(
+        scope,
+        construct_id,
+        max_azs=2,
+        nat_gateways=0,
+        subnet_configuration=[
+            ec2.SubnetConfiguration(name="Public", subnet_type=ec2.SubnetType.PUBLIC)
+        ],
+        gateway_endpoints={
+            "S3": ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3),
+            "DynamoDb": ec2.GatewayVpcEndpointOptions(
+                service=ec2.GatewayVpcEndpointAwsService.DYNAMODB
+            ),
+        },
+    )
+
+
+class WorkerService(Construct):
+    """Tasks that serve *pool* in *role*; they live in *vpc*, or in that of *fargate*.
+
+    More are started while messages wait, and all end when none is left. ECS asks a task that is at
+    work for nothing: the worker has it protected, and SIGTERM makes it hand its runs back.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        pool: Pool,
+        role: iam.Role,
+        vpc: ec2.IVpc | None,
+        fargate: FargateSettings,
+        build: Build,
+        settings: Settings,
+        environment: Mapping[str, str],
+    ) -> None:
+        super().__init__(scope, construct_id)
+        home = vpc if fargate.vpc_id is None else None
+        if home is None:
+            # Its zones are not asked for: the subnets are given.
+            home = ec2.Vpc.from_vpc_attributes(
+                self, "Vpc", vpc_id=str(fargate.vpc_id), availability_zones=["unknown"]
+            )
+        cluster = ecs.Cluster(self, "Cluster", vpc=home)
+        service = ecs.FargateService(
+            self,
+            "Service",
+            cluster=cluster,
+            task_definition=self._task(pool, role, fargate, build, settings, environment),
+            platform_version=ecs.FargatePlatformVersion.VERSION1_4,
+            assign_public_ip=fargate.assign_public_ip,
+            vpc_subnets=self._subnets(fargate),
+            security_groups=[
+                # It calls, and is never called.
+                ec2.SecurityGroup(
+                    self, "Wall", vpc=home, description=f"Workers of the pool {pool.name}"
+                )
+            ],
+            circuit_breaker=ecs.DeploymentCircuitBreaker(enable=True, rollback=True),
+            min_healthy_percent=100,
+            max_healthy_percent=200,
+            propagate_tags=ecs.PropagatedTagSource.SERVICE,
+        )
+        self.cluster_name = cluster.cluster_name
+        self.service_name = service.service_name
+        tasks = Stack.of(self).format_arn(
+            service="ecs",
+            resource="task",
+            resource_name=f"{cluster.cluster_name}/*",
+            arn_format=ArnFormat.SLASH_RESOURCE_NAME,
+        )
+        allow(role, ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"], tasks)
+        self._scale(pool, fargate, cluster, service)
+
+    def _task(
+        self,
+        pool: Pool,
+        role: iam.Role,
+        fargate: FargateSettings,
+        build: Build,
+        settings: Settings,
+        environment: Mapping[str, str],
+    ) -> ecs.FargateTaskDefinition:
+        log_group = logs.LogGroup(
+            self, "Logs", retention=settings.retention, removal_policy=RemovalPolicy.DESTROY
+        )
+        puller = iam.Role(
+            self, "Puller", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        )
+        task = ecs.FargateTaskDefinition(
+            self,
+            "Task",
+            cpu=fargate.cpu,
+            memory_limit_mib=fargate.memory,
+            runtime_platform=ecs.RuntimePlatform(
+                cpu_architecture=ecs.CpuArchitecture.ARM64,
+                operating_system_family=ecs.OperatingSystemFamily.LINUX,
+            ),
+            task_role=role,
+            execution_role=puller,
+            volumes=[ecs.Volume(name="tmp")],
+        )
+        container = task.add_container(
+            "worker",
+            image=self._image(fargate, build, puller),
+            user=_USER,
+            readonly_root_filesystem=True,
+            stop_timeout=_STOP_TIMEOUT,
+            linux_parameters=self._linux(),
+            logging=ecs.LogDrivers.aws_logs(stream_prefix=pool.name, log_group=log_group),
+            environment={**environment, "POWERTOOLS_LOG_LEVEL": settings.log_level},
+        )
+        container.add_mount_points(
+            ecs.MountPoint(container_path="/tmp", source_volume="tmp", read_only=False)  # noqa: S108 — of the container, its own
+        )
+        return task
+
+    def _linux(self) -> ecs.LinuxParameters:
+        # An init ends what a script left without a parent.
+        linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=True)
+        linux.drop_capabilities(ecs.Capability.ALL)
+        return linux
+
+    def _image(
+        self, fargate: FargateSettings, build: Build, puller: iam.Role
+    ) -> ecs.ContainerImage:
+        if fargate.image is None:
+            asset = ecr_assets.DockerImageAsset(
+                self,
+                "Image",
+                directory=str(build.worker_image()),
+                file="functions/worker/Dockerfile",
+                platform=ecr_assets.Platform.LINUX_ARM64,
+            )
+            return ecs.ContainerImage.from_docker_image_asset(asset)
+        if found := _ECR_IMAGE.match(fargate.image):
+            account, region, name = found.groups()
+            arn = Stack.of(self).format_arn(
+                service="ecr",
+                resource="repository",
+                resource_name=name,
+                account=account,
+                region=region,
+            )
+            ecr.Repository.from_repository_attributes(
+                self, "Repository", repository_arn=arn, repository_name=name
+            ).grant_pull(puller)
+        return ecs.ContainerImage.from_registry(fargate.image)
+
+    def _subnets(self, fargate: FargateSettings) -> ec2.SubnetSelection:
+        if fargate.vpc_id is None:
+            return ec2.SubnetSelection(subnet_type=ec2.SubnetType.PUBLIC)
+        return ec2.SubnetSelection(
+            subnets=[
+                ec2.Subnet.from_subnet_id(self, f"Subnet{number}", subnet_id)
+                for number, subnet_id in enumerate(fargate.subnet_ids)
+            ]
+        )
+
+    def _scale(
+        self,
+        pool: Pool,
+        fargate: FargateSettings,
+        cluster: ecs.Cluster,
+        service: ecs.FargateService,
+    ) -> None:
+        tasks = appscaling.ScalableTarget(
+            self,
+            "Tasks",
+            service_namespace=appscaling.ServiceNamespace.ECS,
+            scalable_dimension="ecs:service:DesiredCount",
+            resource_id=f"service/{cluster.cluster_name}/{service.service_name}",
+            role=iam.Role.from_role_arn(self, "Scaler", self._scaling_role()),
+            min_capacity=fargate.min_tasks,
+            max_capacity=fargate.max_tasks,
+        )
+        queue = pool.queue
+        waiting = queue.metric_approximate_number_of_messages_visible(
+            period=_MINUTE, statistic="Maximum"
+        )
+        hidden = queue.metric_approximate_number_of_messages_not_visible(
+            period=_MINUTE, statistic="Maximum"
+        )
+        oldest = queue.metric_approximate_age_of_oldest_message(period=_MINUTE, statistic="Maximum")
+        each = pool.settings.concurrency
+        self._step(
+            "More",
+            tasks,
+            waiting,
+            f"Runs wait in the pool {pool.name}.",
+            # What one task takes at a time is a task's worth of waiting.
+            [(0, 1), (each + 1, 2), (5 * each + 1, 5), (25 * each + 1, 25)],
+        )
+        self._step(
+            "Older",
+            tasks,
+            cloudwatch.MathExpression(
+                # A run at work is a message too, and may well be hours old.
+                expression="IF(waiting > 0, oldest, 0)",
+                using_metrics={"waiting": waiting, "oldest": oldest},
+                period=_MINUTE,
+            ),
+            f"A run has waited in the pool {pool.name} for more than a minute.",
+            [(0, 1)],
+            threshold=_OLD.to_seconds(),
+        )
+        idle = cloudwatch.Alarm(
+            self,
+            "Idle",
+            alarm_description=f"The pool {pool.name} has nothing to do: its workers can end.",
+            metric=cloudwatch.MathExpression(
+                expression="waiting + hidden",
+                using_metrics={"waiting": waiting, "hidden": hidden},
+                period=_MINUTE,
+            ),
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            threshold=1,
+            evaluation_periods=_IDLE_MINUTES,
+            # Of a queue that nobody used for hours SQS tells nothing.
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+        )
+        fewer = appscaling.StepScalingAction(
+            self,
+            "Fewer",
+            scaling_target=tasks,
+            adjustment_type=appscaling.AdjustmentType.EXACT_CAPACITY,
+        )
+        fewer.add_adjustment(adjustment=fargate.min_tasks, upper_bound=0)
+        idle.add_alarm_action(actions.ApplicationScalingAction(fewer))
+
+    def _scaling_role(self) -> str:
+        """The role that AWS itself has for scaling ECS services in this account."""
+        return Stack.of(self).format_arn(
+            service="iam",
+            region="",
+            resource="role",
+            resource_name="aws-service-role/ecs.application-autoscaling.amazonaws.com/"
+            "AWSServiceRoleForApplicationAutoScaling_ECSService",
+        )
+
+    def _step(
+        self,
+        construct_id: str,
+        tasks: appscaling.ScalableTarget,
+        metric: cloudwatch.IMetric,
+        description: str,
+        steps: list[tuple[int, int]],
+        *,
+        threshold: float = 0,
+    ) -> None:
+        """Where *metric* is above *threshold*, add tasks: *steps* say from how much above how
+        many.
+        """
+        action = appscaling.StepScalingAction(
+            self,
+            f"{construct_id}Tasks",
+            scaling_target=tasks,
+            adjustment_type=appscaling.AdjustmentType.CHANGE_IN_CAPACITY,
+            # A task needs about a minute until it takes runs.
+            cooldown=Duration.minutes(2),
+            metric_aggregation_type=appscaling.MetricAggregationType.MAXIMUM,
+        )
+        ends = [lower for lower, _ in steps[1:]]
+        for (lower, change), upper in zip(steps, [*ends, None], strict=True):
+            action.add_adjustment(adjustment=change, lower_bound=lower, upper_bound=upper)
+        cloudwatch.Alarm(
+            self,
+            construct_id,
+            alarm_description=description,
+            metric=metric,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            threshold=threshold,
+            evaluation_periods=1,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        ).add_alarm_action(actions.ApplicationScalingAction(action))

@@ -1,0 +1,334 @@
+"""Workers that the stack itself runs on Fargate, and the image that they are made from."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.app import ROOT
+from infra.build import Build
+from tests.infra.conftest import Template, synthesize
+from tests.infra.test_lint import check_with_cfn_lint, check_with_nag
+from tests.infra.test_template import as_list, properties, statements
+
+DOCKERFILE = ROOT / "functions" / "worker" / "Dockerfile"
+POOLS = {
+    "default": {"executor": "lambda"},
+    "by-hand": {"executor": "worker"},
+    "etl": {"executor": "worker", "concurrency": 4, "fargate": {"maxTasks": 9}},
+    "given": {
+        "executor": "worker",
+        "fargate": {
+            "image": "123456789012.dkr.ecr.eu-central-1.amazonaws.com/team/worker:1",
+            "vpcId": "vpc-0a1b2c3d",
+            "subnetIds": ["subnet-0a1b2c3d", "subnet-0a1b2d3e"],
+            "assignPublicIp": False,
+            "minTasks": 1,
+        },
+    },
+}
+_MEANT = {
+    "AwsSolutions-VPC7": "The VPC holds workers that nobody calls; flow logs cost more than they.",
+    "AwsSolutions-ECS2": "No variable is a secret: jobs name secrets, and workers fetch them.",
+    "AwsSolutions-ECS4": "What matters is how long runs wait, which their queue's metrics tell.",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:task/"
+    "<WorkersEtlCluster34F2F771>/*]": "A worker has its own task protected, whose id ECS gives.",
+    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ecs:<AWS::Region>:<AWS::AccountId>:task/"
+    "<WorkersGivenCluster0B56D52A>/*]": "A worker has its own task protected, whose id ECS gives.",
+    "AwsSolutions-IAM5[Resource::*]": "ecr:GetAuthorizationToken knows no resources.",
+}
+
+
+@pytest.fixture(scope="module")
+def fargate_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return synthesize(tmp_path_factory.mktemp("fargate"), {"pools": POOLS})[3]
+
+
+@pytest.fixture(scope="module")
+def fargate(fargate_file: Path) -> Template:
+    loaded: Template = json.loads(fargate_file.read_text())
+    return loaded
+
+
+def of_pool(template: Template, kind: str, part: str) -> dict[str, Any]:
+    """The properties of the one resource of *kind* whose id begins with *part*."""
+    [found] = [
+        resource["Properties"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == f"AWS::{kind}" and name.startswith(part)
+    ]
+    return dict(found)
+
+
+def container_of(template: Template, part: str) -> dict[str, Any]:
+    [container] = of_pool(template, "ECS::TaskDefinition", part)["ContainerDefinitions"]
+    return dict(container)
+
+
+def test_nothing_of_it_is_there_unless_asked_for(template: Template) -> None:
+    kinds = {resource["Type"] for resource in template["Resources"].values()}
+
+    assert not [kind for kind in kinds if kind.startswith(("AWS::ECS", "AWS::EC2"))]
+
+
+def test_locally_there_are_worker_processes_instead(tmp_path: Path) -> None:
+    local = {"target": "local", "local": {"pools": POOLS}}
+    _, _, template, _ = synthesize(tmp_path, local)
+
+    kinds = {resource["Type"] for resource in template["Resources"].values()}
+    assert not [kind for kind in kinds if kind.startswith(("AWS::ECS", "AWS::EC2"))]
+    assert "WorkerEnvironmentEtl" in template["Outputs"]
+
+
+def test_only_pools_that_ask_get_a_service(fargate: Template) -> None:
+    services = [name for name in fargate["Outputs"] if name.startswith("WorkerService")]
+
+    assert services == ["WorkerServiceEtl", "WorkerServiceGiven"]
+    assert len(properties(fargate, "ECS::Service")) == 2
+
+
+def test_container_can_write_to_tmp_only_and_is_not_root(fargate: Template) -> None:
+    container = container_of(fargate, "WorkersEtl")
+
+    assert container["ReadonlyRootFilesystem"] is True
+    assert container["User"] == "1000:1000"
+    assert container["LinuxParameters"]["Capabilities"] == {"Drop": ["ALL"]}
+    assert container["MountPoints"] == [
+        {"ContainerPath": "/tmp", "ReadOnly": False, "SourceVolume": "tmp"}  # noqa: S108 — of the container
+    ]
+    assert "Privileged" not in container
+
+
+def test_container_has_time_to_hand_its_runs_back_and_an_init(fargate: Template) -> None:
+    container = container_of(fargate, "WorkersEtl")
+
+    assert container["StopTimeout"] == 120
+    assert container["LinuxParameters"]["InitProcessEnabled"] is True
+
+
+def test_container_is_told_what_any_worker_is_told(fargate: Template) -> None:
+    told = {entry["Name"] for entry in container_of(fargate, "WorkersEtl")["Environment"]}
+    output = str(fargate["Outputs"]["WorkerEnvironmentEtl"]["Value"])
+
+    assert {name for name in told if name.startswith("NEXTFIRE_")} == set(
+        re.findall(r"NEXTFIRE_\w+", output)
+    )
+
+
+def test_task_runs_in_the_pools_worker_role(fargate: Template) -> None:
+    task = of_pool(fargate, "ECS::TaskDefinition", "WorkersEtl")
+    role = fargate["Outputs"]["WorkerRoleArnEtl"]["Value"]
+
+    assert task["TaskRoleArn"] == role
+    assert task["ExecutionRoleArn"] != role
+    assert task["RuntimePlatform"]["CpuArchitecture"] == "ARM64"
+    assert task["RequiresCompatibilities"] == ["FARGATE"]
+
+
+def test_worker_may_protect_the_tasks_of_its_own_cluster_only(fargate: Template) -> None:
+    role = fargate["Outputs"]["WorkerRoleArnEtl"]["Value"]["Fn::GetAtt"][0]
+    cluster = fargate["Outputs"]["WorkerClusterEtl"]["Value"]
+    own = of_pool(fargate, "IAM::Policy", "WorkerEtl")
+    [statement] = [
+        statement
+        for statement in own["PolicyDocument"]["Statement"]
+        if "ecs:UpdateTaskProtection" in statement["Action"]
+    ]
+
+    assert own["Roles"] == [{"Ref": role}]
+    assert set(statement["Action"]) == {"ecs:GetTaskProtection", "ecs:UpdateTaskProtection"}
+    assert statement["Resource"]["Fn::Join"][1][-2:] == [cluster, "/*"]
+
+
+def test_wildcards_are_those_that_cannot_be_spared(fargate: Template) -> None:
+    for name, statement in statements(fargate):
+        for resource in as_list(statement["Resource"]):
+            if resource == "*":
+                assert as_list(statement["Action"]) == ["ecr:GetAuthorizationToken"], name
+
+
+def test_nobody_can_call_a_worker(fargate: Template) -> None:
+    kinds = {resource["Type"] for resource in fargate["Resources"].values()}
+
+    assert "AWS::EC2::SecurityGroupIngress" not in kinds
+    for wall in properties(fargate, "EC2::SecurityGroup"):
+        assert "SecurityGroupIngress" not in wall
+    for service in properties(fargate, "ECS::Service"):
+        assert "LoadBalancers" not in service
+
+
+def test_service_goes_back_to_what_worked(fargate: Template) -> None:
+    service = of_pool(fargate, "ECS::Service", "WorkersEtl")
+    deployment = service["DeploymentConfiguration"]
+
+    assert deployment["DeploymentCircuitBreaker"] == {"Enable": True, "Rollback": True}
+    assert deployment["MinimumHealthyPercent"] == 100
+    assert "DesiredCount" not in service, "a deployment would undo the scaling"
+
+
+def test_tasks_are_from_none_to_as_many_as_asked_for(fargate: Template) -> None:
+    target = of_pool(fargate, "ApplicationAutoScaling::ScalableTarget", "WorkersEtl")
+
+    assert (target["MinCapacity"], target["MaxCapacity"]) == (0, 9)
+
+
+def test_waiting_runs_bring_tasks_from_none_on(fargate: Template) -> None:
+    policy = of_pool(fargate, "ApplicationAutoScaling::ScalingPolicy", "WorkersEtlMore")
+    steps = policy["StepScalingPolicyConfiguration"]["StepAdjustments"]
+    alarm = of_pool(fargate, "CloudWatch::Alarm", "WorkersEtlMore")
+
+    assert alarm["MetricName"] == "ApproximateNumberOfMessagesVisible"
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("GreaterThanThreshold", 0)
+    assert [step["ScalingAdjustment"] for step in steps] == [1, 2, 5, 25]
+    assert steps[0]["MetricIntervalUpperBound"] == 5, "one task takes four at a time"
+
+
+def test_age_counts_only_where_something_waits(fargate: Template) -> None:
+    alarm = of_pool(fargate, "CloudWatch::Alarm", "WorkersEtlOlder")
+    [expression] = [metric for metric in alarm["Metrics"] if metric["ReturnData"]]
+
+    assert expression["Expression"] == "IF(waiting > 0, oldest, 0)"
+    assert alarm["Threshold"] == 60
+
+
+@pytest.mark.parametrize(("part", "least"), [("WorkersEtl", 0), ("WorkersGiven", 1)])
+def test_tasks_end_when_nothing_waits_or_runs(fargate: Template, part: str, least: int) -> None:
+    policy = of_pool(fargate, "ApplicationAutoScaling::ScalingPolicy", f"{part}Fewer")
+    configuration = policy["StepScalingPolicyConfiguration"]
+    alarm = of_pool(fargate, "CloudWatch::Alarm", f"{part}Idle")
+    [expression] = [metric for metric in alarm["Metrics"] if metric["ReturnData"]]
+
+    assert expression["Expression"] == "waiting + hidden"
+    assert configuration["AdjustmentType"] == "ExactCapacity"
+    assert [step["ScalingAdjustment"] for step in configuration["StepAdjustments"]] == [least]
+
+
+def test_logs_are_kept_as_those_of_functions(fargate: Template) -> None:
+    options = container_of(fargate, "WorkersEtl")["LogConfiguration"]["Options"]
+    group = fargate["Resources"][options["awslogs-group"]["Ref"]]
+
+    assert group["Properties"]["RetentionInDays"] == 30
+
+
+def test_given_image_and_network_are_used_as_they_are(fargate: Template) -> None:
+    service = of_pool(fargate, "ECS::Service", "WorkersGiven")
+    network = service["NetworkConfiguration"]["AwsvpcConfiguration"]
+    wall = of_pool(fargate, "EC2::SecurityGroup", "WorkersGiven")
+    puller = of_pool(fargate, "IAM::Policy", "WorkersGivenPuller")
+
+    assert container_of(fargate, "WorkersGiven")["Image"].endswith("/team/worker:1")
+    assert network["Subnets"] == ["subnet-0a1b2c3d", "subnet-0a1b2d3e"]
+    assert network["AssignPublicIp"] == "DISABLED"
+    assert wall["VpcId"] == "vpc-0a1b2c3d"
+    assert ":ecr:eu-central-1:123456789012:repository/team/worker" in str(puller)
+    assert len(properties(fargate, "EC2::VPC")) == 1, "the other pool's"
+
+
+def test_own_network_costs_nothing_by_itself(fargate: Template) -> None:
+    kinds = {resource["Type"] for resource in fargate["Resources"].values()}
+
+    assert not kinds & {"AWS::EC2::NatGateway", "AWS::EC2::EIP"}
+    for endpoint in properties(fargate, "EC2::VPCEndpoint"):
+        assert endpoint["VpcEndpointType"] == "Gateway"
+
+
+def test_cfn_lint_finds_nothing(fargate_file: Path) -> None:
+    check_with_cfn_lint(fargate_file)
+
+
+def test_cdk_nag_finds_nothing_but_what_is_meant(tmp_path: Path) -> None:
+    check_with_nag(tmp_path, {"pools": POOLS}, _MEANT)
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+    hadolint = str(Path(sys.prefix) / "bin" / "hadolint")
+    found = subprocess.run([hadolint, DOCKERFILE], capture_output=True, text=True, check=False)
+
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def instructions(name: str) -> list[str]:
+    """What follows each *name* in the Dockerfile's last stage."""
+    last = DOCKERFILE.read_text().replace("\\\n", " ").rpartition("\nFROM ")[2]
+    return re.findall(rf"^{name} +(.*)$", last, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image's root as far as the project's own files go, from the staged context."""
+    context = Build(
+        ROOT, staging=tmp_path_factory.mktemp("staging"), cache=Path("unused")
+    ).worker_image()
+    root = tmp_path_factory.mktemp("image")
+    for copy in instructions("COPY"):
+        if not copy.startswith("--from"):
+            source, target = copy.split()
+            shutil.copytree(context / source, root / target.lstrip("/"))
+    return root
+
+
+def run_in(image: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python on the image's own path, with this environment's packages and nothing else."""
+    [path] = re.findall(r"PYTHONPATH=(\S+)", " ".join(instructions("ENV")))
+    own = os.pathsep.join(str(image / part.lstrip("/")) for part in path.split(":"))
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={"PATH": os.defpath, "PYTHONPATH": own, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=image,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_entry_point_starts_and_says_what_it_misses(image: Path) -> None:
+    [entry] = instructions("ENTRYPOINT")
+    program = re.findall(r'"([^"]+)"', entry)
+
+    ended = run_in(image, *program[1:])
+
+    assert program[0] == "/opt/worker/bin/python"
+    assert ended.returncode == 1
+    assert "The environment (NEXTFIRE_…) is not that of a worker" in ended.stderr
+    assert "queue_url" in ended.stderr
+
+
+def test_everything_that_is_ours_comes_from_the_image(image: Path) -> None:
+    names = ("nextfire", "nextfire_job", "functions.worker.worker")
+    found = run_in(
+        image,
+        "-c",
+        "import importlib, sys\n"
+        f"for name in {names}: print(importlib.import_module(name).__file__ or '')",
+    )
+
+    assert found.returncode == 0, found.stderr
+    files = [Path(line) for line in found.stdout.split()]
+    assert len(files) == len(names)
+    assert all(image in file.parents for file in files)
+
+
+def test_image_is_not_root_and_ends_by_the_workers_signal() -> None:
+    assert instructions("USER") == ["1000:1000"]
+    assert instructions("STOPSIGNAL") == ["SIGTERM"]
+    assert instructions("VOLUME") == ['["/tmp"]']
+
+
+def test_context_of_the_image_is_what_the_dockerfile_copies(tmp_path: Path) -> None:
+    context = Build(ROOT, staging=tmp_path, cache=tmp_path).worker_image()
+    ignored = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text()
+
+    copied = {
+        source
+        for copy in re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
+        for source in copy.split()
+    }
+    assert copied == set(re.findall(r"^!(.*)$", ignored, re.MULTILINE))
+    assert all((context / source).exists() for source in copied)
+    assert (context / "functions" / "worker" / "Dockerfile").is_file()
