@@ -11,7 +11,8 @@ from nextfire_cli.local import LocalStackError
 NAMES = {
     "timeliness": "how late runs are sent and started, at 50 a second",
     "failover": "how long dispatching stands still when a watcher is killed",
-    "units": "DynamoDB units and SQS requests of a recurring run through dispatch",
+    "units": "DynamoDB units, SQS and S3 requests of a recurring run",
+    "overhead": "time before and after a script, against the script alone; a worker's memory",
     "dispatch": "the watcher's CPU per run against a bare loop of the same AWS calls",
     "flatness": "a watcher's minute with 1,000 and with 1,000,000 jobs at rest",
     "fixed": "calls of an idle hour, their price a month, the watcher's memory",

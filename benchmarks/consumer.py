@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import boto3
 import nextfire.wiring.execution as wiring
 from functions.worker import worker
 from nextfire.domain.message import decode_message
-from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor
 
 
 class _AtOnce:
@@ -26,7 +25,7 @@ class _AtOnce:
     def __init__(self, **_: object) -> None:
         pass
 
-    def run(self, call: ScriptCall, ask: Callable[[], Verdict]) -> ScriptExit:  # noqa: ARG002
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:  # noqa: ARG002
         return ScriptExit(0, "", "")
 
 

@@ -116,9 +116,16 @@ class Stack:
 
     def become_watcher(self) -> None:
         """Give this process the deployed watcher's environment."""
+        self._become(self.watcher_environment())
+
+    def become_worker(self) -> None:
+        """Give this process the environment of a worker of `POOL`."""
+        self._become(self.worker_environment())
+
+    def _become(self, environment: Mapping[str, str]) -> None:
         for name in [name for name in os.environ if name.startswith(("AWS_", "NEXTFIRE_"))]:
             del os.environ[name]
-        os.environ.update(self.watcher_environment())
+        os.environ.update(environment)
         os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # stdout is for the result
         boto3.setup_default_session()
 
@@ -168,6 +175,11 @@ class Stack:
     def run_store(self) -> DynamoDbRunStore:
         """The run records, with the rights of the root user."""
         return DynamoDbRunStore(self.client("dynamodb"), table=self.info.tables["runs"])
+
+    def push_script(self, handler: str, source: bytes) -> None:
+        """Upload a script that jobs of `POOL` may name."""
+        key = f"{self.tenant}/{POOL}/{handler}.py"
+        self.client("s3").put_object(Bucket=self.info.scripts_bucket, Key=key, Body=source)
 
     def registrar(self) -> Registrar:
         """Puts jobs in as the API does, without HTTP."""
@@ -276,7 +288,7 @@ class Meter:
         self._lock = threading.Lock()
         events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
         events.register("provide-client-params.dynamodb", self._ask)
-        for service in ("dynamodb", "sqs"):
+        for service in ("dynamodb", "sqs", "s3"):
             events.register(f"after-call.{service}", self._count)
 
     def take(self) -> Tally:

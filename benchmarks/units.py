@@ -1,41 +1,50 @@
-"""What a recurring run costs through dispatch, in DynamoDB units and SQS requests."""
+"""What a recurring run costs, in DynamoDB units and SQS and S3 requests: its dispatch, and its
+execution.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from benchmarks.harness import Meter, SimulatedClock, Stack, Tally, drive, new_watch, next_hour
 from benchmarks.harness import stack as running_stack
-from benchmarks.report import Result, tell
+from benchmarks.report import Result, progress, tell
 
 TOGETHER = 100
+_BATCH = 10
 _MINUTE = timedelta(minutes=1)
 _HALF = timedelta(seconds=30)
 _WARM_UP = timedelta(seconds=10)
+_SCRIPT = b"print('hello')\n"
+_BOUNDS = {"write_units": 4.0, "read_units": 2.0, "sqs_sends": 0.1}
 
 
 def measure() -> Result:
     """Two minutes of a holder in simulated time: one idle, one in which runs are due. The
-    difference is what the runs cost.
+    difference is what their dispatch costs. Then what is in the queue is carried out.
     """
     result = Result()
     with running_stack(watcher=False) as stack:
-        stack.become_watcher()
-        meter = Meter()
-        for runs, prefix, bounds in (
-            (TOGETHER, "", (2.0, 1.0, 0.1)),
-            (1, "lonely_", (None, None, None)),
-        ):
+        stack.push_script("instant", _SCRIPT)
+        for runs, prefix in ((TOGETHER, ""), (1, "lonely_")):
+            stack.become_watcher()
+            meter = Meter()
             due_at = next_hour() + timedelta(hours=runs == 1)
             idle, busy = _minutes(stack, meter, due_at, runs)
-            _add(result, busy - idle, runs, prefix, bounds)
+            stack.become_worker()
+            executed = _carry_out(Meter(), runs)
+            _add(result, busy - idle, executed, runs, prefix)
             _explain(result, f"{runs} due together" if runs > 1 else "1 alone", idle, busy)
+            calls = ", ".join(f"{n} {call}" for call, n in executed.calls.most_common())
+            result.notes.append(f"{runs} executed: {calls}")
     result.notes.append(
-        "Through dispatch: the put of the successor, the delete of the entry, the reads of both "
-        "and of the job, the message; claim and finish are the executor's. Write units are those "
+        "Dispatch: the put of the successor, the delete of the entry, the reads of both and of "
+        "the job, the message. Execution: receive, job, claim, script, outcome, acknowledgement, "
+        "by the worker's parts in one thread; the scripts are over at once. Write units are those "
         "that the answers tell, read units are computed from the items in them. What a minute of "
-        "polling costs by itself is taken off."
+        "polling costs by itself is taken off. A run that takes longer than 4 s costs half a read "
+        "unit more every 4 s, and with the default lease a write unit and a visibility request "
+        "every 20 s."
     )
     return result
 
@@ -65,18 +74,50 @@ def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[T
     return idle, busy
 
 
-def _add(
-    result: Result, spent: Tally, runs: int, prefix: str, bounds: Sequence[float | None]
-) -> None:
-    sends = spent.calls["sqs SendMessageBatch"] + spent.calls["sqs SendMessage"]
+def _carry_out(meter: Meter, runs: int) -> Tally:
+    """The tally of the execution of what is in the queue, *runs* runs."""
+    # The modules read the environment as they are used, so not before it is that of a worker.
+    from nextfire.adapters.aws import sqs  # noqa: PLC0415
+    from nextfire.adapters.run_queue import SqsInbox  # noqa: PLC0415
+    from nextfire.domain.run import AttemptOutcome  # noqa: PLC0415
+    from nextfire.settings import ExecutorSettings  # noqa: PLC0415
+    from nextfire.wiring.execution import build_execute_run  # noqa: PLC0415
+
+    settings = ExecutorSettings.read()
+    execute_run = build_execute_run(settings, worker="benchmark")
+    inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
+    meter.take()
+    done = 0
+    for _ in progress(range(-(-runs // _BATCH)), f"carrying out {runs}"):
+        received = inbox.receive(_BATCH, wait=timedelta(), hidden_for=settings.lease)
+        for delivery in received:
+            handled = execute_run.handle(delivery, stopping=lambda: False)
+            delivery.acknowledge()
+            print(handled.reason) if not done else None
+            done += handled.outcome is AttemptOutcome.SUCCEEDED
+    if done != runs:
+        raise RuntimeError(f"{done} runs went well, not {runs}")
+    return meter.take()
+
+
+def _add(result: Result, sent: Tally, executed: Tally, runs: int, prefix: str) -> None:
     together = f"{runs} due together" if runs > 1 else "one alone"
-    for what, amount, bound in (
-        ("write_units", spent.write_units, bounds[0]),
-        ("read_units", spent.read_units, bounds[1]),
-        ("sqs_sends", sends, bounds[2]),
+    for what, dispatch, execution in (
+        ("write_units", sent.write_units, executed.write_units),
+        ("read_units", sent.read_units, executed.read_units),
+        ("sqs_sends", _sqs(sent, "SendMessageBatch", "SendMessage"), 0),
+        ("sqs_receives", 0, _sqs(executed, "ReceiveMessage")),
+        ("sqs_visibility", 0, _sqs(executed, "ChangeMessageVisibility")),
+        ("sqs_deletes", 0, _sqs(executed, "DeleteMessage", "DeleteMessageBatch")),
+        ("s3_requests", 0, executed.of("s3")),
     ):
         text = f"{what.replace('_', ' ')} per run, {together}"
-        result.add(f"{prefix}{what}_per_run", text, amount / runs, most=bound)
+        bound = None if prefix else _BOUNDS.get(what)
+        result.add(f"{prefix}{what}_per_run", text, (dispatch + execution) / runs, most=bound)
+
+
+def _sqs(tally: Tally, *operations: str) -> int:
+    return sum(tally.calls[f"sqs {operation}"] for operation in operations)
 
 
 def _explain(result: Result, what: str, idle: Tally, busy: Tally) -> None:

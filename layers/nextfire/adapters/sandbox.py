@@ -8,8 +8,10 @@ import logging
 import marshal
 import os
 import resource
+import select
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -220,25 +222,46 @@ class Sandbox:
             os.chown(path, self._user.number, self._user.number, follow_symlinks=False)
 
 
+def _usual_root(*, anybody: bool) -> Path:
+    """Where temporary files go; for *anybody*: the first such place that every user may enter."""
+    usual = Path(tempfile.gettempdir())
+    if not anybody:
+        return usual
+    for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 — made unique in there
+        with suppress(OSError):
+            path = place.resolve(strict=True)
+            if all(each.stat().st_mode & stat.S_IXOTH for each in (path, *path.parents)):
+                return path
+    return usual  # the try of the interpreter will tell
+
+
 class Sandboxes:
     """Makes sandboxes, for any number of threads at a time."""
 
     def __init__(
-        self, *, root: Path | None, first_user: int, launch_environment: Mapping[str, str]
+        self,
+        *,
+        root: Path | None,
+        first_user: int,
+        tenant_groups: bool,
+        launch_environment: Mapping[str, str],
     ) -> None:
         """Build; and remove what others of the machine, that were SIGKILLed, left behind.
 
         Args:
-            root: Where the folders are made; None: where temporary files go.
+            root: Where the folders are made; None: where temporary files go; or, if that is
+                closed to the script users, in /tmp or /var/tmp.
             first_user: The number of the first script user, for root.
+            tenant_groups: Whether script users belong to a group of their tenant's.
             launch_environment: What the executor's own interpreter needs to start.
 
         Raises:
             ValueError: There is no place for the users' locks.
         """
-        self.root = root or Path(tempfile.gettempdir())
         own = os.geteuid()
+        self.root = root or _usual_root(anybody=own == 0)
         self._users = ScriptUsers(first_user) if own == 0 else None
+        self._tenant_groups = tenant_groups
         self._launch_environment = dict(launch_environment)
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
@@ -261,7 +284,7 @@ class Sandboxes:
         try:
             folder = LockedFolder(self.root, "run")
             try:
-                groups = [] if user is None else [tenant_group(tenant)]
+                groups = [tenant_group(tenant)] if self._tenant_groups else []
                 yield Sandbox(folder, user, groups, self._launch_environment)
             finally:
                 folder.remove()
@@ -311,9 +334,10 @@ class _Kept:
             return
         self.kill()
         until = time.monotonic() + _GONE_WITHIN
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
         while not self.ended and (left := until - time.monotonic()) > 0:
-            with suppress(TimeoutError):
-                self._control.settimeout(left)
+            if poll.poll(left * 1000):
                 self._reports.ready(0)
         if not self.ended:
             _log.warning("keeper %d does not come to its end; it is killed", self._process.pid)

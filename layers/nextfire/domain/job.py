@@ -192,7 +192,7 @@ class RetryPolicy(Document):
         """Without `maxDelayMs`, a first delay beyond its default is not cut."""
         if isinstance(document, dict) and not document.keys() & {"maxDelayMs", "max_delay_ms"}:
             first = document.get("initialDelayMs", document.get("initial_delay_ms"))
-            if isinstance(first, int) and first > _USUAL_MAX_DELAY_MS:
+            if isinstance(first, int) and _USUAL_MAX_DELAY_MS < first <= MAX_RETRY_DELAY_MS:
                 return {**document, "maxDelayMs": first}
         return document
 

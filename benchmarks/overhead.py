@@ -1,0 +1,173 @@
+"""What the executor adds to a script: time before and after it, and memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from benchmarks.figures import percentile
+from benchmarks.harness import POOL, Child, Stack, wait_until
+from benchmarks.harness import stack as running_stack
+from benchmarks.report import Result, progress, tell
+from nextfire.adapters.run_queue import SqsRunQueue
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.message import RunMessage
+
+RUNS = 200
+BUSY = 100
+_STAMPS = b"import time, sys\nprint(time.time())\nprint(sys.executable)\nprint(time.time())\n"
+_TALKS = b"print('x' * 4_000_000)\n"
+_A_WHILE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one run, seconds since 1970."""
+
+    sent: float
+    started: float
+    ended: float
+    recorded: float
+    interpreter: str
+
+
+def measure() -> Result:
+    """One run after the other through a real worker, beside the same script run by itself."""
+    result = Result()
+    with running_stack(watcher=False) as stack:
+        stack.push_script("stamps", _STAMPS)
+        stack.push_script("talks", _TALKS)
+        recorded = stack.folder / "recorded"
+        worker = stack.spawn(
+            "benchmarks.recorder",
+            str(recorded),
+            name="recorder",
+            environment=stack.worker_environment(),
+        )
+        wait_until(recorded.exists, most=_A_WHILE, what="the worker")
+        time.sleep(3)
+        idle = worker.peak_memory()
+        runs = Runs(stack, worker, recorded)
+        times: list[Times] = []
+        bare: list[float] = []
+        interpreter = runs.one("stamps").interpreter  # the first one fetches the script
+        for _ in progress(range(RUNS), f"{RUNS} runs, one after the other"):
+            times.append(runs.one("stamps"))
+            bare.append(bare_start(interpreter))
+        runs.many("talks", BUSY)
+        busy = worker.peak_memory()
+    start = [each.started - each.sent for each in times]
+    end = [each.recorded - each.ended for each in times]
+    for key, what, figures in (
+        ("start", "message sent → script's first line", start),
+        ("end", "script's last line → outcome on record", end),
+        ("bare_start", "python script.py: start → first line", bare),
+    ):
+        for percent in (50, 99) if key != "bare_start" else (50,):
+            name = f"{key}_p{percent}_s" if key != "bare_start" else "bare_start_s"
+            result.add(name, f"{what}, p{percent}", percentile(figures, percent), unit="s")
+    result.add("idle_mb", "worker's peak memory, idle", idle, unit="MiB")
+    result.add("busy_mb", f"worker's peak memory, {BUSY} runs that print 4 MB", busy, unit="MiB")
+    result.notes.append(
+        f"{RUNS} runs of a script of three lines, one at a time, each followed by the same script "
+        f"run by {interpreter} alone. The worker is the real one with 4 slots. The end includes "
+        "that of the interpreter, the look for what the script left, the removal of its folder."
+    )
+    return result
+
+
+class Runs:
+    """Sends runs of one MANUAL job a script to the queue, and waits for their outcome."""
+
+    def __init__(self, stack: Stack, worker: Child, recorded: Path) -> None:
+        self._stack = stack
+        self._worker = worker
+        self._recorded = recorded
+        self._store = stack.run_store()
+        self._uids: dict[str, str] = {}
+        self._at = datetime.now(UTC).replace(microsecond=0)
+        self._queue = SqsRunQueue(
+            stack.client("sqs"),
+            queues={POOL: stack.info.pools[POOL].queue_url},
+            executor=ThreadPoolExecutor(1),
+        )
+
+    def one(self, handler: str) -> Times:
+        """Carry out one run of *handler*, which prints when it began and when it ended."""
+        (key,) = keys = [self._key(handler)]
+        sent = time.time()
+        self._send(keys)
+        self._await(keys)
+        run = self._store.get(key)
+        if run is None or run.stdout is None:
+            raise RuntimeError(f"{key.execution_id} left no output")
+        started, interpreter, ended = run.stdout.split()
+        recorded = self._outcomes()[key.run_id]
+        return Times(sent, float(started), float(ended), recorded, interpreter)
+
+    def many(self, handler: str, count: int) -> None:
+        """Carry out *count* runs of *handler*."""
+        tell(f"{count} runs of {handler}")
+        keys = [self._key(handler) for _ in range(count)]
+        self._send(keys)
+        self._await(keys)
+
+    def _key(self, handler: str) -> RunKey:
+        if handler not in self._uids:
+            document = {"type": "MANUAL", "target": {"pool": POOL, "handler": handler}}
+            job = self._stack.registrar().register(handler, document, self._at)
+            self._uids[handler] = job.uid
+        self._at += timedelta(milliseconds=1)
+        return RunKey(JobKey(self._stack.tenant, handler), run_id(self._uids[handler], self._at))
+
+    def _send(self, keys: Sequence[RunKey]) -> None:
+        messages = [
+            RunMessage(
+                tenant=key.job.tenant,
+                job_id=key.job.job_id,
+                run_id=key.run_id,
+                dispatch=1,
+                dispatched_at=datetime.now(UTC),
+            )
+            for key in keys
+        ]
+        if len(self._queue.send([(POOL, message) for message in messages])) < len(keys):
+            raise RuntimeError("the queue did not take all messages")
+
+    def _await(self, keys: Sequence[RunKey]) -> None:
+        def over() -> bool:
+            recorded = self._outcomes()
+            return all(key.run_id in recorded for key in keys)
+
+        often(over, most=_A_WHILE, what=f"{len(keys)} runs; see {self._worker.log}")
+
+    def _outcomes(self) -> dict[str, float]:
+        return dict(json.loads(line) for line in self._recorded.read_text().splitlines())
+
+
+def often(condition: Callable[[], bool], *, most: timedelta, what: str) -> None:
+    """Poll *condition* two hundred times a second."""
+    deadline = time.monotonic() + most.total_seconds()
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {most} in vain for {what}")
+        time.sleep(0.005)
+
+
+def bare_start(interpreter: str) -> float:
+    """Seconds from starting *interpreter* to the script's first line."""
+    with tempfile.NamedTemporaryFile(suffix=".py") as script:
+        script.write(_STAMPS)
+        script.flush()
+        began = time.time()
+        printed = subprocess.run(
+            [interpreter, script.name], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+    return float(printed.split()[0]) - began
