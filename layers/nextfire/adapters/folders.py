@@ -20,7 +20,7 @@ from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
-_PREFIX = "nextfire-"
+_PREFIX = "nextfire-sandbox-"  # of nobody else: what has it is swept
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # noqa: S108
 
@@ -29,7 +29,7 @@ class LockedFolder:
     """A new folder, closed to other users; it is ours until `remove`."""
 
     def __init__(self, root: Path, kind: str) -> None:
-        """Make ``nextfire-<kind>-…`` in *root*.
+        """Make ``nextfire-sandbox-<kind>-…`` in *root*.
 
         Raises:
             OSError: There it cannot be made.
