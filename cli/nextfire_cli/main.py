@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from nextfire_cli import jobs, render, runs, schedules, scripts, session, worker
+from nextfire_cli import dlq, jobs, render, runs, schedules, scripts, session, worker
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -74,6 +74,7 @@ app = typer.Typer(
 app.add_typer(jobs.app, name="jobs", help="Create, look at, change and cancel jobs.")
 app.add_typer(runs.app, name="runs", help="See what ran, when, and how it ended.")
 app.add_typer(schedules.app, name="schedules", help="See when a schedule would fire.")
+app.add_typer(dlq.app, name="dlq", help="Look at, redrive and purge a pool's dead letters.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
 
 
@@ -149,6 +150,10 @@ def _ended(casualties: list[str]) -> CliError:
     )
 
 
+def _in_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 @app.command()
 def down(
     context: typer.Context,
@@ -161,7 +166,7 @@ def down(
     from nextfire_cli.local.stack import LocalStack
 
     root = session.project()
-    if not yes and sys.stdin.isatty():
+    if not yes and _in_terminal():
         what = f"Delete all jobs, runs, scripts and logs of the local stack of {root}?"
         if not typer.confirm(what, err=True):
             raise CliError(

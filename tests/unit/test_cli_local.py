@@ -1,0 +1,115 @@
+"""What `up` says of a stack that ended, and what `down` asks before it deletes."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from nextfire_cli import main
+from nextfire_cli.local import LocalStack
+from nextfire_cli.local.processes import Processes
+
+UNLUCKY = "print('no luck today'); raise SystemExit(3)"
+LASTING = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "app.py").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+Spawn = Callable[[str, str], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def spawn(checkout: Path) -> Iterator[Spawn]:
+    """Starts a process as the stack of *checkout* does, by its name and its script."""
+    state = checkout / ".nextfire"
+    processes = Processes(state / "processes.json", territory=state / "tmp")
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, script: str) -> subprocess.Popen[bytes]:
+        process = processes.spawn(
+            name,
+            [sys.executable, "-c", script],
+            environment={},
+            cwd=checkout,
+            log=state / "logs" / f"{name}.log",
+        )
+        started.append(process)
+        return process
+
+    (state / "logs").mkdir(parents=True)
+    (state / "stack.json").touch()
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_process_that_ended_by_itself_is_named_with_the_end_of_its_log(
+    checkout: Path, spawn: Spawn
+) -> None:
+    spawn("worker-default-1", LASTING)
+    spawn("worker-default-0", UNLUCKY).wait(20)
+
+    [casualty] = LocalStack(checkout).casualties()
+
+    log = checkout / ".nextfire" / "logs" / "worker-default-0.log"
+    assert casualty == f"worker-default-0 has ended by itself; see {log}:\nno luck today"
+
+
+def test_process_of_a_stack_that_was_stopped_is_no_casualty(checkout: Path, spawn: Spawn) -> None:
+    spawn("worker-default-0", UNLUCKY).wait(20)
+    (checkout / ".nextfire" / "stack.json").unlink()  # the first thing that `stop` does
+
+    assert LocalStack(checkout).casualties() == []
+
+
+def down(*arguments: str, answer: str = "") -> Result:
+    return CliRunner().invoke(main.app, ["down", *arguments], input=answer)
+
+
+@pytest.fixture
+def data(checkout: Path) -> Path:
+    """A file of the local stack's."""
+    folder = checkout / ".nextfire" / "ministack"
+    folder.mkdir(parents=True)
+    (folder / "jobs").touch()
+    return folder
+
+
+@pytest.mark.parametrize(("answer", "kept"), [("n\n", True), ("y\n", False)])
+def test_down_asks_in_a_terminal(
+    data: Path, answer: str, *, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "_in_terminal", lambda: True)
+
+    result = down(answer=answer)
+
+    assert "Delete all jobs, runs, scripts and logs" in result.stderr
+    assert data.exists() is kept
+    assert result.exit_code == int(kept)
+
+
+def test_down_does_not_ask_when_told_yes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "_in_terminal", lambda: True)
+
+    result = down("--yes")
+
+    assert (result.exit_code, data.exists()) == (0, False)
+
+
+def test_down_does_not_ask_where_nobody_can_answer(data: Path) -> None:
+    result = down()
+
+    assert (result.exit_code, data.exists()) == (0, False)
