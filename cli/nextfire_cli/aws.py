@@ -1,11 +1,15 @@
-"""The command's own use of AWS: signing requests, and the bucket of the scripts."""
+"""The command's own use of AWS: signing requests, the bucket of the scripts, dead letters."""
 
-from collections.abc import Generator, Iterator
+import re
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import httpx
@@ -25,7 +29,16 @@ from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_sqs import SQSClient
 
+_QUEUE_HOST = re.compile(r"//sqs\.([a-z0-9-]+)\.amazonaws\.com")
+_BATCH = 10  # messages of one request, a limit of SQS
+_HIDDEN = 120
+"""Seconds for which what was received is hidden from others: if nothing is said of it, it comes
+back by itself."""
+WAIT = 1
+"""Seconds that a request waits for messages: only one that may wait asks all of a queue's
+servers."""
 _REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
 
 
@@ -59,13 +72,117 @@ class Signature(httpx.Auth):
 
 @dataclass(frozen=True)
 class Script:
-    """A job script in the bucket; its key is ``<tenant>/<pool>/<handler>.py``."""
+    """A job script in the bucket; its key is ``<tenant>/<pool>/<handler>.py``, or without that
+    ending where the handler is an archive, ``….zip``.
+    """
 
     pool: str
     handler: str
     url: str
     size: int
     modified_at: datetime
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message of a dead-letter queue. `failure`: why it is there. `receipt`: what it is shown or
+    deleted by.
+    """
+
+    message_id: str
+    body: str
+    failure: str
+    sent_at: datetime
+    receipt: str
+
+
+class DeadLetterQueue:
+    """A pool's dead-letter queue. Each method raises `CliError` where SQS refuses or does not
+    answer.
+    """
+
+    def __init__(self, client: "SQSClient", url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def count(self) -> tuple[int, datetime]:
+        """About how many messages there are, hidden ones included, and when that was, by the
+        clock of SQS.
+        """
+        names: list[Any] = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesNotVisible",
+        ]
+        with self._told():
+            answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)
+        # Whole seconds: what comes within this one counts as there.
+        headers: dict[str, str] = answer["ResponseMetadata"]["HTTPHeaders"]
+        date = headers.get("date")
+        at = parsedate_to_datetime(date) if date else datetime.fromtimestamp(time.time(), UTC)
+        total = sum(map(int, answer["Attributes"].values()))
+        return total, at + timedelta(seconds=1)
+
+    def receive(self) -> list[Letter]:
+        """Up to 10 messages, hidden for two minutes; none: there are no more."""
+        with self._told():
+            answer = self._client.receive_message(
+                QueueUrl=self._url,
+                MaxNumberOfMessages=_BATCH,
+                WaitTimeSeconds=WAIT,
+                VisibilityTimeout=_HIDDEN,
+                MessageSystemAttributeNames=["SentTimestamp"],
+                MessageAttributeNames=["failure"],
+            )
+        messages: list[Any] = [*answer.get("Messages", [])]
+        return [
+            Letter(
+                message["MessageId"],
+                message["Body"],
+                message.get("MessageAttributes", {}).get("failure", {}).get("StringValue", ""),
+                datetime.fromtimestamp(int(message["Attributes"]["SentTimestamp"]) / 1000, UTC),
+                message["ReceiptHandle"],
+            )
+            for message in messages
+        ]
+
+    def show(self, letters: Iterable[Letter]) -> None:
+        """Let others see *letters* again, as far as it goes."""
+        for batch in _batches(letters):
+            entries: list[Any] = [
+                {"Id": str(n), "ReceiptHandle": letter.receipt, "VisibilityTimeout": 0}
+                for n, letter in enumerate(batch)
+            ]
+            with self._told():
+                self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+
+    def delete(self, letters: Iterable[Letter]) -> set[str]:
+        """Delete *letters*. Returns the ids of those that are."""
+        deleted: set[str] = set()
+        for batch in _batches(letters):
+            entries: list[Any] = [
+                {"Id": str(n), "ReceiptHandle": letter.receipt} for n, letter in enumerate(batch)
+            ]
+            with self._told():
+                answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            deleted |= {batch[int(done["Id"])].message_id for done in answer.get("Successful", [])}
+        return deleted
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise CliError(
+                f"The dead-letter queue {self._url} cannot be used: {error}.",
+                "Your credentials need sqs:ReceiveMessage, sqs:ChangeMessageVisibility,\n"
+                "sqs:DeleteMessage and sqs:GetQueueAttributes on it.",
+            ) from error
+
+
+def _batches(letters: Iterable[Letter]) -> Iterator[list[Letter]]:
+    left = [*letters]
+    for start in range(0, len(left), _BATCH):
+        yield left[start : start + _BATCH]
 
 
 class Account:
@@ -206,8 +323,9 @@ class Account:
             text = file.read_bytes()
         except OSError as error:
             raise CliError(f"{file} cannot be read: {error.strerror}.") from error
+        kind = "application/zip" if key.endswith(".zip") else "text/x-python"
         try:
-            self._s3().put_object(Bucket=bucket, Key=key, Body=text, ContentType="text/x-python")
+            self._s3().put_object(Bucket=bucket, Key=key, Body=text, ContentType=kind)
         except (BotoCoreError, ClientError) as error:
             raise _bucket_error(bucket, error) from error
         return f"s3://{bucket}/{key}"
@@ -232,6 +350,14 @@ class Account:
                     )
         except (BotoCoreError, ClientError) as error:
             raise _bucket_error(bucket, error) from error
+
+    def dead_letters(self, url: str) -> "DeadLetterQueue":
+        """The dead-letter queue at *url*."""
+        told = _QUEUE_HOST.search(url)
+        client = self._session.client(
+            "sqs", endpoint_url=self._endpoint, region_name=told[1] if told else None
+        )
+        return DeadLetterQueue(client, url)
 
     def _s3(self) -> "S3Client":
         # An emulator knows no host names of buckets, so its buckets stand in the path.

@@ -12,6 +12,8 @@ from nextfire_cli.errors import ApiError, CliError
 Document = dict[str, Any]
 PAGE = 100
 """The longest page that is asked for."""
+LINES = 1000
+"""The longest page of a log."""
 TIMEOUT = 30.0
 """Seconds; API Gateway itself gives up on the API after 30."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -94,17 +96,44 @@ class Client:
         return self._items(f"/v1/jobs/{quote(job_id, safe='')}/executions", limit)
 
     def execution(self, execution_id: str) -> Document:
-        return self._call("GET", f"/v1/executions/{quote(execution_id, safe='')}")
+        return self._call("GET", _execution(execution_id))
 
-    def _items(self, path: str, limit: int) -> tuple[list[Document], bool]:
+    def dead(self, *, limit: int, **span: str | None) -> tuple[list[Document], bool]:
+        """Executions that died, the latest death first; *span*: ``from``, ``to`` and ``pool``."""
+        given = {name: value for name, value in span.items() if value is not None}
+        return self._items("/v1/executions", limit, {"state": "DEAD", **given})
+
+    def log(self, execution_id: str, *, cursor: str | None, attempt: int | None) -> Document:
+        """The next page of an execution's log."""
+        params = {"limit": str(LINES)}
+        if cursor is not None:
+            params["cursor"] = cursor
+        if attempt is not None:
+            params["attempt"] = str(attempt)
+        return self._call("GET", _with(f"{_execution(execution_id)}/logs", params))
+
+    def cancel_execution(self, execution_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"{_execution(execution_id)}/cancel", body=body)
+
+    def redrive_execution(self, execution_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"{_execution(execution_id)}/redrive", body=body)
+
+    def redrive_pool(self, pool: str, asked: Document) -> Document:
+        """Redrive some dead executions of *pool*; asked again with its `cursor` it goes on."""
+        return self._call("POST", f"/v1/pools/{quote(pool, safe='')}/redrive", body=asked)
+
+    def _items(
+        self, path: str, limit: int, given: Mapping[str, str] | None = None
+    ) -> tuple[list[Document], bool]:
         items: list[Document] = []
         cursor = None
         while len(items) < limit:
-            params = {"limit": str(min(PAGE, limit - len(items)))}
+            params = {**(given or {}), "limit": str(min(PAGE, limit - len(items)))}
             if cursor:
                 params["cursor"] = cursor
-            # As a signature has it: a space is %20, never a plus.
-            page = self._call("GET", f"{path}?{urlencode(params, quote_via=quote, safe='')}")
+            page = self._call("GET", _with(path, params))
             items += page["items"]
             cursor = page.get("cursor")
             if not cursor:
@@ -127,6 +156,15 @@ class Client:
         if is_local(self._endpoint):
             return "The local stack is not up: start it with `nextfire up`."
         return "Check --endpoint (or NEXTFIRE_ENDPOINT) and the network."
+
+
+def _execution(execution_id: str) -> str:
+    return f"/v1/executions/{quote(execution_id, safe='')}"
+
+
+def _with(path: str, params: Mapping[str, str]) -> str:
+    # As a signature has it: a space is %20, never a plus.
+    return f"{path}?{urlencode(params, quote_via=quote, safe='')}"
 
 
 def _document(response: httpx.Response) -> Document:

@@ -4,14 +4,24 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import typer
 import yaml
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.job import MAX_WINDOW_SEC, MisfirePolicy, Overlap, Priority
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import (
+    MAX_RETRY_DELAY_MS,
+    MAX_WINDOW_SEC,
+    Backoff,
+    MisfirePolicy,
+    Overlap,
+    Priority,
+    RetryJitter,
+)
+from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_DELAY, MAX_JITTER, Dst, parse_duration
 from nextfire_cli.client import Document
 
@@ -19,6 +29,9 @@ WHEN = "--cron, --at, --in, --every, --date"
 """Of these flags a job has one."""
 MAX_TIMEOUT_SEC = 39_600
 _SECOND = timedelta(seconds=1)
+_MILLISECOND = timedelta(milliseconds=1)
+_INNER = frozenset({"retryOn", "env"})
+"""Objects within objects over which flags are put one by one."""
 _SPAN = re.compile(
     r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
 )
@@ -44,6 +57,15 @@ def definition(
     payload: str | None = None,
     timeout: str | None = None,
     max_attempts: int | None = None,
+    backoff: Backoff | None = None,
+    retry_delay: str | None = None,
+    max_retry_delay: str | None = None,
+    retry_jitter: RetryJitter | None = None,
+    retry_on: Sequence[AttemptOutcome] = (),
+    retry_exit_codes: Sequence[int] = (),
+    env: Sequence[str] = (),
+    secrets: Sequence[str] = (),
+    parameters: Sequence[str] = (),
     priority: Priority | None = None,
     misfire: MisfirePolicy | None = None,
     relevancy_window: str | None = None,
@@ -73,15 +95,52 @@ def definition(
         document["payload"] = _payload(payload)
     if timeout is not None:
         document["timeoutSec"] = whole_seconds(timeout, "--timeout", 1, MAX_TIMEOUT_SEC)
+    retry_policy = _given(
+        maxAttempts=max_attempts,
+        backoff=backoff and backoff.value,
+        initialDelayMs=_milliseconds(retry_delay, "--retry-delay"),
+        maxDelayMs=_milliseconds(max_retry_delay, "--max-retry-delay"),
+        jitter=retry_jitter and retry_jitter.value,
+        retryOn=_given(
+            states=[state.value for state in retry_on] or None,
+            exitCodes=[*retry_exit_codes] or None,
+        )
+        or None,
+    )
+    variables = _environment(env, secrets, parameters) or None
     for field, part in (
-        ("target", _given(handler=handler, pool=pool)),
-        ("retryPolicy", _given(maxAttempts=max_attempts)),
+        ("target", _given(handler=handler, pool=pool, env=variables)),
+        ("retryPolicy", retry_policy),
         ("misfire", _given(policy=misfire and misfire.value) | _window(relevancy_window)),
         ("labels", _labels(labels)),
     ):
         if part:
-            document[field] = {**(document.get(field) or {}), **part}
+            document[field] = _over(document.get(field) or {}, part)
     return document
+
+
+def moment(text: str, flag: str, now: datetime) -> str:
+    """The instant that *text* names: itself, or so long ago: ``12h``, ``P2D``.
+
+    Raises:
+        typer.BadParameter: It is so long ago that there is no such instant.
+    """
+    if not _SPAN.fullmatch(text.strip().lower()) and not text.upper().startswith("P"):
+        return text
+    try:
+        return isoformat(now - parse_duration(_iso_8601(text), flag))
+    except (InvalidInputError, OverflowError) as error:
+        raise typer.BadParameter(
+            f"{text!r} is no span. Write 30m, 12h, 2d or PT12H, or an instant.", param_hint=flag
+        ) from error
+
+
+def _over(document: object, part: Document) -> Document:
+    """*document* with *part* put over it."""
+    merged: Document = dict(document) if isinstance(document, dict) else {}
+    for name, value in part.items():
+        merged[name] = _over(merged.get(name), value) if name in _INNER else value
+    return merged
 
 
 def iso_duration(text: str, flag: str) -> str:
@@ -148,6 +207,49 @@ def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
             param_hint=flag,
         )
     return seconds
+
+
+def _milliseconds(text: str | None, flag: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        seconds = text.isdecimal()
+        length = int(text) * _SECOND if seconds else parse_duration(_iso_8601(text), flag)
+    except (InvalidInputError, OverflowError, ValueError):
+        length = timedelta.max  # which is out of all bounds
+    milliseconds = length // _MILLISECOND
+    if milliseconds > MAX_RETRY_DELAY_MS:
+        raise typer.BadParameter(
+            f"{text!r} is no duration from 0 s to {MAX_DELAY.days} days. "
+            "Write 30, 0.5s, 10m, 6h or PT10M.",
+            param_hint=flag,
+        )
+    return milliseconds
+
+
+def _environment(
+    env: Sequence[str], secrets: Sequence[str], parameters: Sequence[str]
+) -> dict[str, object]:
+    """Variables by name, as a job document has them.
+
+    Raises:
+        typer.BadParameter: One is no pair, or two have one name.
+    """
+    found: dict[str, object] = {}
+    for flag, pairs in (("--env", env), ("--secret", secrets), ("--parameter", parameters)):
+        for pair in pairs:
+            name, equals, value = pair.partition("=")
+            if not name or not equals:
+                raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint=flag)
+            if name in found:
+                raise typer.BadParameter(f"{name} is given twice", param_hint=flag)
+            found[name] = value
+            if flag == "--parameter":
+                found[name] = {"parameter": value}
+            elif flag == "--secret":
+                secret, _, key = value.partition("#")
+                found[name] = {"secret": secret, **({"key": key} if key else {})}
+    return found
 
 
 def _told(seconds: int) -> str:

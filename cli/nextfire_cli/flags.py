@@ -1,14 +1,22 @@
 """The flags that say what a job is: one set, of which each command takes what it needs."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from nextfire.domain.job import MisfirePolicy, Overlap, Priority
+from nextfire.domain.job import (
+    RETRIED,
+    Backoff,
+    MisfirePolicy,
+    Overlap,
+    Priority,
+    RetryJitter,
+)
+from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_RUNS, Dst
 from nextfire_cli.client import Document
 from nextfire_cli.definition import WHEN, definition
@@ -17,16 +25,21 @@ __all__ = ["WHEN", "takes"]
 
 _ONE = "When (one of them)"
 _WITHIN = "When, more closely"
+_RETRIES = "What follows a failed attempt"
+_VARIABLES = "What the script finds in its environment"
 
 
-def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+C = TypeVar("C", bound=StrEnum)
+
+
+def _one_of(choices: Iterable[C]) -> Callable[[str], C]:
     """Reads a choice as files and the API spell it, or in lower case."""
+    by_name = {choice.value: choice for choice in choices}
 
-    def parse(text: str) -> StrEnum:
-        try:
-            return choices(text.upper())
-        except ValueError as error:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(choices)}.") from error
+    def parse(text: str) -> C:
+        if text.upper() not in by_name:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(by_name)}.")
+        return by_name[text.upper()]
 
     return parse
 
@@ -140,7 +153,95 @@ Timeout = Annotated[
 ]
 MaxAttempts = Annotated[
     int | None,
-    typer.Option(min=1, max=100, help="How often a run is tried. [dim]Default: 3[/]"),
+    typer.Option(
+        min=1,
+        max=100,
+        help="How often a run is tried. [dim]Default: 3[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+BackoffChoice = Annotated[
+    Backoff | None,
+    typer.Option(
+        "--backoff",
+        parser=_one_of(Backoff),
+        metavar="|".join(Backoff),
+        help="How the delay grows from attempt to attempt. [dim]Default: EXPONENTIAL[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+RetryDelay = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="From the first attempt to the second: 0.5s, 10s, 5m. [dim]Default: 10s[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+MaxRetryDelay = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="The longest from one to the next. [dim]Default: 1h, or the first delay[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+RetryJitterChoice = Annotated[
+    RetryJitter | None,
+    typer.Option(
+        "--retry-jitter",
+        parser=_one_of(RetryJitter),
+        metavar="|".join(RetryJitter),
+        help="FULL: each waits between nothing and the delay, so that what failed together is not "
+        "tried together. [dim]Default: NONE[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+RetryOn = Annotated[
+    list[AttemptOutcome] | None,
+    typer.Option(
+        "--retry-on",
+        parser=_one_of(RETRIED),
+        metavar="|".join(RETRIED),
+        help="Try again only after these; repeat it for each. [dim]Default: all[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+RetryExitCodes = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--retry-exit-code",
+        metavar="N",
+        min=-64,
+        max=255,
+        help="Of what FAILED, try again only after these exit codes; a signal's is negative. "
+        "[dim]Default: any[/]",
+        rich_help_panel=_RETRIES,
+    ),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env", metavar="NAME=VALUE", help="May be repeated.", rich_help_panel=_VARIABLES
+    ),
+]
+Secrets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret",
+        metavar="NAME=SECRET[#KEY]",
+        help="From Secrets Manager, nextfire/<tenant>/SECRET; KEY: one value of a JSON object.",
+        rich_help_panel=_VARIABLES,
+    ),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter",
+        metavar="NAME=PARAMETER",
+        help="From the SSM Parameter Store, /nextfire/<tenant>/PARAMETER.",
+        rich_help_panel=_VARIABLES,
+    ),
 ]
 PriorityChoice = Annotated[
     Priority | None,
@@ -202,6 +303,15 @@ def _document(
     name: Name = None,
     timeout: Timeout = None,
     max_attempts: MaxAttempts = None,
+    backoff: BackoffChoice = None,
+    retry_delay: RetryDelay = None,
+    max_retry_delay: MaxRetryDelay = None,
+    retry_jitter: RetryJitterChoice = None,
+    retry_on: RetryOn = None,
+    retry_exit_code: RetryExitCodes = None,
+    env: Env = None,
+    secret: Secrets = None,
+    parameter: Parameters = None,
     priority: PriorityChoice = None,
     misfire: Misfire = None,
     relevancy_window: RelevancyWindow = None,
@@ -228,6 +338,15 @@ def _document(
         payload=payload,
         timeout=timeout,
         max_attempts=max_attempts,
+        backoff=backoff,
+        retry_delay=retry_delay,
+        max_retry_delay=max_retry_delay,
+        retry_jitter=retry_jitter,
+        retry_on=retry_on or (),
+        retry_exit_codes=retry_exit_code or (),
+        env=env or (),
+        secrets=secret or (),
+        parameters=parameter or (),
         priority=priority,
         misfire=misfire,
         relevancy_window=relevancy_window,

@@ -16,6 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nextfire.domain.job import RETRIED
 from nextfire_cli.client import Document
 
 _STYLES = {
@@ -124,10 +125,11 @@ def job(document: Document) -> RenderableType:
         ("Next run", _next(document)),
         ("Schedule", _schedule(document)),
         ("Target", _target(document)),
+        ("Variables", _variables(document.get("target", {}))),
         ("Payload", json.dumps(payload, ensure_ascii=False) if payload else None),
         ("Labels", ", ".join(f"{k}={v}" for k, v in document.get("labels", {}).items())),
         ("Timeout", _suffixed(document.get("timeoutSec"), " s")),
-        ("Attempts", _suffixed(policy.get("maxAttempts"), " at most")),
+        ("Attempts", _retries(policy)),
         ("Priority", document.get("priority")),
         ("Missed", misfire.get("policy")),
         ("Skipped if", window and f"more than {window} s late"),
@@ -184,6 +186,50 @@ def executions(items: Sequence[Document], job: Document | None = None) -> Render
     )
 
 
+def dead(items: Sequence[Document]) -> RenderableType:
+    """Runs of any job that died."""
+    if not items:
+        return Text("No runs died in that time.")
+    return table(
+        ("EXECUTION", "POOL", "DIED (UTC)", "TRY"),
+        (
+            (
+                _with_reason(run["executionId"], run.get("reason")),
+                run.get("pool", ""),
+                _minute(run.get("finishedAt")),
+                run.get("attempt", ""),
+            )
+            for run in items
+        ),
+    )
+
+
+def letters(items: Sequence[Document]) -> RenderableType:
+    """Messages of a dead-letter queue."""
+    if not items:
+        return Text("The dead-letter queue is empty.")
+    return table(
+        ("EXECUTION", "SINCE (UTC)", "MESSAGE"),
+        (
+            (
+                _with_reason(each.get("executionId", "UNREADABLE"), each.get("failure")),
+                _minute(each["sentAt"]),
+                each["messageId"],
+            )
+            for each in items
+        ),
+    )
+
+
+def log_line(line: Document, *, timestamps: bool) -> Text:
+    """A line that a script printed; of stderr in another colour."""
+    text = Text()
+    if timestamps:
+        text.append(f"{escaped(line.get('at', '-')):<24}  ", "dim")
+    style = "yellow" if line["stream"] == "stderr" else ""
+    return text.append(escaped(line["text"], keep="\t"), style)
+
+
 def execution_line(run: Document) -> Text:
     """One line about a run as it stands now."""
     line = Text.assemble(escaped(run["executionId"]), "  ", state(run["state"]))
@@ -194,6 +240,7 @@ def execution_line(run: Document) -> Text:
         _range(run),
         _why(run),
         _prefixed("again at ", run.get("retryAt") if run["state"] == "PENDING" else None),
+        "to be cancelled" if run.get("cancelRequested") else "",
     ):
         if text:
             line.append(f"  {escaped(text)}")
@@ -228,9 +275,13 @@ def execution(document: Document) -> RenderableType:
                 ),
             ),
             ("Again at", document.get("retryAt") if document["state"] == "PENDING" else None),
+            ("Cancel", _cancel(document)),
             ("Attempt", document.get("attempt")),
             ("Worker", document.get("worker")),
             ("Exit code", document.get("exitCode")),
+            ("Checkpoint", _suffixed(document.get("checkpointBytes"), " bytes")),
+            ("Result", _result(document)),
+            ("Logs", _logs(document)),
         )
     ]
     attempts = document.get("attempts", [])
@@ -325,6 +376,58 @@ def _with_reason(identity: str, *reasons: str | None) -> Text:
 def _why(run: Document) -> str | None:
     """Why it did not succeed."""
     return None if run["state"] == "SUCCEEDED" else run.get("reason")
+
+
+def _cancel(run: Document) -> str | None:
+    if not run.get("cancelRequested"):
+        return None
+    return f"requested ({run['cancelReason']})" if run.get("cancelReason") else "requested"
+
+
+def _result(run: Document) -> str | None:
+    if "result" in run:
+        return json.dumps(run["result"], ensure_ascii=False)
+    return _suffixed(run.get("resultBytes"), " bytes")
+
+
+def _logs(run: Document) -> str | None:
+    if any("logs" in attempt for attempt in run.get("attempts", [])):
+        return f"nextfire runs logs {run['executionId']}"
+    return None
+
+
+def _retries(policy: Document) -> str | None:
+    """``3 at most, EXPONENTIAL from 10.00 s to 1 h 00 m``."""
+    if "maxAttempts" not in policy:
+        return None
+    text = f"{policy['maxAttempts']} at most"
+    if policy["maxAttempts"] > 1 and "backoff" in policy:
+        first, longest = (
+            span(timedelta(milliseconds=policy.get(field, 0)))
+            for field in ("initialDelayMs", "maxDelayMs")
+        )
+        text += f", {policy['backoff']} after {first}"
+        text += "" if policy["backoff"] == "FIXED" else f", up to {longest}"
+        text += ", with jitter" if policy.get("jitter") == "FULL" else ""
+    chosen = policy.get("retryOn", {})
+    states, codes = chosen.get("states", []), chosen.get("exitCodes")
+    if len(states) < len(RETRIED) and "retryOn" in policy:
+        text += f"; only after {', '.join(states) or 'nothing'}"
+    return text + (f"; exit codes {', '.join(map(str, codes))}" if codes else "")
+
+
+def _variables(target: Document) -> str:
+    """Names and values; of references where they lead."""
+
+    def told(value: object) -> str:
+        if not isinstance(value, dict):
+            return str(value)
+        if "parameter" in value:
+            return f"(parameter {value['parameter']})"
+        key = f"#{value['key']}" if value.get("key") else ""
+        return f"(secret {value.get('secret')}{key})"
+
+    return ", ".join(f"{name}={told(value)}" for name, value in target.get("env", {}).items())
 
 
 def _next(job: Document) -> str | None:

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -11,18 +12,32 @@ from nextfire.domain.job import JobState
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
 from nextfire_cli.client import Client, Document
+from nextfire_cli.definition import moment
+from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
 """Seconds between two looks at the API."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a log to which nothing was added."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
 _UNDER_WAY = {state for state in RunState if not state.ended}
+
+
+ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)]
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT", help="Why, for whoever looks at it later; at most 256 characters."
+    ),
+]
 
 
 @app.command("list")
 def list_(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False)],
+    job_id: Annotated[str | None, typer.Argument(metavar="[JOB_ID]", show_default=False)] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
     follow: Annotated[
         bool,
@@ -32,10 +47,46 @@ def list_(
             "With --json: one JSON document a line.",
         ),
     ] = False,
+    state: Annotated[
+        str | None,
+        typer.Option(metavar="DEAD", help="Without JOB_ID: the dead runs of all jobs."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            "--since",
+            metavar="INSTANT|SPAN",
+            help="Died then or later: an instant, or so long ago: 30m, 12h, 2d. "
+            "[dim]Default: 24h before --to[/]",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="INSTANT|SPAN", help="Died then or earlier. [dim]Default: now[/]"
+        ),
+    ] = None,
+    pool: Annotated[str | None, typer.Option(help="Died in this pool.")] = None,
 ) -> None:
-    """List a job's runs, newest first: how late each started, how long it took."""
+    """List a job's runs, newest first: how late each started, how long it took. Or, without a job,
+    the runs of all jobs that died, the latest death first.
+
+    [bold]Examples[/]
+      nextfire runs list JOB_ID --follow
+      nextfire runs list --state DEAD --since 12h
+      nextfire runs list --state DEAD --from 2026-05-23T18:00:00Z --to 2026-05-24T06:00:00Z
+    """
     caller = session.of(context)
     client = caller.client()
+    span = {"--state": state, "--from": since, "--to": until, "--pool": pool}
+    if job_id is None:
+        if follow:
+            raise typer.BadParameter("only a job's runs can be followed", param_hint="--follow")
+        _list_dead(caller, span, limit)
+        return
+    if given := [flag for flag, value in span.items() if value is not None]:
+        raise typer.BadParameter("not with a JOB_ID", param_hint=given)
     if not follow:
         items, more = client.executions(job_id, limit=limit)
         job = None if items or caller.as_json else client.job(job_id)
@@ -57,15 +108,161 @@ def list_(
             caller.out.print(render.execution_line(run), soft_wrap=True)
 
 
+def _list_dead(caller: Session, span: Mapping[str, str | None], limit: int) -> None:
+    if (span["--state"] or "").upper() != RunState.DEAD:
+        raise typer.BadParameter(
+            "give a JOB_ID, or --state DEAD for what died of all jobs", param_hint="JOB_ID"
+        )
+    now = datetime.fromtimestamp(time.time(), UTC)
+    asked = {
+        flag.removeprefix("--"): text and moment(text, flag, now)
+        for flag, text in span.items()
+        if flag in {"--from", "--to"}
+    }
+    items, more = caller.client().dead(limit=limit, pool=span["--pool"], **asked)
+    caller.show({"items": items}, render.dead(items))
+    if more:
+        caller.say(f"There are more than {limit}: raise --limit.")
+
+
 @app.command()
-def get(
-    context: typer.Context,
-    execution_id: Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)],
-) -> None:
-    """Show one run: when it was due, dispatched, started and done, its attempts and output."""
+def get(context: typer.Context, execution_id: ExecutionId) -> None:
+    """Show one run: when it was due, dispatched, started and done, its attempts, output, result."""
     caller = session.of(context)
     run = caller.client().execution(execution_id)
     caller.show(run, render.execution(run))
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    execution_id: ExecutionId,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow",
+            "-f",
+            help="Go on until the run has ended or Ctrl-C. With --json: one line a document.",
+        ),
+    ] = False,
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Only of this attempt. [dim]Default: of all[/]")
+    ] = None,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", "-t", help="When each line was read, in UTC.")
+    ] = False,
+) -> None:
+    """Print what a run's attempts printed, stdout and stderr in the order in which they came.
+
+    [bold]Examples[/]
+      nextfire runs logs EXECUTION_ID --follow
+      nextfire runs logs EXECUTION_ID --attempt 2 --timestamps
+    """
+    caller = session.of(context)
+    client = caller.client()
+    out = caller.out
+    items: list[Document] = []
+    number = None
+    for line in log_lines(client, execution_id, attempt=attempt, follow=follow, sleep=time.sleep):
+        if caller.as_json and follow:
+            typer.echo(json.dumps(line, ensure_ascii=False))
+        elif caller.as_json:
+            items.append(line)
+        else:
+            if line["attempt"] != number and (number is not None or line["attempt"] > 1):
+                caller.say(f"Attempt {line['attempt']}")
+            number = line["attempt"]
+            view = render.log_line(line, timestamps=timestamps)
+            if out.is_terminal:
+                out.print(view, soft_wrap=True)
+            else:
+                typer.echo(view.plain)  # with its tabs
+    if caller.as_json and not follow:
+        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
+    if follow and not caller.as_json:
+        caller.err.print(render.execution_line(client.execution(execution_id)), soft_wrap=True)
+
+
+@app.command()
+def cancel(
+    context: typer.Context,
+    execution_id: ExecutionId,
+    reason: Reason = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it has ended.")] = False,
+) -> None:
+    """Cancel a run. One that waits is cancelled at once; of one that runs, its worker ends the
+    script within some seconds: SIGTERM, and SIGKILL 5 s later.
+
+    [bold]Examples[/]
+      nextfire runs cancel EXECUTION_ID --reason 'wrong input'
+      nextfire runs cancel EXECUTION_ID --wait
+    """
+    caller = session.of(context)
+    client = caller.client()
+    run = client.cancel_execution(execution_id, reason)
+    if run["state"] == RunState.RUNNING:
+        caller.say("Its worker is asked to end it.")
+    while wait and run["state"] in _UNDER_WAY:
+        time.sleep(POLL)
+        run = client.execution(execution_id)
+    caller.show(run, render.execution_line(run))
+
+
+@app.command()
+def redrive(
+    context: typer.Context,
+    execution_ids: Annotated[
+        list[str], typer.Argument(metavar="EXECUTION_ID...", show_default=False)
+    ],
+    reason: Reason = None,
+) -> None:
+    """Try dead runs again, with as many attempts as their jobs allow. Exit code 1: not all are.
+
+    All of a pool: nextfire dlq redrive --pool POOL.
+
+    [bold]Examples[/]
+      nextfire runs redrive EXECUTION_ID --reason 'the disk is mended'
+    """
+    caller = session.of(context)
+    client = caller.client()
+    items: list[Document] = []
+    refused: list[ApiError] = []
+    for execution_id in execution_ids:
+        try:
+            run = client.redrive_execution(execution_id, reason)
+        except ApiError as error:
+            refused.append(error)
+            caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
+            continue
+        items.append(run)
+        if not caller.as_json:
+            caller.out.print(render.execution_line(run), soft_wrap=True)
+    if caller.as_json:
+        typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
+    if refused:
+        raise typer.Exit(1)
+
+
+def log_lines(
+    client: Client,
+    execution_id: str,
+    *,
+    attempt: int | None,
+    follow: bool,
+    sleep: Callable[[float], None],
+) -> Iterator[Document]:
+    """The lines there are; with *follow* also those to come, until the run has ended."""
+    cursor = None
+    while True:
+        page = client.log(execution_id, cursor=cursor, attempt=attempt)
+        yield from page["items"]
+        cursor = page.get("cursor")
+        if cursor is None:
+            return
+        if not page["items"] and not page["ended"]:
+            if not follow:
+                return
+            sleep(LOOK_EVERY)
 
 
 def changes(

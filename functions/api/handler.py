@@ -488,11 +488,16 @@ def _definition(document: Mapping[str, Any]) -> JobDefinition:
 
 
 def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """*document* with *patch* laid over it, by RFC 7396; `payload` is replaced whole."""
+    """*document* with *patch* laid over it, by RFC 7396; `payload` is replaced whole, and so is
+    each variable of `env`: a reference to a parameter takes the place of one to a secret.
+    """
     merged = dict(document)
     for name, value in patch.items():
         if value is None and name != "payload":
             merged.pop(name, None)
+        elif name == "env" and isinstance(value, dict) and isinstance(merged.get(name), dict):
+            both = {**merged[name], **value}
+            merged[name] = {each: given for each, given in both.items() if given is not None}
         elif name != "payload" and isinstance(value, dict) and isinstance(merged.get(name), dict):
             merged[name] = _merged(merged[name], value)
         else:

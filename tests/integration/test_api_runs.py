@@ -796,6 +796,19 @@ class TestPolicies:
         assert answer.status == 201, answer.document
         assert answer.document["target"] == target
 
+    def test_a_variable_is_patched_whole(self, system: Deployment) -> None:
+        env = {"KEY": {"secret": "a", "key": "b"}, "OLD": "x", "KEPT": "y"}
+        job = system.register(target={"handler": "hello", "env": env})
+        change = {"KEY": {"parameter": "p"}, "OLD": None, "NEW": "z"}
+
+        answer = system.call("PATCH", f"/v1/jobs/{job.key.job_id}", {"target": {"env": change}})
+
+        assert answer.document["target"]["env"] == {
+            "KEY": {"parameter": "p"},
+            "KEPT": "y",
+            "NEW": "z",
+        }
+
     @pytest.mark.parametrize(
         ("target", "field"),
         [

@@ -9,9 +9,17 @@ import pytest
 import typer
 from pydantic import ValidationError
 
-from nextfire.domain.job import JobDefinition
+from nextfire.domain.job import Backoff, JobDefinition, RetryJitter
+from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_JITTER
-from nextfire_cli.definition import MAX_TIMEOUT_SEC, definition, iso_duration, whole_seconds
+from nextfire_cli.definition import (
+    MAX_TIMEOUT_SEC,
+    definition,
+    iso_duration,
+    moment,
+    whole_seconds,
+)
+from tests.builders import NOON
 
 
 @pytest.mark.parametrize(
@@ -80,6 +88,14 @@ def test_flags_make_a_document_and_leave_out_what_they_do_not_name() -> None:
         ({"jitter": "61m"}, "--jitter"),
         ({"relevancy_window": "31d"}, "--relevancy-window"),
         ({"file": "/no/such/file"}, "--file"),
+        ({"retry_delay": "soon"}, "--retry-delay"),
+        ({"retry_delay": "1831d"}, "--retry-delay"),
+        ({"max_retry_delay": "9" * 5000}, "--max-retry-delay"),
+        ({"env": ["A"]}, "--env"),
+        ({"env": ["=a"]}, "--env"),
+        ({"secrets": ["A"]}, "--secret"),
+        ({"parameters": ["x"]}, "--parameter"),
+        ({"env": ["A=1"], "secrets": ["A=s"]}, "--secret"),
     ],
 )
 def test_a_flag_that_cannot_be_read_is_named(flags: dict[str, Any], hint: str) -> None:
@@ -164,3 +180,75 @@ def test_a_file_that_is_no_object_is_refused(text: str, tmp_path: Path) -> None:
 
     with pytest.raises(typer.BadParameter):
         definition(file=str(file))
+
+
+def test_retries_and_variables() -> None:
+    assert definition(
+        handler="h",
+        backoff=Backoff.LINEAR,
+        retry_delay="0.5s",
+        max_retry_delay="2d",
+        retry_jitter=RetryJitter.FULL,
+        retry_on=[AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT],
+        retry_exit_codes=[75, -9],
+        env=["LEVEL=a=b", "EMPTY="],
+        secrets=["KEY=billing/key#api", "ALL=billing/key"],
+        parameters=["URL=billing/url"],
+    ) == {
+        "target": {
+            "handler": "h",
+            "env": {
+                "LEVEL": "a=b",
+                "EMPTY": "",
+                "KEY": {"secret": "billing/key", "key": "api"},
+                "ALL": {"secret": "billing/key"},
+                "URL": {"parameter": "billing/url"},
+            },
+        },
+        "retryPolicy": {
+            "backoff": "LINEAR",
+            "initialDelayMs": 500,
+            "maxDelayMs": 172_800_000,
+            "jitter": "FULL",
+            "retryOn": {"states": ["FAILED", "TIMED_OUT"], "exitCodes": [75, -9]},
+        },
+    }
+    assert definition(retry_delay="0") == {"retryPolicy": {"initialDelayMs": 0}}
+    assert definition(retry_delay="30") == {"retryPolicy": {"initialDelayMs": 30_000}}
+
+
+def test_variables_and_retries_are_put_over_the_files_one_by_one(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "target: {handler: h, env: {A: old, B: {secret: s}, C: kept}}\n"
+        "retryPolicy: {maxAttempts: 5, retryOn: {exitCodes: [1], states: [FAILED]}}\n"
+    )
+
+    merged = definition(
+        file=str(file), env=["A=new"], parameters=["B=p"], retry_exit_codes=[75], max_attempts=2
+    )
+
+    assert merged == {
+        "target": {"handler": "h", "env": {"A": "new", "B": {"parameter": "p"}, "C": "kept"}},
+        "retryPolicy": {"maxAttempts": 2, "retryOn": {"exitCodes": [75], "states": ["FAILED"]}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("12h", "2026-05-24T00:00:00Z"),
+        ("1d12h", "2026-05-23T00:00:00Z"),
+        ("PT30M", "2026-05-24T11:30:00Z"),
+        ("2026-05-24", "2026-05-24"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_a_moment_is_an_instant_or_so_long_ago(text: str, instant: str) -> None:
+    assert moment(text, "--from", NOON) == instant
+
+
+@pytest.mark.parametrize("text", ["Peter", "99999999999d", "PT"])
+def test_a_moment_that_is_none(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        moment(text, "--from", NOON)

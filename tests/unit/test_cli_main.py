@@ -1,6 +1,7 @@
 """The command, as it is called."""
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,8 @@ def test_both_commands_have_the_same_flags(call: Call, command: str) -> None:
     for flag in (
         *("--cron", "--at", "--in", "--every", "--date", "--start-at", "--end-at", "--dst"),
         *("--max-runs", "--jitter", "--priority", "--handler", "--relevancy-window"),
+        *("--backoff", "--retry-delay", "--max-retry-delay", "--retry-jitter", "--retry-on"),
+        *("--retry-exit-code", "--env", "--secret", "--parameter"),
         *("RUN_ALL|RUN_LATEST|SKIP", "ALLOW|QUEUE|SKIP|REPLACE"),
     ):
         assert flag in shown
@@ -189,6 +192,32 @@ def test_create_and_update_send_all_of_when(call: Call, api: Api) -> None:
     assert api.body == sent
     call("jobs", "update", "job_1", "--every", "1h30m")
     assert api.body == {"type": "INTERVAL", "schedule": "PT1H30M"}
+
+
+def test_retries_are_sent_as_the_flags_say(call: Call, api: Api) -> None:
+    flags = [
+        *("--max-attempts", "5", "--backoff", "linear", "--retry-delay", "30s"),
+        *("--max-retry-delay", "1h", "--retry-jitter", "full", "--retry-on", "timed_out"),
+        *("--retry-on", "FAILED", "--retry-exit-code", "75", "--retry-exit-code", "-9"),
+        *("--env", "A=1", "--secret", "B=b#c", "--parameter", "C=c"),
+    ]
+
+    result = call("jobs", "update", "job_1", *flags)
+
+    assert result.exit_code == 0, result.output
+    assert api.body == {
+        "target": {"env": {"A": "1", "B": {"secret": "b", "key": "c"}, "C": {"parameter": "c"}}},
+        "retryPolicy": {
+            "maxAttempts": 5,
+            "backoff": "LINEAR",
+            "initialDelayMs": 30_000,
+            "maxDelayMs": 3_600_000,
+            "jitter": "FULL",
+            "retryOn": {"states": ["TIMED_OUT", "FAILED"], "exitCodes": [75, -9]},
+        },
+    }
+    told = call("jobs", "update", "job_1", "--retry-on", "CANCELLED", COLUMNS="200").stderr
+    assert "'CANCELLED' is not one of FAILED, TIMED_OUT, WORKER_LOST." in told
 
 
 def test_a_choice_that_is_none_is_told_as_it_is_spelt(call: Call) -> None:
@@ -554,6 +583,103 @@ def test_scripts_are_pushed_under_tenant_and_pool_and_listed(call: Call, tmp_pat
     ] == [("batch", "report", 8), ("default", "other", 8)]
     assert nowhere.exit_code == 1
     assert "'none'" in nowhere.stderr
+
+
+def archive(path: Path, **files: str) -> Path:
+    with zipfile.ZipFile(path, "w") as writer:
+        for name, text in files.items():
+            writer.writestr(name.replace("_py", ".py"), text)
+    return path
+
+
+def test_an_archive_is_pushed_with_its_ending(call: Call, tmp_path: Path) -> None:
+    app = archive(tmp_path / "app.zip", __main___py="print(1)", lib_py="")
+
+    with mock_aws():
+        boto3.client("s3", "us-east-1").create_bucket(Bucket="scripts")
+        options = ["--bucket", "scripts", "--region", "us-east-1"]
+        pushed = call("scripts", "push", str(app), *options)
+        renamed = call("scripts", "push", str(app), "--name", "report", *options)
+        listed = call("scripts", "list", "--json", *options)
+
+    assert pushed.stdout == "s3://scripts/123456789012/default/app.zip\n", pushed.output
+    assert renamed.stdout == "s3://scripts/123456789012/default/report.zip\n"
+    assert [item["handler"] for item in json.loads(listed.stdout)["items"]] == [
+        "app.zip",
+        "report.zip",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("no.zip", "is no zip archive"),
+        ("empty.zip", "has no __main__.py at its top"),
+        ("hidden.py", "is an archive"),
+        ("large.py", "bytes, more than 10485760"),
+    ],
+)
+def test_a_script_that_no_executor_would_run_is_not_uploaded(
+    call: Call, tmp_path: Path, file: str, said: str
+) -> None:
+    (tmp_path / "no.zip").write_text("x")
+    archive(tmp_path / "empty.zip", lib_py="")
+    archive(tmp_path / "hidden.py", __main___py="")
+    (tmp_path / "large.py").write_bytes(b"#" * (10 * 1024 * 1024 + 1))
+
+    result = call("scripts", "push", str(tmp_path / file), "--bucket", "scripts")
+
+    assert result.exit_code == 1, result.output
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "hint"),
+    [
+        (["--pool", "../x"], "--pool"),
+        (["--pool", "Batch"], "--pool"),
+        (["--name", "../x"], "--name"),
+        (["--name", "a/b"], "--name"),
+        (["--name", "x.zip"], "--name"),
+        (["--name", "x" * 129], "--name"),
+    ],
+)
+def test_names_that_no_job_could_use_are_refused(
+    call: Call, tmp_path: Path, flags: list[str], hint: str
+) -> None:
+    script = tmp_path / "report.py"
+    script.touch()
+
+    result = call("scripts", "push", str(script), "--bucket", "scripts", *flags)
+
+    assert result.exit_code == 2, result.output
+    assert hint in result.stderr
+
+
+def test_a_script_that_does_not_compile_is_told_and_pushed(call: Call, tmp_path: Path) -> None:
+    script = tmp_path / "report.py"
+    script.write_text("print(")
+
+    with mock_aws():
+        boto3.client("s3", "us-east-1").create_bucket(Bucket="scripts")
+        pushed = call("scripts", "push", str(script), "--bucket", "scripts", AWS_REGION="us-east-1")
+
+    assert pushed.exit_code == 0, pushed.output
+    assert "does not compile with Python" in pushed.stderr
+
+
+def test_a_pool_that_the_local_stack_has_not(
+    call: Call, tmp_path: Path, stack: dict[str, Any], up: Callable[[], None]
+) -> None:
+    stack["pools"] = {"default": {"executor": "worker", "queue_url": "q", "dlq_url": "d"}}
+    script = tmp_path / "report.py"
+    script.touch()
+    up()
+
+    result = call("scripts", "push", str(script), "--pool", "gpu", NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 2
+    assert "it has default" in result.stderr.replace("\n", " ")
 
 
 def test_without_a_stack_the_scripts_bucket_must_be_named(call: Call, tmp_path: Path) -> None:

@@ -262,3 +262,43 @@ def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
     assert text.count(str(RUN["executionId"])) == 2
     assert "comes twice" in text
     assert "LOCAL" in shown(render.upcoming([first | {"offset": "+02:00"}]), width=120)
+
+
+def test_a_jobs_retries_and_variables() -> None:
+    policy = {
+        "maxAttempts": 5,
+        "backoff": "LINEAR",
+        "initialDelayMs": 30_000,
+        "maxDelayMs": 3_600_000,
+        "jitter": "FULL",
+        "retryOn": {"states": ["FAILED"], "exitCodes": [75, -9]},
+    }
+    env = {"A": "1", "B": {"secret": "b", "key": "c"}, "C": {"parameter": "c"}}
+    target = {"pool": "default", "handler": "h", "env": env}
+
+    text = shown(render.job(JOB | {"retryPolicy": policy, "target": target}), width=200)
+
+    assert (
+        "5 at most, LINEAR after 30.00 s, up to 1 h 00 m, with jitter; only after FAILED;"
+        " exit codes 75, -9" in text
+    )
+    assert "A=1, B=(secret b#c), C=(parameter c)" in text
+    fixed = {"maxAttempts": 3, "backoff": "FIXED", "initialDelayMs": 1000, "maxDelayMs": 1000}
+    assert "3 at most, FIXED after 1.00 s\n" in shown(
+        render.job(JOB | {"retryPolicy": fixed}), width=200
+    ).replace(" \n", "\n").replace("  ", "").replace(" \n", "\n")
+
+
+def test_what_died_of_any_job() -> None:
+    text = shown(render.dead([RUN | {"state": "DEAD", "reason": "exit code 1", "pool": "batch"}]))
+
+    assert RUN["executionId"] in text
+    assert "exit code 1" in text
+    assert "batch  2026-05-24 10:00:01" in text
+
+
+def test_lines_of_a_log_do_nothing_to_a_terminal() -> None:
+    line = {"attempt": 1, "stream": "stderr", "text": "a\tb\x1b[2J\r[red]"}
+
+    assert render.log_line(line, timestamps=False).plain == "a\tb\\x1b[2J\\r[red]"
+    assert render.log_line(line, timestamps=True).plain.startswith("-  ")

@@ -1,0 +1,354 @@
+"""The commands of `nextfire dlq`: what lies in a pool's dead-letter queue."""
+
+# What a call does not need it does not import: boto3 takes a second.
+# ruff: noqa: PLC0415
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.instants import isoformat
+from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.run import RunState
+from nextfire_cli import render, session
+from nextfire_cli.client import Client, Document
+from nextfire_cli.definition import moment
+from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.session import Session
+
+if TYPE_CHECKING:
+    from nextfire_cli.aws import DeadLetterQueue, Letter
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+STACK = "Nextfire"
+"""What the CDK app calls its stack."""
+AT_ONCE = 50
+"""Executions that one request redrives."""
+_SIDE_BY_SIDE = 5
+_SHOWN_OF_A_BODY = 200
+
+Pool = Annotated[str, typer.Option(help="Whose dead letters.")]
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The CloudFormation stack that names the queue. [dim]Default: the local stack, "
+        f"else {STACK}[/]",
+    ),
+]
+QueueUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The queue itself, where no stack tells it."),
+]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    pool: Pool = "default",
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    stack: Stack = None,
+    queue_url: QueueUrl = None,
+) -> None:
+    """List the messages of a pool's dead-letter queue: which run, why, since when.
+
+    Nothing is changed: each message is hidden while this goes on, and seen again afterwards; if it
+    is interrupted, two minutes later. Uses your AWS credentials.
+
+    [bold]Examples[/]
+      nextfire dlq list
+      nextfire dlq list --pool batch --stack Nextfire --json
+    """
+    caller = session.of(context)
+    queue = _queue(caller, pool, stack, queue_url)
+    held: dict[str, Letter] = {}
+    with _progress(caller, "messages", queue.count()[0]) as tell, _shown_again(queue, held):
+        while len(held) < limit:
+            letters = [each for each in queue.receive() if each.message_id not in held]
+            if not letters:
+                break
+            held |= {each.message_id: each for each in letters}
+            tell(len(held))
+    items = sorted(map(_document, held.values()), key=lambda item: str(item["sentAt"]))
+    caller.show({"items": items[:limit]}, render.letters(items[:limit]))
+    if len(held) >= limit and queue.count()[0] > limit:
+        caller.say(f"There are more than {limit}: raise --limit.")
+
+
+@app.command()
+def redrive(
+    context: typer.Context,
+    pool: Pool = "default",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            "--since",
+            metavar="INSTANT|SPAN",
+            help="Runs that died then or later: an instant, or so long ago: 30m, 12h, 2d.",
+        ),
+    ] = "14d",
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Why; at most 256 characters."),
+    ] = None,
+    stack: Stack = None,
+    queue_url: QueueUrl = None,
+) -> None:
+    """Try all dead runs of a pool again, and clear their messages out of its dead-letter queue.
+
+    First the runs are redriven, the latest death first; then the messages whose runs are not DEAD
+    any more are deleted. What cannot be read, what is another tenant's, and what could not be
+    redriven stays. May be interrupted, and repeated: no run starts twice.
+
+    [bold]Examples[/]
+      nextfire dlq redrive
+      nextfire dlq redrive --pool batch --since 12h --reason 'the disk is mended'
+    """
+    caller = session.of(context)
+    client = caller.client()
+    queue = _queue(caller, pool, stack, queue_url)
+    tenant = caller.account().tenant()
+    first = moment(since, "--from", datetime.fromtimestamp(time.time(), UTC))
+    done = _Redriven()
+    try:
+        with _progress(caller, "executions", None) as tell:
+            for answer in _redriving(client, pool, first, reason):
+                done.redriven += answer["redriven"]
+                done.skipped += answer["skipped"]
+                tell(len(done.redriven))
+        with _progress(caller, "messages", queue.count()[0]) as tell:
+            for looked_at in _clearing(client, queue, tenant, done):
+                tell(looked_at)
+    except CliError as error:
+        so_far = f"{len(done.redriven)} are redriven so far: repeat the command to go on."
+        raise CliError(error.problem, f"{error.remedy}\n{so_far}".strip()) from error
+    caller.show(done.document(), done.view())
+
+
+@app.command()
+def purge(
+    context: typer.Context,
+    pool: Pool = "default",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    stack: Stack = None,
+    queue_url: QueueUrl = None,
+) -> None:
+    """Delete the messages of a pool's dead-letter queue, all tenants'. Their runs stay DEAD.
+
+    They are deleted one batch after the other, not by PurgeQueue: that would take with it what
+    comes within a minute, and may be called once a minute only. What dies meanwhile stays.
+
+    [bold]Examples[/]
+      nextfire dlq purge --pool batch
+      nextfire dlq purge --yes
+    """
+    caller = session.of(context)
+    if not yes and caller.as_json:
+        raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
+    queue = _queue(caller, pool, stack, queue_url)
+    total, until = queue.count()
+    if not yes:
+        typer.confirm(
+            f"Delete about {total} messages from the dead-letter queue of the pool {pool}?",
+            abort=True,
+            err=True,
+        )
+    deleted: set[str] = set()
+    held: dict[str, Letter] = {}
+    with _progress(caller, "messages", total) as tell, _shown_again(queue, held):
+        while letters := [each for each in queue.receive() if each.message_id not in held]:
+            old = [each for each in letters if each.sent_at <= until]
+            held |= {each.message_id: each for each in letters}
+            now_gone = queue.delete(old)
+            deleted |= now_gone
+            for message_id in now_gone:
+                del held[message_id]
+            tell(len(deleted))
+    stay = f" {len(held)} came meanwhile and stay." if held else ""
+    told = f"{len(deleted)} messages are deleted.{stay}"
+    caller.show({"deleted": len(deleted), "kept": len(held)}, Text(told))
+
+
+@dataclass
+class _Redriven:
+    """What `redrive` has done. `kept`: the messages that stay, each with the reason."""
+
+    redriven: list[str] = field(default_factory=list)
+    skipped: list[Document] = field(default_factory=list)
+    deleted: int = 0
+    kept: list[Document] = field(default_factory=list)
+
+    def document(self) -> Document:
+        return {
+            "redriven": self.redriven,
+            "skipped": self.skipped,
+            "deleted": self.deleted,
+            "kept": self.kept,
+        }
+
+    def view(self) -> Text:
+        text = Text(
+            f"{len(self.redriven)} executions are redriven, {self.deleted} messages deleted."
+        )
+        for title, items in (("Not redriven", self.skipped), ("Kept", self.kept)):
+            for each in items:
+                name = each.get("executionId") or f"message {each['messageId']}"
+                text.append(f"\n{title}: {render.escaped(name)}: {render.escaped(each['reason'])}")
+        return text
+
+
+def _redriving(client: Client, pool: str, first: str, reason: str | None) -> Iterator[Document]:
+    asked: Document = {"from": first, "limit": AT_ONCE}
+    if reason is not None:
+        asked["reason"] = reason
+    while True:
+        answer = client.redrive_pool(pool, asked)
+        yield answer
+        if not answer["more"]:
+            return
+        # Onward to earlier deaths: what is redriven and dies anew is not met again.
+        asked["cursor"] = answer["cursor"]
+
+
+def _clearing(
+    client: Client, queue: "DeadLetterQueue", tenant: str, done: _Redriven
+) -> Iterator[int]:
+    """Delete the messages whose runs are not DEAD any more; yields how many were looked at."""
+    held: dict[str, Letter] = {}
+    looked_at = 0
+    with _shown_again(queue, held), ThreadPoolExecutor(_SIDE_BY_SIDE) as executor:
+        while letters := [each for each in queue.receive() if each.message_id not in held]:
+            held |= {each.message_id: each for each in letters}
+            stay = dict(
+                zip(
+                    letters, executor.map(lambda x: _stays(client, x, tenant), letters), strict=True
+                )
+            )
+            deleted = queue.delete(letter for letter, why in stay.items() if why is None)
+            for letter, why in stay.items():
+                if letter.message_id in deleted:
+                    del held[letter.message_id]
+                else:
+                    kept = {"messageId": letter.message_id, "reason": why or "not deleted"}
+                    if message := _message(letter):
+                        kept["executionId"] = message.key.execution_id
+                    done.kept.append(kept)
+            done.deleted += len(deleted)
+            looked_at += len(letters)
+            yield looked_at
+
+
+def _stays(client: Client, letter: "Letter", tenant: str) -> str | None:
+    """Why the message of *letter* stays; None: it may go."""
+    message = _message(letter)
+    if message is None:
+        return "unreadable; look at it with nextfire dlq list"
+    if message.tenant != tenant:
+        return f"of tenant {message.tenant}"
+    try:
+        run = client.execution(message.key.execution_id)
+    except ApiError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return "its execution is not on record any more"
+        return f"its execution cannot be looked at: {error.problem}"
+    return f"is {run['state']}" if run["state"] == RunState.DEAD else None
+
+
+def _message(letter: "Letter") -> RunMessage | None:
+    try:
+        return decode_message(letter.body)
+    except UndecodableError:
+        return None
+
+
+def _document(letter: "Letter") -> Document:
+    message = _message(letter)
+    document: Document = {
+        "messageId": letter.message_id,
+        "sentAt": isoformat(letter.sent_at),
+        "failure": letter.failure,
+    }
+    if message is None:
+        return document | {"state": "UNREADABLE", "body": letter.body[:_SHOWN_OF_A_BODY]}
+    return document | {
+        "executionId": message.key.execution_id,
+        "tenant": message.tenant,
+        "dispatch": message.dispatch,
+    }
+
+
+@contextlib.contextmanager
+def _shown_again(queue: "DeadLetterQueue", held: dict[str, "Letter"]) -> Iterator[None]:
+    """Afterwards what is in *held* is seen by others again."""
+    try:
+        yield
+    finally:
+        queue.show(held.values())
+
+
+class _Bar:
+    def __init__(self, progress: Progress, task: TaskID) -> None:
+        self._progress = progress
+        self._task = task
+
+    def __call__(self, completed: int) -> None:
+        self._progress.update(self._task, completed=completed)
+
+
+@contextlib.contextmanager
+def _progress(caller: Session, noun: str, total: int | None) -> Iterator[_Bar]:
+    """A bar on a terminal's stderr; *total*: about how many there are, if that is known."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}" + ("" if total is None else "/{task.total:.0f}")),
+        TimeElapsedColumn(),
+    )
+    console = caller.err
+    shown = console.is_terminal and not caller.as_json
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+        yield _Bar(progress, progress.add_task(noun, total=total))
+
+
+def _queue(
+    caller: Session, pool: str, stack: str | None, queue_url: str | None
+) -> "DeadLetterQueue":
+    """The dead-letter queue of *pool*.
+
+    Raises:
+        CliError: It is not known where it is.
+    """
+    local = caller.stack() if stack is None else None
+    if queue_url is not None:
+        return caller.account().dead_letters(queue_url)
+    if local is not None:
+        urls = {name: info.dlq_url for name, info in local.pools.items()}
+        account = caller.account()
+    else:
+        from nextfire_cli.aws import Account
+
+        account = Account.of_caller(caller.profile, caller.region)
+        name = stack or STACK
+        urls = {
+            key.removeprefix("DlqUrl"): url
+            for key, url in account.outputs(name).items()
+            if key.startswith("DlqUrl")
+        }
+        pool = "".join(part.capitalize() for part in pool.split("-"))
+    if pool not in urls:
+        raise CliError(
+            f"The stack has no pool {pool!r}.", f"Its pools: {', '.join(sorted(urls)) or 'none'}."
+        )
+    return account.dead_letters(urls[pool])

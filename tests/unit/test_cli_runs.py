@@ -1,0 +1,260 @@
+"""The commands for runs after dispatch: lists of what died, logs, cancel, redrive."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from nextfire.adapters.aws import SystemClock
+from nextfire_cli import runs
+from nextfire_cli.main import app
+
+ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
+ID = "job_1.20260524T100000000Z-abcdefgh"
+OTHER = "job_2.20260524T100000000Z-abcdefgh"
+DEAD = {
+    "executionId": ID,
+    "jobId": "job_1",
+    "state": "DEAD",
+    "scheduledAt": "2026-05-24T10:00:00Z",
+    "finishedAt": "2026-05-24T10:00:03Z",
+    "pool": "batch",
+    "attempt": 3,
+    "reason": "exit code \x1b[2J",
+    "attempts": [{"number": 3, "outcome": "FAILED", "logs": f"/v1/executions/{ID}/logs"}],
+}
+RUNNING = DEAD | {"state": "RUNNING", "cancelRequested": True, "cancelReason": "why"}
+CANCELLED = DEAD | {"state": "CANCELLED"}
+
+
+class Api:
+    """Answers by method and path, one after the other where there are several; keeps what it was
+    asked.
+    """
+
+    def __init__(self) -> None:
+        self.routes: dict[str, list[Any]] = {}
+        self.requests: list[httpx.Request] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answers = self.routes[f"{request.method} {request.url.path}"]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [json.loads(each.content) for each in self.requests if each.method == "POST"]
+
+    @property
+    def queries(self) -> list[dict[str, str]]:
+        return [dict(each.url.params) for each in self.requests]
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "POLL", 0)
+    monkeypatch.setattr(runs, "LOOK_EVERY", 0)
+    environment = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_PROFILE": None,
+        "NEXTFIRE_ENDPOINT": ENDPOINT,
+    }
+
+    def run(*args: str) -> Result:
+        return CliRunner().invoke(app, list(args), env=environment, obj=httpx.MockTransport(api))
+
+    return run
+
+
+def problem(status: int, title: str) -> httpx.Response:
+    return httpx.Response(status, json={"title": title, "status": status, "detail": "Do this."})
+
+
+# What died
+
+
+def test_the_dead_of_all_jobs_are_listed_page_by_page(call: Call, api: Api) -> None:
+    api.routes["GET /v1/executions"] = [
+        {"items": [DEAD], "cursor": "c"},
+        {"items": [], "cursor": "d"},
+        {"items": [DEAD | {"executionId": OTHER}]},
+    ]
+
+    result = call("runs", "list", "--state", "dead", "--pool", "batch", "--to", "2030-01-01")
+
+    assert result.exit_code == 0, result.output
+    assert [each.get("cursor") for each in api.queries] == [None, "c", "d"]
+    assert api.queries[0] == {"state": "DEAD", "pool": "batch", "to": "2030-01-01", "limit": "20"}
+    assert ID in result.stdout
+    assert OTHER in result.stdout
+    assert "exit code \\x1b[2J" in result.stdout
+
+
+def test_spans_are_reckoned_back_from_now(call: Call, api: Api) -> None:
+    api.routes["GET /v1/executions"] = [{"items": []}]
+
+    before = SystemClock().now()
+    result = call("runs", "list", "--state", "DEAD", "--since", "12h", "--to", "PT1H", "--json")
+
+    assert json.loads(result.stdout) == {"items": []}
+    asked = api.queries[0]
+    since, to = (datetime.fromisoformat(asked[name]) for name in ("from", "to"))
+    assert timedelta(hours=11) - (to - since) < timedelta(seconds=5)
+    assert timedelta() <= since - (before - timedelta(hours=12)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["--state", "RUNNING"],
+        ["--pool", "batch"],
+        ["--state", "DEAD", "--follow"],
+        ["--state", "DEAD", "--since", "99999999999d"],
+        ["job_1", "--state", "DEAD"],
+        ["job_1", "--since", "1h"],
+        ["job_1", "--pool", "x"],
+    ],
+)
+def test_wrong_usage_of_the_list(call: Call, api: Api, args: list[str]) -> None:
+    result = call("runs", "list", *args)
+
+    assert result.exit_code == 2, result.output
+    assert not api.requests
+
+
+# Logs
+
+
+def lines(*texts: str, attempt: int = 1) -> list[dict[str, Any]]:
+    return [
+        {"attempt": attempt, "at": "2026-05-24T10:00:00.5Z", "stream": "stdout", "text": text}
+        for text in texts
+    ]
+
+
+def test_a_log_is_printed_to_its_end(call: Call, api: Api) -> None:
+    api.routes[f"GET /v1/executions/{ID}/logs"] = [
+        {"items": lines("one", "a\tb\x1b[2J [bold]x[/]"), "cursor": "1", "ended": True},
+        {"items": lines("two", attempt=2), "ended": True},
+    ]
+
+    result = call("runs", "logs", ID)
+
+    assert result.stdout == "one\na\tb\\x1b[2J [bold]x[/]\ntwo\n"
+    assert result.stderr == "Attempt 2\n"
+    assert api.queries == [{"limit": "1000"}, {"limit": "1000", "cursor": "1"}]
+
+
+def test_without_follow_what_is_still_to_come_is_not_waited_for(call: Call, api: Api) -> None:
+    api.routes[f"GET /v1/executions/{ID}/logs"] = [
+        {"items": lines("one"), "cursor": "1", "ended": False},
+        {"items": [], "cursor": "1", "ended": False},
+    ]
+
+    result = call("runs", "logs", ID, "--json", "--attempt", "3")
+
+    assert [each["text"] for each in json.loads(result.stdout)["items"]] == ["one"]
+    assert len(api.requests) == 2
+    assert api.queries[1] == {"limit": "1000", "cursor": "1", "attempt": "3"}
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--timestamps"]])
+def test_follow_goes_on_until_the_run_has_ended(call: Call, api: Api, flags: list[str]) -> None:
+    api.routes[f"GET /v1/executions/{ID}/logs"] = [
+        {"items": [], "cursor": "0", "ended": False},
+        {"items": lines("one"), "cursor": "1", "ended": False},
+        {"items": [], "cursor": "1", "ended": False},
+        {"items": lines("two"), "cursor": "2", "ended": True},
+        {"items": [], "ended": True},
+    ]
+    api.routes[f"GET /v1/executions/{ID}"] = [DEAD]
+
+    result = call("runs", "logs", ID, "-f", *flags)
+
+    assert result.exit_code == 0, result.output
+    if flags == ["--json"]:
+        told = [json.loads(line)["text"] for line in result.stdout.splitlines()]
+        assert (told, result.stderr) == (["one", "two"], "")
+    else:
+        at = "2026-05-24T10:00:00.5Z    " if flags else ""
+        assert result.stdout == f"{at}one\n{at}two\n"
+        assert "DEAD" in result.stderr
+
+
+# Cancel
+
+
+def test_cancel_sends_why_and_waits_if_asked_to(call: Call, api: Api) -> None:
+    api.routes[f"POST /v1/executions/{ID}/cancel"] = [httpx.Response(202, json=RUNNING)]
+    api.routes[f"GET /v1/executions/{ID}"] = [RUNNING, CANCELLED]
+
+    asked = call("runs", "cancel", ID, "--reason", "why")
+    waited = call("runs", "cancel", ID, "--wait", "--json")
+
+    assert api.bodies == [{"reason": "why"}, {}]
+    assert "RUNNING" in asked.stdout
+    assert "to be cancelled" in asked.stdout
+    assert "asked to end it" in asked.stderr
+    assert json.loads(waited.stdout) == CANCELLED
+
+
+def test_a_refused_cancel_tells_why(call: Call, api: Api) -> None:
+    api.routes[f"POST /v1/executions/{ID}/cancel"] = [problem(409, "Conflict")]
+
+    result = call("runs", "cancel", ID)
+
+    assert (result.exit_code, result.stderr) == (1, "Error: Conflict (409).\n  Do this.\n")
+
+
+# Redrive
+
+
+def test_redrive_goes_on_past_what_is_refused(call: Call, api: Api) -> None:
+    api.routes[f"POST /v1/executions/{ID}/redrive"] = [problem(409, "Conflict")]
+    api.routes[f"POST /v1/executions/{OTHER}/redrive"] = [
+        DEAD | {"executionId": OTHER, "state": "PENDING"}
+    ]
+
+    result = call("runs", "redrive", ID, OTHER, "--reason", "mended")
+    as_json = call("runs", "redrive", ID, OTHER, "--json")
+
+    assert result.exit_code == as_json.exit_code == 1
+    assert api.bodies == [{"reason": "mended"}] * 2 + [{}] * 2
+    assert f"{OTHER}  PENDING" in result.stdout
+    assert f"Error: {ID}: Conflict (409)." in result.stderr
+    assert [each["executionId"] for each in json.loads(as_json.stdout)["items"]] == [OTHER]
+
+
+# One run
+
+
+def test_a_run_is_shown_with_result_and_logs(call: Call, api: Api) -> None:
+    run = RUNNING | {"result": {"rows": [1]}, "resultBytes": 12, "checkpointBytes": 7}
+    api.routes[f"GET /v1/executions/{ID}"] = [run]
+
+    shown = call("runs", "get", ID).stdout
+
+    assert '{"rows": [1]}' in shown
+    assert "7 bytes" in shown
+    assert f"nextfire runs logs {ID}" in shown
+    assert "requested (why)" in shown
