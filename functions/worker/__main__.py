@@ -6,7 +6,13 @@ its runs back and end.
 
 from __future__ import annotations
 
-from functions.worker.worker import main
+import signal
+import sys
+
+# To the first process of a container SIGTERM means nothing unless it says what: from the start on.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+from functions.worker.worker import main  # noqa: E402 — takes a second
 
 if __name__ == "__main__":
     main()

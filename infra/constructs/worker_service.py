@@ -152,8 +152,9 @@ class WorkerService(Construct):
         return task
 
     def _linux(self) -> ecs.LinuxParameters:
-        # An init ends what a script left without a parent.
-        linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=True)
+        # No init: it would be of the scripts' user, and they would read in its environment where
+        # the task's credentials are to be had. The worker hides its own, and adopts orphans.
+        linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=False)
         linux.drop_capabilities(ecs.Capability.ALL)
         return linux
 

@@ -105,11 +105,17 @@ def test_container_can_write_to_tmp_only_and_is_not_root(fargate: Template) -> N
     assert "Privileged" not in container
 
 
-def test_container_has_time_to_hand_its_runs_back_and_an_init(fargate: Template) -> None:
+def test_container_has_time_to_hand_its_runs_back(fargate: Template) -> None:
+    assert container_of(fargate, "WorkersEtl")["StopTimeout"] == 120
+
+
+def test_first_process_is_the_worker_which_hides_its_environment(fargate: Template) -> None:
+    """An init of the same user would show scripts where the task's credentials are to be had."""
     container = container_of(fargate, "WorkersEtl")
 
-    assert container["StopTimeout"] == 120
-    assert container["LinuxParameters"]["InitProcessEnabled"] is True
+    assert container["LinuxParameters"].get("InitProcessEnabled", False) is False
+    assert "EntryPoint" not in container
+    assert "Command" not in container
 
 
 def test_container_is_told_what_any_worker_is_told(fargate: Template) -> None:
