@@ -1,28 +1,37 @@
-"""The script runner, with real processes."""
+"""The script runner, with real processes: as root where the tests are root, and then once more as
+somebody else.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters import launcher
-from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters import keeper
+from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
+from nextfire.domain.log import Stream
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
 
 ROOT = Path(__file__).parents[2]
+AS_ROOT = os.geteuid() == 0
 CAP = 1000
+BASE_UID = 60_000
 ENDLESS = "import time\nwhile True: time.sleep(1)\n"
 FORKING = """
 import os, signal, subprocess, sys, time
@@ -32,13 +41,51 @@ print(os.getpid(), child.pid)
 """
 """A script that ignores SIGTERM and has a child that does too; both are told by number."""
 
+only_root = pytest.mark.skipif(not AS_ROOT, reason="only root has users to give")
+only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another user")
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the runner makes its working folders."""
-    path = tmp_path / "work"
-    path.mkdir()
-    return path
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Where the runner makes its working folders. Every user can get there."""
+    path = Path(tempfile.mkdtemp(prefix="test-runner-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+class Watch:
+    """`Supervisor`: keeps what it is given."""
+
+    def __init__(self, ask: Callable[[], Verdict] = lambda: Verdict.GO_ON) -> None:
+        self.ask = ask
+        self.told: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self.saved: bytes | None = None
+        self.refusal: str | None = None
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self.told[stream] += data
+
+    def checkpoint(self) -> bytes | None:
+        return self.saved
+
+    def save(self, checkpoint: bytes) -> str | None:
+        if self.refusal is None:
+            self.saved = checkpoint
+        return self.refusal
+
+
+@cache
+def runner(
+    folder: Path, grace: float, limits: ScriptLimits, path: str | None
+) -> ProcessScriptRunner:
+    return ProcessScriptRunner(
+        output_cap=CAP,
+        grace=timedelta(seconds=grace),
+        environment={} if path is None else {"PATH": path},
+        limits=limits,
+        temp_root=folder,
+    )
 
 
 class Runner:
@@ -52,33 +99,44 @@ class Runner:
         source: str,
         *,
         ask: Callable[[], Verdict] = lambda: Verdict.GO_ON,
+        watch: Watch | None = None,
         payload: str = "{}",
         timeout: float = 20,
         grace: float = 0.3,
-        name: str = "script",
-        context: Mapping[str, str] | None = None,
-        interpreter: str = sys.executable,
+        name: str = "script.py",
         environment: Mapping[str, str] | None = None,
-        limits: Mapping[str, int] | None = None,
+        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - it does not change
+        path: str | None = None,
+        tenant: str = "acme",
     ) -> ScriptExit:
-        runner = ProcessScriptRunner(
-            interpreter=interpreter,
-            output_cap=CAP,
-            grace=timedelta(seconds=grace),
-            environment=environment or {},
-            limits=limits or {},
-            temp_root=self._folder,
-        )
         call = ScriptCall(
-            name, dedent(source).encode(), payload, timedelta(seconds=timeout), context or {}
+            name,
+            dedent(source).encode(),
+            payload,
+            timedelta(seconds=timeout),
+            tenant,
+            environment or {},
         )
-        return runner.run(call, ask)
+        return runner(self._folder, grace, limits, path).run(call, watch or Watch(ask))
 
 
 @pytest.fixture
 def run(folder: Path) -> Iterator[Runner]:
     yield Runner(folder)
     assert list(folder.iterdir()) == []  # whatever happened
+    assert processes_in(folder) == []
+
+
+def processes_in(folder: Path) -> list[int]:
+    """What lives of the scripts whose folders are in *folder*, by the home that they inherit."""
+    living = [pid for pid, _, fields in keeper.processes() if fields[0] not in b"ZX"]
+    home = f"HOME={folder}/".encode()
+    found = []
+    for pid in living:
+        with suppress(OSError):
+            if home in Path(f"/proc/{pid}/environ").read_bytes():
+                found.append(pid)
+    return found
 
 
 def alive(pid: int) -> bool:
@@ -114,7 +172,7 @@ def test_script_gets_payload_and_context(run: Runner) -> None:
         import json, os, sys
         print(json.load(sys.stdin)["to"], os.environ["NEXTFIRE_ATTEMPT"])
     """
-    end = run(source, payload='{"to": "Köln"}', context={"NEXTFIRE_ATTEMPT": "2"})
+    end = run(source, payload='{"to": "Köln"}', environment={"NEXTFIRE_ATTEMPT": "2"})
 
     assert end == ScriptExit(0, "Köln 2\n", "")
 
@@ -126,32 +184,47 @@ def test_environment_holds_nothing_of_the_executor(
         monkeypatch.setenv(name, "/secret")
     end = run(
         "import json, os; print(json.dumps([dict(os.environ), os.getcwd()]))",
-        environment={"PATH": "/opt/bin:/bin"},
-        context={"NEXTFIRE_RUN_ID": "r1", "HOME": "/root"},
+        path="/opt/bin:/bin",
+        environment={"NEXTFIRE_RUN_ID": "r1", "HOME": "/root", "PYTHONPATH": "mine"},
     )
     environment, cwd = json.loads(end.stdout)
 
+    assert environment.pop("NEXTFIRE_CHANNEL").isdigit()
     assert environment == {
         "PATH": "/opt/bin:/bin",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": f"{cwd}/lib:mine",
         "HOME": cwd,
         "TMPDIR": str(Path(cwd, "tmp")),
         "NEXTFIRE_RUN_ID": "r1",
     }
 
 
-def test_script_has_standard_streams_only(run: Runner) -> None:
+def test_script_has_standard_streams_and_its_channel_only(run: Runner) -> None:
+    source = """
+        import os
+        listed = set(map(int, os.listdir("/proc/self/fd")))
+        listed -= {0, 1, 2, int(os.environ["NEXTFIRE_CHANNEL"])}
+        print([fd for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}")])
+    """
     reader, writer = os.pipe()
     os.set_inheritable(writer, True)
     try:
-        end = run("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")
+        end = run(source)
     finally:
         os.close(reader)
         os.close(writer)
 
-    assert end.stdout == "[0, 1, 2, 3]\n"  # 3 is the listing's own
+    assert end.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_standard_streams_can_be_opened_by_name(run: Runner, stream: str) -> None:
+    end = run(f"open('/dev/{stream}', 'w').write(open('/dev/stdin').read())", payload="[1]")
+
+    assert getattr(end, stream) == "[1]"
 
 
 def test_script_leads_a_session_and_works_in_its_own_folder(run: Runner, folder: Path) -> None:
@@ -180,20 +253,24 @@ def test_any_name_will_do(run: Runner, name: str) -> None:
 def test_limits(run: Runner) -> None:
     source = """
         from resource import *
-        print(getrlimit(RLIMIT_CORE), getrlimit(RLIMIT_NOFILE), getrlimit(RLIMIT_CPU)[0])
+        for kind in (RLIMIT_CORE, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_NPROC):
+            print(*getrlimit(kind))
+        print(getrlimit(RLIMIT_CPU)[0] >= 70, getrlimit(RLIMIT_CPU)[0] < 1000)
+        print(open("/proc/self/oom_score_adj").read())
     """
-    hard = 2**40  # beyond what the parent has of files; no reason to fail
-    end = run(source, limits={"RLIMIT_NOFILE": 50, "RLIMIT_CPU": 33})
-    beyond = run(source, limits={"RLIMIT_NOFILE": hard})
+    limits = ScriptLimits(memory_bytes=100 << 20, processes=20, file_bytes=1 << 20)
+    core, data, file, files, processes, cpu, score = run(
+        source, limits=limits, timeout=10
+    ).stdout.split("\n")[:7]
 
-    assert end.stdout == "(0, 0) (50, 50) 33\n"
-    assert beyond.exit_code == 0
-
-
-@pytest.mark.parametrize("limits", [{"RLIMIT_X": 1}, {"getrusage": 1}, {"RLIMIT_AS": -1}])
-def test_limits_that_do_not_exist_are_refused(limits: Mapping[str, int]) -> None:
-    with pytest.raises(ValueError, match="give names of the resource module"):
-        ProcessScriptRunner(limits=limits)
+    assert (core, data, file, files) == (
+        "0 0",
+        "104857600 104857600",
+        "1048576 1048576",
+        "1024 1024",
+    )
+    assert (cpu, score) == ("True True", "1000")
+    assert processes == "20 20" if AS_ROOT else int(processes.split()[0]) > 20
 
 
 def test_cap_that_keeps_nothing_is_refused() -> None:
@@ -241,16 +318,14 @@ def test_closed_output_does_not_end_the_supervision(run: Runner) -> None:
     assert end == ScriptExit(4, "", "")
 
 
-def test_exit_code_that_somebody_else_took_is_not_success(run: Runner) -> None:
+def test_exit_code_is_known_though_the_executor_ignores_its_children(run: Runner) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     try:
         end = run("import time; time.sleep(0.3); raise SystemExit(1)")
     finally:
         signal.signal(signal.SIGCHLD, before)
 
-    assert end.exit_code is None
-    assert end.error is not None
-    assert "SIGCHLD" in end.error
+    assert (end.exit_code, end.error) == (1, None)
 
 
 # Output
@@ -367,25 +442,24 @@ def test_lease_lost_within_the_grace_kills_at_once(run: Runner) -> None:
 
 
 def test_first_cause_is_told(run: Runner) -> None:
-    end = run(FORKING + ENDLESS, timeout=0.4, ask=after(0.5, Verdict.CANCEL), grace=0.6)
+    end = run(FORKING + ENDLESS, timeout=0.4, ask=after(1, Verdict.CANCEL), grace=1.5)
 
     assert (end.timed_out, end.stopped) == (True, Verdict.GO_ON)
 
 
-def test_error_of_the_supervisor_leaves_no_process(run: Runner, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
+def test_error_of_the_supervisor_leaves_no_process(run: Runner) -> None:
+    watch = Watch()
 
     def ask() -> Verdict:
-        if pids.exists() and pids.read_text().endswith("\n"):
+        if watch.told["stdout"]:
             raise LookupError("supervisor")
         return Verdict.GO_ON
 
+    watch.ask = ask
     with pytest.raises(LookupError, match="supervisor"):
-        run(
-            FORKING + f"print(os.getpid(), child.pid, file=open('{pids}', 'w'))\n" + ENDLESS,
-            ask=ask,
-        )
-    assert [pid for pid in pids.read_text().split() if alive(int(pid))] == []
+        run(FORKING + ENDLESS, watch=watch)
+    assert len(watch.told["stdout"].split()) == 2
+    assert [pid for pid in watch.told["stdout"].split() if alive(int(pid))] == []
 
 
 def test_supervisor_is_asked_several_times_a_second_and_waiting_is_cheap(run: Runner) -> None:
@@ -445,18 +519,27 @@ def test_crowd_in_the_background_has_ended_with_the_run(run: Runner) -> None:
     assert [pid for pid in end.stdout.split() if alive(int(pid))] == []
 
 
-def test_process_that_left_the_group_does_not_hold_the_run_up(run: Runner) -> None:
-    source = """
-        import subprocess, sys
-        sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
-        print(subprocess.Popen(sleeper, start_new_session=True).pid)
-    """
-    started = time.monotonic()
-    end = run(source)
-    os.kill(int(end.stdout), signal.SIGKILL)  # it escaped, as the docstring says
+DAEMON = """
+import os, sys, time
+if not os.fork():
+    os.setsid()
+    if not os.fork():
+        print(os.getpid(), flush=True)
+        for n in range(3): os.close(n)
+        time.sleep(60)
+    os._exit(0)
+os.wait()
+time.sleep(0.3)
+"""
+"""A script that leaves a daemon, told by number: of another session, and of no parent."""
 
-    assert end.exit_code == 0
-    assert time.monotonic() - started < 5
+
+@pytest.mark.parametrize("end", ["", "os._exit(3)", "os.kill(os.getpid(), 9)", "time.sleep(60)"])
+def test_daemon_ends_with_the_script(run: Runner, end: str) -> None:
+    pid = run(DAEMON + end, timeout=1).stdout
+
+    assert pid.strip().isdigit()
+    assert not alive(int(pid))
 
 
 @pytest.mark.parametrize(
@@ -466,8 +549,9 @@ def test_process_that_left_the_group_does_not_hold_the_run_up(run: Runner) -> No
         "os.chmod('.', 0)",
         "[(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]",
         "os.symlink('/etc', 'etc'); os.mkfifo('pipe')",
+        "import shutil; shutil.rmtree('.', ignore_errors=True)",
     ],
-    ids=["closed folders", "closed itself", "deep", "links"],
+    ids=["closed folders", "closed itself", "deep", "links", "gone"],
 )
 def test_working_folder_is_removed(run: Runner, mess: str) -> None:
     assert run(f"import os; {mess}").exit_code == 0  # and the fixture looks
@@ -490,7 +574,7 @@ def test_nothing_stays_open(run: Runner) -> None:
     run("print(1)")
     before = descriptors()
     run("print(1)")
-    run("print(1)", interpreter="/no/such/python")
+    run("print(1)", environment={"A": "a\0b"})
 
     assert descriptors() == before
 
@@ -502,109 +586,468 @@ from pathlib import Path
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ports import ScriptCall, Verdict
 
-source = f"import os, time; print(os.getpid(), file=open({sys.argv[2]!r}, 'w')); time.sleep(60)"
-call = ScriptCall("script", source.encode(), "{}", timedelta(minutes=1))
-ProcessScriptRunner(temp_root=Path(sys.argv[1])).run(call, lambda: Verdict.GO_ON)
+class Watch:
+    def ask(self):
+        return Verdict.GO_ON
+    def output(self, stream, data):
+        print(data.decode(), end="", flush=True)
+
+source = sys.stdin.buffer.read()
+call = ScriptCall("script.py", source, "{}", timedelta(minutes=1), "acme")
+ProcessScriptRunner(temp_root=Path(sys.argv[1])).run(call, Watch())
 """
 
 
-def test_script_dies_with_its_worker(folder: Path, tmp_path: Path) -> None:
-    told = tmp_path / "pid"
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, folder, told], env={"PYTHONPATH": str(ROOT / "layers")}
-    )
-    assert eventually(lambda: told.exists() and told.read_text().endswith("\n"), within=20)
-    script = int(told.read_text())
-    assert alive(script)
-    worker.kill()
-    worker.wait()
-
-    assert eventually(lambda: not alive(script))
-
-
-def test_script_does_not_start_when_its_worker_died_first(tmp_path: Path) -> None:
-    trace = tmp_path / "trace"
-    reader, report = os.pipe()
-    not_our_parent = "1" if os.getpid() != 1 else "2"
-    command = [sys.executable, "-I", "-S", launcher.__file__, not_our_parent, str(report)]
-    end = subprocess.run([*command, "--", "/bin/touch", trace], pass_fds=[report], check=False)
-    os.close(report)
-    with os.fdopen(reader, "rb") as stream:
-        assert stream.read() == b""
-    assert end.returncode == 0
-    assert not trace.exists()
-
-
-UNDUMPABLE = """
-import os, sys
-from nextfire.adapters.script_runner import ProcessScriptRunner
-
-if os.geteuid() == 0:
-    os.setresuid(65534, 65534, 65534)
-    from nextfire.adapters import launcher
-    launcher.prctl(launcher.PR_SET_DUMPABLE, 1)  # the change of user took it away
-environ = f"/proc/{os.getpid()}/environ"
-
-def readable():
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    try:
-        open(environ, "rb").read()
-    except PermissionError:
-        os._exit(1)
-    os._exit(0)
-
-before = readable()
-ProcessScriptRunner()
-print(before, readable())
-"""
-
-
-def test_scripts_cannot_read_the_environment_of_the_executor() -> None:
-    end = subprocess.run(
-        [sys.executable, "-c", UNDUMPABLE],
-        env={"PYTHONPATH": str(ROOT / "layers")},
-        capture_output=True,
+@pytest.mark.usefixtures("run")
+def test_script_and_all_it_started_die_with_their_worker(folder: Path) -> None:
+    source = FORKING + DAEMON
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER, folder],
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=False,
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(source + "time.sleep(60)")
+        worker.stdin.close()
+        told = [int(pid) for _ in range(2) for pid in worker.stdout.readline().split()]
+        assert all(map(alive, told))
+        worker.kill()
+
+    assert len(told) == 3
+    assert eventually(lambda: not any(map(alive, told)))
+    assert len(list(folder.iterdir())) == 1
+
+    def swept() -> bool:  # not before its keeper has ended too
+        ProcessScriptRunner(temp_root=folder)
+        return list(folder.iterdir()) == []
+
+    assert eventually(swept)
+
+
+def test_folder_in_use_is_not_swept(run: Runner, folder: Path) -> None:
+    def ask() -> Verdict:
+        ProcessScriptRunner(temp_root=folder)
+        return Verdict.GO_ON
+
+    end = run("import os, time; time.sleep(0.5); print(os.path.exists(__file__))", ask=ask)
+
+    assert end.stdout == "True\n"
+
+
+# What it cannot see
+
+
+SPY = """
+import ctypes, os
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+def tried(work):
+    try:
+        return work()
+    except OSError as error:
+        return type(error).__name__
+keeper = os.getppid()
+for pid in (keeper, parent(keeper)):
+    print(
+        tried(lambda: open(f"/proc/{pid}/environ", "rb").read()),
+        tried(lambda: open(f"/proc/{pid}/mem", "rb").read(1)),
+        tried(lambda: os.listdir(f"/proc/{pid}/fd")),
+        ctypes.CDLL(None).ptrace(16, pid, 0, 0),
+    )
+"""
+
+
+def test_executor_cannot_be_looked_into(run: Runner) -> None:
+    refused = "PermissionError PermissionError PermissionError -1\n"
+
+    assert run(SPY).stdout == refused * 2
+
+
+@only_root
+def test_neighbours_cannot_be_looked_into(run: Runner) -> None:
+    seen = threading.Event()
+    watch = Watch(lambda: Verdict.LEASE_LOST if seen.is_set() else Verdict.GO_ON)
+    told = watch.told["stdout"]
+    spy = """
+        import os
+        pid = {}
+        for what in (f"/proc/{{pid}}/environ", f"/proc/{{pid}}/cwd", "{}", "{}/script.py"):
+            try:
+                print(os.listdir(what) if os.path.isdir(what) else open(what).read())
+            except OSError as error:
+                print(type(error).__name__)
+        try:
+            os.kill(pid, 0)
+        except OSError as error:
+            print(type(error).__name__)
+    """
+    with ThreadPoolExecutor(1) as pool:
+        source = "import os, time; print(os.getpid(), os.getcwd()); time.sleep(60)"
+        neighbour = pool.submit(run, source, watch=watch)
+        try:
+            assert eventually(lambda: told.endswith(b"\n"))
+            pid, cwd = told.decode().split()
+            assert run(spy.format(pid, cwd, cwd)).stdout == "PermissionError\n" * 5
+        finally:
+            seen.set()
+        assert neighbour.result().stopped is Verdict.LEASE_LOST
+
+
+@only_root
+def test_script_is_nobody_known_and_can_become_nobody_else(run: Runner) -> None:
+    source = """
+        import os
+        print(os.getresuid(), os.getresgid(), os.getgroups())
+        for become in (os.setuid, os.setgid):
+            try:
+                become(0)
+            except PermissionError:
+                print("refused")
+        print([line.split()[1] for line in open("/proc/self/status") if "NoNewPrivs" in line])
+    """
+    ids, *rest = run(source).stdout.splitlines()
+    uid = int(ids.partition(",")[0].strip("("))
+
+    assert BASE_UID <= uid < BASE_UID + 1000
+    assert ids == f"({uid}, {uid}, {uid}) ({uid}, {uid}, {uid}) []"
+    assert rest == ["refused", "refused", "['1']"]
+
+
+@only_root
+def test_side_by_side_they_are_different_users_of_other_executors_too(folder: Path) -> None:
+    runners = [ProcessScriptRunner(temp_root=folder, environment={"A": str(n)}) for n in range(2)]
+    call = ScriptCall(
+        "a.py", b"import os, time; print(os.getuid()); time.sleep(1)", "", timedelta(seconds=9), "t"
+    )
+    with ThreadPoolExecutor(4) as pool:
+        ends = list(pool.map(lambda r: r.run(call, Watch()), runners * 2))
+
+    assert len({end.stdout for end in ends}) == 4
+
+
+@only_root
+def test_what_a_user_leaves_in_shared_folders_is_removed(run: Runner) -> None:
+    source = """
+        import os, tempfile
+        for folder in ("/tmp", "/dev/shm"):
+            made = tempfile.mkdtemp(dir=folder)
+            open(f"{made}/file", "w").close()
+            os.symlink("/etc", f"{made}/link")
+            print(made)
+    """
+    made = run(source).stdout.split()
+
+    assert len(made) == 2
+    assert [path for path in made if os.path.lexists(path)] == []
+    assert Path("/etc/passwd").exists()
+
+
+# Attacks
+
+
+BOMB = """
+import os, time
+first, made = os.getpid(), 0
+while True:
+    try:
+        while made < 2000:
+            pid = os.fork()
+            made += 1
+            if not pid and made % 2:
+                os.setsid()
+    except OSError:
+        time.sleep(0.01)
+    if made >= 2000 or os.getpid() == first and time.process_time() > 0.2:
+        END
+"""
+"""Up to 2,000 processes from each one on, half of them in sessions of their own."""
+
+
+@pytest.mark.parametrize("ending", ["time.sleep(60)", "os._exit(0)"])
+def test_fork_bomb_is_bounded_and_ends(run: Runner, folder: Path, ending: str) -> None:
+    source = BOMB.replace("END", ending)
+    limits = ScriptLimits(processes=100)
+    most = 0
+
+    def ask() -> Verdict:
+        nonlocal most
+        most = max(most, len(processes_in(folder)))
+        return Verdict.GO_ON
+
+    end = run(source, limits=limits, timeout=1.5, ask=ask)
+
+    assert end.timed_out or end.exit_code == 0
+    assert 10 < most <= 100
+    assert run("print('next')").stdout == "next\n"
+
+
+def test_memory_is_bounded(run: Runner) -> None:
+    source = """
+        try:
+            hog = bytearray(4 << 30)
+        except MemoryError:
+            print("refused")
+    """
+    assert run(source, limits=ScriptLimits(memory_bytes=256 << 20)).stdout == "refused\n"
+
+
+def test_files_are_bounded(run: Runner) -> None:
+    source = """
+        try:
+            with open("large", "wb") as file:
+                file.write(bytes(3 << 20))
+        except OSError as error:
+            print(error.strerror)
+    """
+    assert run(source, limits=ScriptLimits(file_bytes=1 << 20)).stdout == "File too large\n"
+
+
+def test_large_output_is_told_whole_and_kept_in_part(run: Runner) -> None:
+    told = 0
+
+    class Count(Watch):
+        def output(self, stream: Stream, data: bytes) -> None:
+            nonlocal told
+            assert stream == "stdout"
+            told += len(data)
+
+    size = 200_000_000
+    end = run(f"import sys; sys.stdout.write('x' * {size})", watch=Count(), timeout=60)
+
+    assert told == size
+    assert f"[{size - CAP} bytes cut]" in end.stdout
+
+
+@only_others
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_script_that_attacks_its_keeper_gains_nothing(run: Runner, number: int) -> None:
+    source = f"{FORKING}{DAEMON}os.kill(os.getppid(), {int(number)})\ntime.sleep(60)"
+    watch = Watch()
+    end = run(source, watch=watch, timeout=1.5)
+
+    pids = watch.told["stdout"].split()
+    assert len(pids) == 3
+    assert [pid for pid in pids if alive(int(pid))] == []
+    assert end.exit_code is None
+    assert end.timed_out or end.error is not None
+
+
+@only_root
+def test_script_cannot_attack_its_keeper(run: Runner) -> None:
+    source = """
+        import os
+        for pid in (os.getppid(), -1):
+            try:
+                os.kill(pid, 9)
+            except OSError as error:
+                print(type(error).__name__)
+    """
+    assert run(source).stdout.startswith("PermissionError\n")
+
+
+# The channel
+
+
+def test_checkpoint_is_given_to_the_next_attempt(run: Runner) -> None:
+    source = """
+        import nextfire_job
+        before = nextfire_job.checkpoint()
+        print(before)
+        nextfire_job.save_checkpoint({"done": (before or {"done": 0})["done"] + 1})
+    """
+    watch = Watch()
+
+    assert [run(source, watch=watch).stdout for _ in range(3)] == [
+        "None\n",
+        "{'done': 1}\n",
+        "{'done': 2}\n",
+    ]
+    assert watch.saved == b'{"done":3}'
+
+
+def test_last_result_counts(run: Runner) -> None:
+    end = run("from nextfire_job import result; result(1); result({'ä': [None, 1.5]})")
+
+    assert end.result == '{"ä":[null,1.5]}'.encode()
+
+
+def test_result_is_kept_of_a_script_that_is_killed(run: Runner) -> None:
+    end = run("import nextfire_job; nextfire_job.result(7)\n" + ENDLESS, timeout=1)
+
+    assert (end.timed_out, end.result) == (True, b"7")
+
+
+def test_what_is_not_kept_is_told(run: Runner) -> None:
+    source = """
+        import nextfire_job as n
+        for value in (1, "x" * (1 << 20)):
+            for keep in (n.save_checkpoint, n.result):
+                try:
+                    keep(value)
+                    print("kept")
+                except n.NotKeptError as error:
+                    print(error)
+    """
+    watch = Watch()
+    watch.refusal = "the lease is lost"
+    end = run(source, watch=watch)
+
+    assert end.result == b"1"
+    assert end.stdout.splitlines() == [
+        "the lease is lost",
+        "kept",
+        "the value has 1048578 bytes; at most 1048576 are kept",
+        "the value has 1048578 bytes; at most 1048576 are kept",
+    ]
+
+
+ASK = """
+import os, socket
+channel = socket.socket(fileno=int(os.environ["NEXTFIRE_CHANNEL"]))
+replies = channel.makefile("rb")
+def ask(line):
+    channel.sendall(line + b"\\n")
+    print(replies.readline().decode()[:40])
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"[1]",
+        b"7",
+        b'{"op": "checkpoint.save"}',
+        b'{"op": "format"}',
+        b'{"op": "result", "value": NaN}',
+        b'{"op": "result", "value": 1e999}',
+        b'{"op": "result", "value": "\\ud800"}',
+        b'{"op": "result", "value": ' + b"9" * 5000 + b"}",
+        b'{"op": "result", "value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b"\xff\xfe",
+    ],
+    ids=range(12),
+)
+def test_request_that_is_none_is_answered(run: Runner, line: bytes) -> None:
+    code = line if len(line) < 9000 else b""
+    payload = line.decode("latin-1")
+    end = run(
+        ASK
+        + "import sys\nline = sys.stdin.buffer.read().decode().encode('latin-1')\n"
+        + 'ask(line)\nask(b\'{"op": "result", "value": 1}\')',
+        payload=payload,
     )
 
-    assert (end.stdout, end.stderr) == ("True False\n", "")
+    assert '"ok": false' in end.stdout.splitlines()[0], code
+    assert (end.exit_code, end.result) == (0, b"1")
+
+
+def test_flood_of_requests_holds_nobody_up(run: Runner) -> None:
+    flood = ASK + 'while True: channel.sendall(b\'{"op": "checkpoint.load"}\\n\')'
+    watch = Watch()
+    watch.saved = b'"' + b"x" * 1_000_000 + b'"'
+    end = run(flood, watch=watch, timeout=1)
+
+    assert end.timed_out
+
+
+def test_request_without_an_end_is_refused(run: Runner) -> None:
+    endless = """
+        try:
+            while True: channel.sendall(b"x" * 100_000)
+        except OSError:
+            print("closed")
+    """
+    assert run(ASK + dedent(endless)).stdout == "closed\n"
+
+
+def test_error_of_the_supervisor_in_a_save_ends_the_script(run: Runner) -> None:
+    class Broken(Watch):
+        def save(self, checkpoint: bytes) -> str | None:
+            raise LookupError("supervisor", checkpoint)
+
+    with pytest.raises(LookupError, match="supervisor"):
+        run("import nextfire_job; nextfire_job.save_checkpoint(1)\n" + ENDLESS, watch=Broken())
 
 
 # When it cannot start
 
 
-@pytest.mark.parametrize("interpreter", ["/no/such/python", "/etc/passwd", "/"])
-def test_interpreter_that_is_missing(run: Runner, interpreter: str) -> None:
-    end = run("print(1)", interpreter=interpreter)
-
-    assert (end.exit_code, end.stdout, end.stderr) == (None, "", "")
-    assert end.error is not None
-    assert f"Check that the interpreter {interpreter} is there" in end.error
+@pytest.mark.parametrize("interpreter", ["/no/such/python", "/etc/passwd", "/", "/bin/false"])
+def test_interpreter_that_does_not_do_is_refused(interpreter: str) -> None:
+    with pytest.raises(ValueError, match="Set NEXTFIRE_INTERPRETER to a Python"):
+        ProcessScriptRunner(interpreter=interpreter)
 
 
-@pytest.mark.parametrize("interpreter", ["/bin/false", "/bin/true"])
-def test_interpreter_that_is_no_python(run: Runner, interpreter: str) -> None:
-    end = run("print(1)", interpreter=interpreter)
+@only_root
+def test_interpreter_that_the_user_cannot_reach_is_refused(tmp_path: Path) -> None:
+    python = tmp_path / "python3"  # pytest closes the folder to others
+    python.symlink_to("/usr/bin/env")
+    with pytest.raises(ValueError, match=r"as users of their own.*Permission denied.*never run as"):
+        ProcessScriptRunner(interpreter=str(python))
 
-    assert end.exit_code is None
-    assert end.error is not None
-    assert "before it reached the script" in end.error
+
+@only_root
+def test_interpreter_is_looked_for_where_the_users_can_reach_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "_base_executable", str(tmp_path / "python3"))
+    monkeypatch.setattr("nextfire.adapters.script_runner._OTHER_INTERPRETERS", ())
+    with pytest.raises(ValueError, match="never run as root"):
+        ProcessScriptRunner(temp_root=folder)
 
 
-def test_context_that_no_environment_can_hold(run: Runner) -> None:
-    end = run("print(1)", context={"NEXTFIRE_JOB": "a\0b"})
+@only_root
+def test_working_folder_that_the_users_cannot_reach_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="be entered by every user"):
+        ProcessScriptRunner(temp_root=tmp_path)
+
+
+def test_environment_that_none_can_be(run: Runner) -> None:
+    end = run("print(1)", environment={"NEXTFIRE_JOB": "a\0b"})
 
     assert end.exit_code is None
     assert end.error is not None
     assert "could not be started" in end.error
 
 
-def test_no_place_to_work(tmp_path: Path) -> None:
-    end = Runner(tmp_path / "missing")("print(1)")
+def test_no_place_to_work() -> None:
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o711)
+    closed = ProcessScriptRunner(temp_root=path)
+    path.rmdir()
+    call = ScriptCall("a.py", b"print(1)", "", timedelta(seconds=9), "t")
+    end = closed.run(call, Watch())
 
     assert end.exit_code is None
     assert end.error is not None
-    assert "missing can be written" in end.error
+    assert f"{path} can be written" in end.error
+
+
+@only_root
+def test_all_of_this_as_another_user() -> None:
+    base = getattr(sys, "_base_executable", sys.executable)
+    for python in (base, "/usr/local/bin/python3", "/usr/bin/python3"):
+        paths = filter(None, sys.path)
+        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        command += ["-k", "not name and not cap and not output and not payload and not verdict"]
+        with suppress(OSError):
+            end = subprocess.run(
+                [*command, __file__],
+                cwd=ROOT,
+                env={"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+                user=65534,
+                group=65534,
+                extra_groups=[],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if "No module named" not in end.stderr:
+                assert end.returncode == 0, end.stdout[-5000:] + end.stderr[-5000:]
+                return
+    pytest.skip("another user can run no Python here that has pytest")

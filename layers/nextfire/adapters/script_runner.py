@@ -93,7 +93,12 @@ class ProcessScriptRunner:
         self._limits = limits
         self._job_module = Path(nextfire_job.__file__).read_bytes()
         launch = {n: v for n, v in environment.items() if n == "LD_LIBRARY_PATH"}
-        self._sandboxes = Sandboxes(root=temp_root, first_user=base_uid, launch_environment=launch)
+        self._sandboxes = Sandboxes(
+            root=temp_root,
+            first_user=base_uid,
+            tenant_groups=packages == "inline",
+            launch_environment=launch,
+        )
         self._interpreter = self._choose(interpreter)
 
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
