@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
-from infra.settings import PoolSettings, Settings, iso8601
+from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
 from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
 from nextfire.domain.job import JobDefinition
 from nextfire.settings import ExecutorSettings
@@ -33,6 +33,7 @@ PAGES = [
     DEPLOY,
     POLICIES,
     ROOT / "docs" / "schedules.md",
+    ROOT / "docs" / "security.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
 ]
@@ -354,6 +355,21 @@ def test_the_deploy_page_names_every_setting() -> None:
     assert named == {*by_alias(Settings), *by_alias(PoolSettings)}
 
 
+def test_the_deploy_page_tells_fargate_s_settings_with_their_defaults() -> None:
+    rows = {
+        code(row["of `fargate`"]): row
+        for row in table(DEPLOY, "of `fargate`", "meaning", "unit", "default")
+    }
+
+    assert set(rows) == set(by_alias(FargateSettings))
+    for name, field in by_alias(FargateSettings).items():
+        shown = rows[name]["default"]
+        if field.default in (None, ()):
+            assert shown.startswith("none"), name
+        else:
+            assert same(shown.strip("`"), field.default), name
+
+
 def test_variables_of_a_worker_are_those_it_reads() -> None:
     for row in table(README, "variable", "meaning", "unit", "default"):
         field = ExecutorSettings.model_fields[
@@ -365,7 +381,7 @@ def test_variables_of_a_worker_are_those_it_reads() -> None:
 
 
 def test_variables_of_a_script_are_those_it_gets() -> None:
-    source = (ROOT / "layers" / "nextfire" / "usecases" / "execute_run.py").read_text()
+    source = (ROOT / "layers" / "nextfire" / "usecases" / "run_script.py").read_text()
     [rows] = [rows for rows in tables(README) if "it gets" in rows[0]]
     named = {name for row in rows for name in _CODE.findall(row["it gets"])}
 
