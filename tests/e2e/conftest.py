@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -98,7 +99,7 @@ class Stack:
         """
         stacks = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
         outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0]["Outputs"]}
-        log = self.state / "logs" / f"worker-{pool}-more-{len(self._workers)}.log"
+        log = self.state / "logs" / f"worker-{pool}-{time.time_ns()}.log"
         with log.open("wb") as output:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "functions.worker"],
@@ -123,24 +124,29 @@ class Stack:
         self._workers.append(worker)
         return worker.pid
 
+    def workers(self) -> list[int]:
+        """The process ids of the workers that live."""
+        theirs = [each.pid for each in self.info.processes if "worker" in each.name and each.alive]
+        return theirs + [worker.pid for worker in self._workers if worker.poll() is None]
+
     def kill_worker(self, pid: int) -> None:
-        """SIGKILL the worker *pid*, one of the stack's or of `start_worker`'s, and start another."""
-        ours = [process.pid for process in self.info.processes if "worker" in process.name]
-        assert pid in [*ours, *(worker.pid for worker in self._workers)]
+        """SIGKILL one of `workers`, and start another in its place."""
+        assert pid in self.workers()
         os.kill(pid, signal.SIGKILL)
         self.start_worker()
 
-    def end_workers(self) -> None:
-        """End what `start_worker` started."""
-        for worker in self._workers:
+    def end_workers(self, *pids: int) -> None:
+        """End those of `start_worker`; all of them if none is named."""
+        ending = [worker for worker in self._workers if not pids or worker.pid in pids]
+        for worker in ending:
             worker.terminate()
-        while self._workers:
-            worker = self._workers.pop()
+        for worker in ending:
             try:
                 worker.wait(15)
             except subprocess.TimeoutExpired:
                 worker.kill()
                 worker.wait()
+            self._workers.remove(worker)
 
     def restart(self) -> None:
         """Stop everything and start it again with its data kept."""
@@ -182,6 +188,19 @@ def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
         finally:
             stack.end_workers()
     shutil.rmtree(state)
+
+
+def processes_of(execution_id: str) -> list[str]:
+    """What runs for that execution, whoever started it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if f"NEXTFIRE_EXECUTION_ID={execution_id}".encode() in variables:
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue  # it has ended
+    return found
 
 
 @pytest.fixture

@@ -49,6 +49,73 @@ def _write_script(stack: Stack, client: Any) -> None:
     client.put_object(Bucket=stack.info.scripts_bucket, Key="none.py", Body=b"")
 
 
+def _delete_output(stack: Stack, client: Any) -> None:
+    client.delete_object(Bucket=stack.info.outputs_bucket, Key="none")
+
+
+def _write_output(stack: Stack, client: Any) -> None:
+    client.put_object(Bucket=stack.info.outputs_bucket, Key="none", Body=b"")
+
+
+def _read_output(stack: Stack, client: Any) -> None:
+    with pytest.raises(client.exceptions.NoSuchKey):
+        client.get_object(Bucket=stack.info.outputs_bucket, Key="of/nobody")
+
+
+def _tell(stack: Stack, client: Any, bus: str | None = None) -> None:
+    entry = {"Source": "test", "DetailType": "test", "Detail": "{}"}
+    client.put_events(Entries=[entry | {"EventBusName": bus or stack.info.event_bus}])
+
+
+def _tell_others(stack: Stack, client: Any) -> None:
+    _tell(stack, client, bus="default")
+
+
+def _read_secret(_: Stack, client: Any) -> None:
+    with pytest.raises(client.exceptions.ResourceNotFoundException):
+        client.get_secret_value(SecretId="nextfire/0/none")
+
+
+def _read_secret_of_others(_: Stack, client: Any) -> None:
+    client.get_secret_value(SecretId="nextfires/0/none")
+
+
+def _read_parameter(_: Stack, client: Any) -> None:
+    with pytest.raises(client.exceptions.ParameterNotFound):
+        client.get_parameter(Name="/nextfire/0/none", WithDecryption=True)
+
+
+def _read_parameter_of_others(_: Stack, client: Any) -> None:
+    client.get_parameter(Name="/nextfires/none", WithDecryption=True)
+
+
+def _redrive(stack: Stack, client: Any) -> None:
+    """As the API does: a run changed and its due entry put, or neither."""
+    run = {"job": {"S": "0/none"}, "run_id": {"S": "none"}}
+    update = {
+        "TableName": stack.info.tables["runs"],
+        "Key": run,
+        "UpdateExpression": "SET dispatch = :none",
+        "ConditionExpression": "attribute_exists(run_id)",
+        "ExpressionAttributeValues": {":none": {"N": "0"}},
+    }
+    put = {
+        "TableName": stack.info.tables["due"],
+        "Item": {"bucket": {"S": "none"}, "entry": {"S": "none"}},
+    }
+    with pytest.raises(client.exceptions.TransactionCanceledException):
+        client.transact_write_items(TransactItems=[{"Update": update}, {"Put": put}])
+
+
+def _list_dead(stack: Stack, client: Any) -> None:
+    client.query(
+        TableName=stack.info.tables["runs"],
+        IndexName="attention",
+        KeyConditionExpression="attention = :tenant",
+        ExpressionAttributeValues={":tenant": {"S": "0"}},
+    )
+
+
 @pytest.mark.parametrize(
     ("role", "service", "call"),
     [
@@ -63,6 +130,18 @@ def _write_script(stack: Stack, client: Any) -> None:
         ("worker-default", "dynamodb", _delete_job),
         ("worker-default", "sqs", _send),
         ("worker-default", "s3", _write_script),
+        ("api", "s3", _write_output),
+        ("api", "events", _tell),
+        ("api", "secretsmanager", _read_secret),
+        ("watcher", "s3", _read_output),
+        ("executor-lambda", "s3", _delete_output),
+        ("executor-lambda", "events", _tell_others),
+        ("executor-lambda", "secretsmanager", _read_secret_of_others),
+        ("executor-lambda", "ssm", _read_parameter_of_others),
+        ("worker-default", "events", _tell_others),
+        ("worker-default", "secretsmanager", _read_secret_of_others),
+        ("worker-default", "ssm", _read_parameter_of_others),
+        ("worker-default", "dynamodb", _list_dead),
     ],
 )
 def test_ungranted_call_is_refused(
@@ -72,6 +151,29 @@ def test_ungranted_call_is_refused(
         call(stack, stack.client(service, role=role))
 
     assert refusal.value.response["Error"]["Code"] in {"AccessDenied", "AccessDeniedException"}
+
+
+@pytest.mark.parametrize(
+    ("role", "service", "call"),
+    [
+        ("api", "s3", _read_output),
+        ("api", "dynamodb", _redrive),
+        ("api", "dynamodb", _list_dead),
+        ("executor-lambda", "s3", _write_output),
+        ("executor-lambda", "s3", _read_output),
+        ("executor-lambda", "events", _tell),
+        ("executor-lambda", "secretsmanager", _read_secret),
+        ("executor-lambda", "ssm", _read_parameter),
+        ("worker-default", "s3", _write_output),
+        ("worker-default", "events", _tell),
+        ("worker-default", "secretsmanager", _read_secret),
+        ("worker-default", "ssm", _read_parameter),
+    ],
+)
+def test_granted_call_is_let_through_to_the_service(
+    stack: Stack, role: str, service: str, call: Callable[[Stack, Any], None]
+) -> None:
+    call(stack, stack.client(service, role=role))
 
 
 def test_granted_call_is_let_through(stack: Stack) -> None:

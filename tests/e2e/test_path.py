@@ -61,7 +61,7 @@ class User:
 
     def once(self, at: datetime, *, handler: str, pool: str = "default", **more: Any) -> Document:
         payload = {"marks": str(self.marks), **more.pop("payload", {})}
-        target = {"pool": pool, "handler": handler}
+        target = more.pop("target", {"pool": pool, "handler": handler})
         schedule = at.isoformat()
         return self.create(type="ONCE", schedule=schedule, target=target, payload=payload, **more)
 
@@ -84,8 +84,10 @@ class User:
         """The execution ids that scripts have left, one for each time a script was run."""
         return self.marks.read_text().split()
 
-    def send(self, run: Document, *, pool: str = "default", dispatch: int = 1) -> None:
-        """Send a run's message once more, under a deduplication id of its own."""
+    def send(self, run: Document, *, dispatch: int = 1, queue: str | None = None) -> None:
+        """Send a run's message once more, under a deduplication id of its own, to the pool
+        `default` or to *queue*.
+        """
         run_id = run["executionId"].partition(".")[2]
         body = {
             "v": 1,
@@ -95,12 +97,12 @@ class User:
             "dispatch": dispatch,
             "dispatchedAt": run.get("dispatchedAt", run["scheduledAt"]),
         }
-        self.send_text(json.dumps(body), pool=pool)
+        self.send_text(json.dumps(body), queue=queue)
 
-    def send_text(self, text: str, *, pool: str = "default") -> None:
+    def send_text(self, text: str, *, pool: str = "default", queue: str | None = None) -> None:
         unique = hashlib.sha256(f"{text}{time.time_ns()}".encode()).hexdigest()
         self.stack.client("sqs").send_message(
-            QueueUrl=self.stack.info.pools[pool].queue_url,
+            QueueUrl=queue or self.stack.info.pools[pool].queue_url,
             MessageBody=text,
             MessageGroupId=unique,
             MessageDeduplicationId=unique,

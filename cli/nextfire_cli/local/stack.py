@@ -402,6 +402,8 @@ class LocalStack:
                     "source_profile = root",
                 ]
         self._aws_config.parent.mkdir(parents=True, exist_ok=True)
+        self._aws_config.touch()
+        self._aws_config.chmod(0o600)  # scripts are run by users of their own, and may look about
         self._aws_config.write_text("\n".join(sections) + "\n")
 
     @property
