@@ -93,7 +93,6 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
         for delivery in received:
             handled = execute_run.handle(delivery, stopping=lambda: False)
             delivery.acknowledge()
-            print(handled.reason) if not done else None
             done += handled.outcome is AttemptOutcome.SUCCEEDED
     if done != runs:
         raise RuntimeError(f"{done} runs went well, not {runs}")
