@@ -108,8 +108,8 @@ def redrive(
 ) -> None:
     """Try all dead runs of a pool again, and clear their messages out of its dead-letter queue.
 
-    First the runs are redriven, the latest death first; then the messages whose runs are not DEAD
-    any more are deleted. What cannot be read, what is another tenant's, and what could not be
+    First the runs are redriven, the latest death first; then the messages of deaths that are over
+    are deleted. What cannot be read, what is another tenant's, and what could not be
     redriven stays. May be interrupted, and repeated: no run starts twice.
 
     [bold]Examples[/]
@@ -263,7 +263,9 @@ def _stays(client: Client, letter: "Letter", tenant: str) -> str | None:
         if error.status == HTTPStatus.NOT_FOUND:
             return "its execution is not on record any more"
         return f"its execution cannot be looked at: {error.problem}"
-    return f"is {run['state']}" if run["state"] == RunState.DEAD else None
+    if run["state"] != RunState.DEAD or run.get("dispatch", 0) > message.dispatch:
+        return None  # if it died again, a message of that dispatch tells
+    return "is DEAD"
 
 
 def _message(letter: "Letter") -> RunMessage | None:

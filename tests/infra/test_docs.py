@@ -32,6 +32,8 @@ PAGES = [
     ARCHITECTURE,
     DEPLOY,
     POLICIES,
+    ROOT / "docs" / "runs.md",
+    ROOT / "docs" / "events.md",
     ROOT / "docs" / "schedules.md",
     ROOT / "docs" / "security.md",
     ROOT / "CHANGELOG.md",
@@ -159,6 +161,7 @@ def test_fields_of_a_job_are_those_of_its_model() -> None:
         row = rows[name]
         if not field.is_required() and (default := field.get_default(call_default_factory=True)):
             shown = default.value if isinstance(default, Enum) else default
+            shown = ", ".join(shown) if isinstance(shown, tuple) else shown
             assert shown in {code(row["default"]), value(code(row["default"]))}, name
         bounds = row["bounds"].replace(",", "")
         for limit in limits(field):

@@ -78,9 +78,9 @@ class Api:
         execution_id = request.url.path.rpartition("/")[2]
         if execution_id not in self.states:
             return httpx.Response(404, json={"title": "Not Found", "status": 404, "detail": "-"})
-        return httpx.Response(
-            200, json={"executionId": execution_id, "state": self.states[execution_id]}
-        )
+        state, _, dispatch = self.states[execution_id].partition(" #")
+        document = {"executionId": execution_id, "state": state, "dispatch": int(dispatch or 1)}
+        return httpx.Response(200, json=document)
 
 
 @pytest.fixture
@@ -173,13 +173,13 @@ def test_an_empty_queue(call: Call) -> None:
 def test_redrive_goes_through_all_and_clears_what_is_not_dead_any_more(
     call: Call, api: Api, queue: Queue
 ) -> None:
-    for job_id in ("again", "dead", "done", "gone"):
+    for job_id in ("again", "dead", "done", "gone", "twice"):
         queue.bury(letter(job_id).encode())
     theirs = letter("again", tenant="210987654321").encode()
     queue.bury(theirs)
     queue.bury("rubbish")
     api.states = {execution("again"): "PENDING", execution("dead"): "DEAD"}
-    api.states |= {execution("done"): "SUCCEEDED"}
+    api.states |= {execution("done"): "SUCCEEDED", execution("twice"): "DEAD #3"}
     api.redrives = [
         {"redriven": ["x.1"], "skipped": [], "more": True, "cursor": "c1"},
         {
@@ -195,7 +195,7 @@ def test_redrive_goes_through_all_and_clears_what_is_not_dead_any_more(
     asked = {"from": "2026-05-24T00:00:00Z", "limit": 50, "reason": "mended"}
     assert api.asked == [asked, asked | {"cursor": "c1"}]
     done = json.loads(result.stdout)
-    assert (done["redriven"], done["deleted"]) == (["x.1", "x.2"], 2)
+    assert (done["redriven"], done["deleted"]) == (["x.1", "x.2"], 3)
     assert done["skipped"][0]["reason"] == "Its job was deleted."
     kept = {each.get("executionId"): each["reason"] for each in done["kept"]}
     assert kept == {
