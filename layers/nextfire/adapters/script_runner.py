@@ -16,6 +16,8 @@ from types import MappingProxyType
 from typing import Literal
 
 import nextfire_job
+from nextfire.adapters import unpack
+from nextfire.adapters.packages import Inline, Packages, inline_metadata, suits
 from nextfire.adapters.sandbox import Ending, Sandbox, Sandboxes, ScriptLimits
 from nextfire.adapters.script_channel import Channel
 from nextfire.adapters.script_streams import Capture
@@ -34,9 +36,12 @@ _ENVIRONMENT = MappingProxyType(
     }
 )
 _OLDEST = (3, 11)
-_PROBE = "import sys; print(*sys.version_info[:2])"
+_PROBE = "import sys; print(*sys.version_info[:3])"
 _PROBE_WITHIN = timedelta(seconds=30)
 _OTHER_INTERPRETERS = ("/usr/local/bin/python3", "/usr/bin/python3")
+_UNPACK_WITHIN = timedelta(minutes=1)
+_UNPACKED_BYTES = 512 * 1024 * 1024
+_UNPACKED_FILES = 20_000
 _REASON_CHARS = 500
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_NAME = 100
@@ -99,7 +104,14 @@ class ProcessScriptRunner:
             tenant_groups=packages == "inline",
             launch_environment=launch,
         )
+        self._version: tuple[int, ...] = sys.version_info[:3]
         self._interpreter = self._choose(interpreter)
+        self._packages = None
+        if packages == "inline":
+            self._packages = Packages(
+                root=self._sandboxes.root, separate=self._sandboxes.separate, index=package_index
+            )
+        self._unpack = Path(unpack.__file__).read_text(encoding="utf-8")
 
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         """See `ScriptRunner.run`.
@@ -128,35 +140,39 @@ class ProcessScriptRunner:
 
         with ExitStack() as stack:
             try:
-                script = sandbox.write(_file_name(call.name), call.source)
-                environment = self._prepare(sandbox, call)
+                environment = self._furnish(sandbox, call)
+                if call.name.endswith(".zip"):
+                    program = self._unpacked(sandbox, call, environment, supervisor)
+                else:
+                    program = self._single(sandbox, call, environment, supervisor, stack)
+                if isinstance(program, ScriptExit):
+                    return program
                 near, far = socket.socketpair()
             except (OSError, ValueError) as error:
                 return self._not_started(str(error))
             stack.enter_context(near)
+            stack.enter_context(far)
             channel = Channel(near, supervisor)
             environment["NEXTFIRE_CHANNEL"] = str(far.fileno())
-            try:
-                end = sandbox.run(
-                    # -P: its folder is not on its path, or email.py would be everybody's `email`.
-                    [self._interpreter, "-u", "-P", str(script)],
-                    environment=environment,
-                    timeout=call.timeout,
-                    grace=self._grace,
-                    limits=self._limits,
-                    ask=supervisor.ask,
-                    stdout=on_stdout,
-                    stderr=on_stderr,
-                    stdin=call.payload.encode(),
-                    handed=far,
-                    sources=[channel],
-                )
-            finally:
-                far.close()
+            end = sandbox.run(
+                # -P: its folder is not on its path, or email.py would be everybody's `email`. An
+                # archive's is all the same.
+                [self._interpreter, "-u", "-P", str(program)],
+                environment=environment,
+                timeout=call.timeout,
+                grace=self._grace,
+                limits=self._limits,
+                ask=supervisor.ask,
+                stdout=on_stdout,
+                stderr=on_stderr,
+                stdin=call.payload.encode(),
+                handed=far,
+                sources=[channel],
+            )
         return self._exit(end, out.text(), err.text(), channel.result)
 
-    def _prepare(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
-        """Furnish the sandbox. Returns the script's environment."""
+    def _furnish(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
+        """Put into the sandbox what every script finds there. Returns its environment."""
         library = sandbox.make_folder("lib")
         sandbox.write("lib/nextfire_job.py", self._job_module)
         temporary = sandbox.make_folder("tmp")
@@ -169,6 +185,113 @@ class ProcessScriptRunner:
             "TMPDIR": str(temporary),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
         }
+
+    def _unpacked(
+        self,
+        sandbox: Sandbox,
+        call: ScriptCall,
+        environment: Mapping[str, str],
+        supervisor: Supervisor,
+    ) -> Path | ScriptExit:
+        """Unpack an archive. Returns the folder to run, or how that ended."""
+        archive = sandbox.write("archive.zip", call.source)
+        folder = sandbox.make_folder("script")
+        bounds = [str(_UNPACKED_BYTES), str(_UNPACKED_FILES)]
+        log = Capture(_REASON_CHARS)
+        end = sandbox.run(
+            [self._interpreter, "-I", "-S", "-c", self._unpack, str(archive), str(folder), *bounds],
+            environment={**self._environment, "HOME": environment["HOME"]},
+            timeout=_UNPACK_WITHIN,
+            grace=self._grace,
+            limits=self._limits,
+            ask=supervisor.ask,
+            stdout=log.feed,
+            stderr=log.feed,
+        )
+        if end.stopped is not Verdict.GO_ON:
+            return ScriptExit(None, "", "", stopped=end.stopped)
+        if end.not_started is not None:
+            return self._not_started(end.not_started)
+        if end.exit_code != 0:
+            why = log.text().strip() or f"unpacking ended with {end.exit_code}"
+            refused = end.exit_code == unpack.REFUSED
+            return _refusal(f"The archive {call.name} cannot be run: {why}.", permanent=refused)
+        archive.unlink(missing_ok=True)
+        return folder
+
+    def _single(
+        self,
+        sandbox: Sandbox,
+        call: ScriptCall,
+        environment: dict[str, str],
+        supervisor: Supervisor,
+        stack: ExitStack,
+    ) -> Path | ScriptExit:
+        """See to what a single file says of itself; what it needs is in *environment* then.
+
+        Returns:
+            The file to run, or how that ended.
+        """
+        try:
+            inline = inline_metadata(call.source)
+            suited = suits(self._version, inline.requires_python)
+        except ValueError as error:
+            return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
+        if not suited:
+            return _refusal(
+                f"The script asks for Python {inline.requires_python}; it would be run by "
+                f"{'.'.join(map(str, self._version))}. Ask for that one, or set "
+                "NEXTFIRE_INTERPRETER to another in this pool.",
+                permanent=True,
+            )
+        if inline.dependencies:
+            problem = self._provide(sandbox, call, inline, environment, supervisor, stack)
+            if problem is not None:
+                return problem
+        return sandbox.write(_file_name(call.name), call.source)
+
+    def _provide(
+        self,
+        sandbox: Sandbox,
+        call: ScriptCall,
+        inline: Inline,
+        environment: dict[str, str],
+        supervisor: Supervisor,
+        stack: ExitStack,
+    ) -> ScriptExit | None:
+        """See to the packages that *inline* names. Returns how that failed, or ended early."""
+        if self._packages is None:
+            return _refusal(
+                "The script names dependencies inline, and this pool installs none. Send it to a "
+                "worker pool whose packages are inline, or upload it as a .zip with its packages.",
+                permanent=True,
+            )
+        place = stack.enter_context(self._packages.kept(call.tenant, inline, self._version))
+        if not place.exists():
+            end, problem = self._packages.install(
+                sandbox,
+                inline,
+                tenant=call.tenant,
+                to=place,
+                interpreter=self._interpreter,
+                # Not what the job sets: its own are for the script.
+                environment={
+                    **self._environment,
+                    "HOME": environment["HOME"],
+                    "TMPDIR": environment["TMPDIR"],
+                },
+                grace=self._grace,
+                supervisor=supervisor,
+            )
+            if end.stopped is not Verdict.GO_ON:
+                return ScriptExit(None, "", "", stopped=end.stopped)
+            if problem is not None:
+                return _refusal(
+                    f"The script's dependencies could not be installed: {problem}", permanent=False
+                )
+        library, *others = environment["PYTHONPATH"].split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join([library, str(place), *others])
+        return None
 
     def _exit(self, end: Ending, out: str, err: str, result: bytes | None) -> ScriptExit:
         if end.not_started is not None and end.stopped is Verdict.GO_ON:
@@ -238,8 +361,10 @@ class ProcessScriptRunner:
         if end.exit_code != 0:
             return f"it ended with {end.exit_code}: {err.text().strip() or 'without a word'}"
         version = out.text().split()
-        if [int(n) for n in version if n.isdigit()] < list(_OLDEST):
+        numbers = tuple(int(n) for n in version if n.isdigit())
+        if numbers < _OLDEST:
             return f"it is no Python of version 3.11 or later, but {' '.join(version) or 'mute'}"
+        self._version = numbers
         return None
 
     def _remedy(self, interpreter: str, problem: str) -> str:
@@ -256,6 +381,10 @@ class ProcessScriptRunner:
             "capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN and CAP_KILL; or run it as a user "
             "other than root. Scripts are never run as root."
         )
+
+
+def _refusal(error: str, *, permanent: bool) -> ScriptExit:
+    return ScriptExit(None, "", "", error=error, permanent=permanent)
 
 
 def _file_name(name: str) -> str:

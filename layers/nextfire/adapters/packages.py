@@ -1,0 +1,308 @@
+"""Packages that scripts name inline (PEP 723): installed by uv in the sandbox, then kept for the
+tenant.
+
+A script's user installs; the executor copies what came of it to where no script writes and only the
+tenant's scripts read. So no script changes what another one imports.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import threading
+import time
+import tomllib
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+
+from nextfire.adapters.folders import LockedFolder, remove
+from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
+from nextfire.adapters.script_streams import Capture
+from nextfire.adapters.script_users import tenant_group
+from nextfire.domain.ports import Supervisor
+
+INSTALL_WITHIN = timedelta(minutes=5)
+_INSTALL_LIMITS = ScriptLimits(4 * 1024**3, 512, 4 * 1024**3)
+_REASON_CHARS = 1500
+_SETS_KEPT = 50
+_MOST_BYTES = 4 * 1024**3
+_MOST_FILES = 100_000
+_TARGET = "packages"
+_BLOCK, _END = "# /// script", "# ///"
+_CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """What a script says of itself inline: `dependencies` are requirements (PEP 508)."""
+
+    dependencies: tuple[str, ...] = ()
+    requires_python: str = ""
+
+
+def inline_metadata(source: bytes) -> Inline:
+    """What the block ``# /// script`` … ``# ///`` in *source* says.
+
+    Raises:
+        ValueError: There are several such blocks, or it is malformed.
+    """
+    lines = iter(source.decode(errors="replace").splitlines())
+    begun = (_block(lines) for line in lines if line.rstrip() == _BLOCK)
+    blocks = [block for block in begun if block is not None]
+    if len(blocks) > 1:
+        raise ValueError("it has several blocks '# /// script'. Keep one of them")
+    if not blocks:
+        return Inline()
+    try:
+        said = tomllib.loads("\n".join(blocks[0]))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ValueError(f"its block '# /// script' is no TOML: {error}") from error
+    dependencies, python = said.get("dependencies", []), said.get("requires-python", "")
+    if not isinstance(dependencies, list) or not all(isinstance(d, str) for d in dependencies):
+        raise ValueError("in its block '# /// script', dependencies is no list of strings")
+    if not isinstance(python, str):
+        raise ValueError(  # noqa: TRY004 - it is what was written that is wrong
+            "in its block '# /// script', requires-python is no string"
+        )
+    return Inline(tuple(dependencies), python)
+
+
+def _block(lines: Iterator[str]) -> list[str] | None:
+    """The content of the block whose first line was just read; None if it does not end."""
+    content: list[str] = []
+    ended: list[str] | None = None
+    for line in lines:
+        if line.rstrip() == _END:
+            ended = list(content)  # the last such line of the comment ends it
+        if line != "#" and not line.startswith("# "):
+            break
+        content.append(line[2:])
+    return ended
+
+
+def suits(version: Sequence[int], required: str) -> bool:
+    """Whether a Python of *version* is one that *required* (as in ``>=3.11,<3.14``) names.
+
+    Raises:
+        ValueError: *required* is malformed.
+    """
+    for clause in filter(None, (part.strip() for part in required.split(","))):
+        match = _CLAUSE.fullmatch(clause)
+        if match is None:
+            raise ValueError(f"requires-python {required!r} is malformed; write it like '>=3.11'")
+        operator, number, wildcard = match.groups()
+        wanted = [int(part) for part in number.split(".")]
+        prefix = list(version[: len(wanted)]) == wanted
+        have = list(version) + [0] * (len(wanted) - len(version))
+        want = wanted + [0] * (len(version) - len(wanted))
+        good = {
+            "==": prefix if wildcard else have == want,
+            "!=": not prefix if wildcard else have != want,
+            "~=": have >= want and have[: len(wanted) - 1] == wanted[:-1],
+            ">=": have >= want,
+            "<=": have <= want,
+            ">": have > want,
+            "<": have < want,
+        }[operator]
+        if not good:
+            return False
+    return True
+
+
+class Packages:
+    """Installs packages, and keeps the `_SETS_KEPT` sets that were used last."""
+
+    def __init__(self, *, root: Path, separate: bool, index: str | None) -> None:
+        """Build.
+
+        Args:
+            root: Where the sets are kept, in a folder of this process's.
+            separate: Whether scripts have users of their own.
+            index: Where packages come from; None: the public index.
+
+        Raises:
+            ValueError: There is no uv.
+        """
+        self._uv = _find_uv()
+        self._separate = separate
+        self._index = index
+        try:
+            folder = LockedFolder(root, _TARGET)
+            weakref.finalize(self, folder.remove)
+            self._folder = folder.path
+            if separate:
+                # Each tenant's part can be entered by its group; the rest by name only.
+                self._folder.chmod(0o711)
+                # Where uv lies, script users may not get.
+                self._uv = shutil.copyfile(self._uv, self._folder / "uv")
+                self._uv.chmod(0o755)
+        except OSError as error:
+            raise ValueError(f"Packages cannot be kept in {root}: {error}.") from error
+        self._lock = threading.Lock()
+        self._users: dict[Path, int] = {}
+        self._used_at: dict[Path, float] = {}
+
+    @contextmanager
+    def kept(self, tenant: str, inline: Inline, version: Sequence[int]) -> Iterator[Path]:
+        """The place of *tenant*'s set of what *inline* names, which is there or is not; while
+        within, it stays.
+        """
+        name = json.dumps([sorted(inline.dependencies), list(version), self._index])
+        path = self._part(tenant) / hashlib.sha256(name.encode()).hexdigest()[:32]
+        with self._lock:
+            self._users[path] = self._users.get(path, 0) + 1
+        try:
+            yield path
+        finally:
+            with self._lock:
+                self._users[path] -= 1
+                self._used_at[path] = time.monotonic()
+                self._evict()
+
+    def install(
+        self,
+        sandbox: Sandbox,
+        inline: Inline,
+        *,
+        tenant: str,
+        to: Path,
+        interpreter: str,
+        environment: Mapping[str, str],
+        grace: timedelta,
+        supervisor: Supervisor,
+    ) -> tuple[Ending, str | None]:
+        """Install what *inline* names, in *sandbox*, and keep it at *to*.
+
+        Returns:
+            How the installation ended, and why it failed, if it did and nobody stopped it.
+
+        Raises:
+            OSError: The machine is out of something.
+        """
+        log = Capture(_REASON_CHARS)
+        cache = sandbox.folder / "tmp" / "uv"
+        variables = {
+            "UV_CACHE_DIR": str(cache),
+            "UV_PYTHON_DOWNLOADS": "never",
+            # Not among the arguments, which every user of the machine may read.
+            **({} if self._index is None else {"UV_DEFAULT_INDEX": self._index}),
+        }
+        target = sandbox.folder / _TARGET
+        options = ["--only-binary", ":all:", "--compile-bytecode", "--link-mode", "copy"]
+        options += ["--no-config", "--no-progress", "--color", "never", "--system-certs"]
+        place = ["--target", str(target), "--python", interpreter]
+        try:
+            end = sandbox.run(
+                [str(self._uv), "pip", "install", *options, *place, "--", *inline.dependencies],
+                environment={**environment, **variables},
+                timeout=INSTALL_WITHIN,
+                grace=grace,
+                limits=_INSTALL_LIMITS,
+                ask=supervisor.ask,
+                stdout=log.feed,
+                stderr=log.feed,
+            )
+        finally:
+            remove(cache)  # nothing of the index is left for the script
+        if end.timed_out:
+            return end, f"it took longer than {INSTALL_WITHIN.total_seconds():.0f} s"
+        if end.not_started is not None:
+            return end, end.not_started
+        if end.exit_code != 0:
+            return end, log.text().strip() or f"uv ended with {end.exit_code}"
+        self._keep(target, to, tenant)
+        return end, None
+
+    def _part(self, tenant: str) -> Path:
+        part = self._folder / hashlib.sha256(tenant.encode()).hexdigest()[:32]
+        if not part.exists():
+            with self._lock:
+                part.mkdir(mode=0o700, exist_ok=True)
+                self._allow(part, 0o750, tenant)
+        return part
+
+    def _keep(self, made: Path, to: Path, tenant: str) -> None:
+        fresh = to.with_name(f"{to.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            self._copy(made, fresh, tenant)
+            fresh.rename(to)
+        except OSError:
+            if not to.exists():  # else another run of the tenant's was first
+                raise
+        finally:
+            if fresh.exists():
+                remove(fresh)
+
+    def _copy(self, source: Path, target: Path, tenant: str) -> None:
+        """Copy folders and files; links and whatever else there is are left out."""
+        size = count = 0
+        todo = [(source, target)]
+        while todo:
+            here, there = todo.pop()
+            there.mkdir(mode=0o700)
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    count += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append((Path(entry.path), there / entry.name))
+                    elif entry.is_file(follow_symlinks=False):
+                        size += self._copy_file(Path(entry.path), there / entry.name, tenant)
+                    if size > _MOST_BYTES or count > _MOST_FILES:
+                        raise OSError(
+                            f"the packages are more than {_MOST_FILES} files or {_MOST_BYTES} bytes"
+                        )
+            self._allow(there, 0o750, tenant)
+
+    def _copy_file(self, source: Path, target: Path, tenant: str) -> int:
+        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as reader, target.open("xb") as writer:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                return 0
+            shutil.copyfileobj(reader, writer)
+        # What is compiled names the time of its source.
+        os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
+        self._allow(target, 0o750 if found.st_mode & stat.S_IXUSR else 0o640, tenant)
+        return found.st_size
+
+    def _allow(self, path: Path, mode: int, tenant: str) -> None:
+        if self._separate:
+            os.chown(path, 0, tenant_group(tenant))
+        path.chmod(mode)
+
+    def _evict(self) -> None:
+        idle = [path for path in self._used_at if not self._users.get(path)]
+        idle.sort(key=self._used_at.__getitem__)
+        for path in idle[: max(len(self._used_at) - _SETS_KEPT, 0)]:
+            del self._used_at[path]
+            self._users.pop(path, None)
+            remove(path)
+
+
+def _find_uv() -> Path:
+    """Where uv is.
+
+    Raises:
+        ValueError: It is not installed.
+    """
+    found = shutil.which("uv")
+    if find_spec("uv") is not None:
+        from uv import find_uv_bin  # noqa: PLC0415 - there is none where no packages are installed
+
+        with suppress(FileNotFoundError):
+            found = find_uv_bin()
+    if found is None:
+        raise ValueError(
+            "NEXTFIRE_PACKAGES is inline, and there is no uv to install packages with. Install uv, "
+            "for example with: pip install uv"
+        )
+    return Path(found)
