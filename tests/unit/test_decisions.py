@@ -455,7 +455,8 @@ def minutely(overlap: str, **fields: Any) -> Job:
         (a_record("11:41", RunState.RUNNING), True),
         (a_record("11:40", RunState.PENDING), False),
         (a_record("11:40", RunState.SKIPPED), True),
-        (a_record("11:40", RunState.CANCELLED, pool=None), True),
+        (a_record("11:40", RunState.CANCELLED), True),
+        (a_record("11:40", RunState.CANCELLED, pool=None), False),  # on request, not by a worker
         (None, False),
     ],
     ids=lambda each: f"{each.key.run_id[9:13]} {each.state}" if isinstance(each, Run) else None,

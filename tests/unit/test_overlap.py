@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.decisions import decide_overlap
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import RunState
+from nextfire.domain.run import Run, RunState
 from tests.accounting import assert_all_accounted, ran, records, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_message, at
 from tests.fakes import InlineExecutor, Killed
 from tests.world import World
 
@@ -533,3 +535,55 @@ def test_a_run_that_waits_is_not_replaced_by_one_that_is_itself_skipped(world: W
     assert handled.run is not None
     assert end_of(world, job, "12:00") == ("SUCCEEDED", "exit code 0")
     assert end_of(world, job, "13:00")[0] == "SKIPPED"
+
+
+# A run that is cancelled before anybody took it tells nothing of those before it
+
+
+def cancel(world: World, job: Job, time: str) -> None:
+    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at(time))), None)
+
+
+def test_a_cancelled_run_between_does_not_keep_the_newest_from_replacing(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="REPLACE", misfire=RUN_ALL)
+    world.tick_at("12:00")
+    running = claimed(world, job, "12:00")
+    cancelled = Run(
+        RunKey(job.key, run_id(job.uid, at("12:01"))), RunState.CANCELLED, finished_at=at("12:01")
+    )
+
+    decision = decide_overlap(job, at("12:02"), [cancelled, running])
+
+    assert (decision.joins, decision.cancel) == (True, running)
+
+
+def claimed(world: World, job: Job, time: str) -> Run:
+    """The record of a run that has just been taken."""
+    return world.runs.claim(
+        a_message(RunKey(job.key, run_id(job.uid, at(time)))),
+        token="t",
+        worker="a",
+        pool="default",
+        job_revision=1,
+        now=world.now,
+        lease_until=world.now + LEASE,
+    ).run
+
+
+def test_a_cancelled_run_between_does_not_hide_one_that_waits_for_its_retry(world: World) -> None:
+    retry = {"initialDelayMs": 600_000}
+    job = world.register(**MINUTELY, overlap="SKIP", retryPolicy=retry)
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.tick_at("12:01")
+    cancel(world, job, "12:01")
+    world.worker().work()
+
+    world.tick_at("12:02")
+    world.worker().work()
+
+    assert end_of(world, job, "12:01")[0] == "CANCELLED"
+    state, reason = end_of(world, job, "12:02")
+    assert state == SKIPPED
+    assert "20260524T120000000Z" in reason

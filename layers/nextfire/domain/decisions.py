@@ -35,6 +35,10 @@ MAX_OUTSTANDING = 20
 """Runs of one job that may wait for each other in the queue; the next one waits in the table."""
 
 
+_WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
+"""What a run may become that no executor has had before it."""
+
+
 class DueAction(StrEnum):
     """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
     the successor. DROP: delete it. LEAVE: look again later.
@@ -239,7 +243,7 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
         most = MAX_OUTSTANDING - waiting
         waiting += job.count_between(record.covers_until, end, at_most=most)
         end = min(end, record.key.scheduled_at)
-        if record.state is not RunState.SKIPPED or record.pool is not None:
+        if record.pool is not None or record.state not in _WITHOUT_EXECUTOR:
             latest, since = record, end
             break
         if waiting >= MAX_OUTSTANDING or looked_at == 3 * MAX_OUTSTANDING:
@@ -300,7 +304,7 @@ def decide_pickup(
         for run in before():
             if run.key.uid != key.uid:
                 return None
-            if run.state is not RunState.SKIPPED:
+            if run.attempts or run.state not in _WITHOUT_EXECUTOR:
                 over = run.finished_at is not None and run.finished_at <= due_at
                 if run.state.ended and over:
                     return None
