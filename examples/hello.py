@@ -10,5 +10,5 @@ name = payload.get("name", "world") if isinstance(payload, dict) else "world"
 print(f"Hello, {name}!")
 print(f"payload: {json.dumps(payload, ensure_ascii=False)}")
 for variable in sorted(os.environ):
-    if variable.startswith("NEXTFIRE_"):
+    if variable.startswith("NEXTFIRE_") and variable != "NEXTFIRE_CHANNEL":  # nextfire_job's own
         print(f"{variable}={os.environ[variable]}")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.job import JobDefinition, MisfirePolicy, Overlap
-from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from nextfire.domain.ports import ScriptCall, ScriptExit
 from nextfire.domain.schedule import ScheduleType, check
 from nextfire_cli.definition import definition
+from tests.supervisors import Watch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = sorted(path.name for path in EXAMPLES.iterdir() if path.suffix in {".json", ".yaml"})
@@ -23,11 +25,18 @@ def job(name: str) -> JobDefinition:
     return JobDefinition.model_validate(definition(file=str(EXAMPLES / name)))
 
 
-def run(handler: str, payload: object, attempt: int = 1) -> ScriptExit:
+def run(handler: str, payload: object, attempt: int = 1, watch: Watch | None = None) -> ScriptExit:
     context = {"NEXTFIRE_ATTEMPT": str(attempt), "NEXTFIRE_SCHEDULED_AT": "2026-05-05T10:00:00Z"}
     source = (EXAMPLES / f"{handler}.py").read_bytes()
-    call = ScriptCall(handler, source, json.dumps(payload), timedelta(seconds=20), context)
-    return ProcessScriptRunner().run(call, lambda: Verdict.GO_ON)
+    call = ScriptCall(
+        f"{handler}.py", source, json.dumps(payload), timedelta(seconds=20), "acme", context
+    )
+    return runner().run(call, watch or Watch())
+
+
+@cache
+def runner() -> ProcessScriptRunner:
+    return ProcessScriptRunner()
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -99,3 +108,15 @@ def test_flaky_succeeds_on_its_third_attempt() -> None:
     payload = job("flaky-retry.yaml").payload
 
     assert [run("flaky", payload, attempt).exit_code for attempt in (1, 2, 3)] == [1, 1, 0]
+
+
+def test_checkpointed_goes_on_where_the_attempt_before_it_failed() -> None:
+    payload = job("checkpointed-retry.yaml").payload
+    watch = Watch()
+    first, second = (run("checkpointed", payload, attempt, watch) for attempt in (1, 2))
+
+    assert (first.exit_code, first.result) == (1, None)
+    assert first.stdout.splitlines() == ["page 1 of 4", "page 2 of 4"]
+    assert second == ScriptExit(
+        0, "going on after page 2\npage 3 of 4\npage 4 of 4\n", "", result=b'{"pages":4,"rows":100}'
+    )

@@ -27,6 +27,7 @@ from nextfire.adapters import keeper
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.domain.log import Stream
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from tests.supervisors import Watch
 
 ROOT = Path(__file__).parents[2]
 AS_ROOT = os.geteuid() == 0
@@ -52,27 +53,6 @@ def folder() -> Iterator[Path]:
     path.chmod(0o711)
     yield path
     shutil.rmtree(path)
-
-
-class Watch:
-    """`Supervisor`: keeps what it is given."""
-
-    def __init__(self, ask: Callable[[], Verdict] = lambda: Verdict.GO_ON) -> None:
-        self.ask = ask
-        self.told: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-        self.saved: bytes | None = None
-        self.refusal: str | None = None
-
-    def output(self, stream: Stream, data: bytes) -> None:
-        self.told[stream] += data
-
-    def checkpoint(self) -> bytes | None:
-        return self.saved
-
-    def save(self, checkpoint: bytes) -> str | None:
-        if self.refusal is None:
-            self.saved = checkpoint
-        return self.refusal
 
 
 @cache

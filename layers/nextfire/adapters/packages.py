@@ -186,7 +186,7 @@ class Packages:
             How the installation ended, and why it failed, if it did and nobody stopped it.
 
         Raises:
-            OSError: The machine is out of something.
+            OSError: They could not be kept.
         """
         log = Capture(_REASON_CHARS)
         cache = sandbox.folder / "tmp" / "uv"

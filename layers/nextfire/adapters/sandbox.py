@@ -136,14 +136,14 @@ class Sandbox:
             stdin: Its standard input. It is a file: nobody waits for it to be read.
             handed: A socket that the program gets under the same number; closed here.
             sources: What else to read from meanwhile.
-
-        Raises:
-            OSError: The machine is out of something.
         """
         with ExitStack() as stack:
-            kept = stack.enter_context(
-                self._kept(program, environment, timeout, limits, stdin, handed, stdout, stderr)
-            )
+            try:
+                kept = stack.enter_context(
+                    self._kept(program, environment, timeout, limits, stdin, handed, stdout, stderr)
+                )
+            except (OSError, ValueError) as error:
+                return Ending(None, not_started=str(error))
             pump = stack.enter_context(Pump())
             for source in (*kept.sources, *sources):
                 pump.add(source)

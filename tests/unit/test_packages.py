@@ -1,0 +1,340 @@
+"""Archives, and packages that scripts name inline; with real processes, and an index of files."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from nextfire.adapters import unpack
+from nextfire.adapters.packages import Inline, inline_metadata, suits
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from tests.supervisors import Watch
+
+
+def inline(*lines: str) -> str:
+    return "\n".join(["# /// script", *(f"# {line}" for line in lines), "# ///", ""])
+
+
+# What a script says of itself
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("print(1)", Inline()),
+        ("# /// script\n# dependencies = ['a']\nprint(1)", Inline()),  # it does not end
+        ("# /// other\n# dependencies = ['a']\n# ///\n", Inline()),
+        ("# /// script\n# ///\n", Inline()),
+        (inline("dependencies = ['a>=1', 'b']"), Inline(("a>=1", "b"))),
+        (inline("requires-python = '>=3.11'", "#", "dependencies = []"), Inline((), ">=3.11")),
+        ("#!python\n\n" + inline("dependencies = ['a']") + "print(1)\n", Inline(("a",))),
+        ("# /// script\n#\n# dependencies = [\n#   'a',\n# ]\n# ///\n", Inline(("a",))),
+        (inline("dependencies = ['a']", "[tool.uv]", "exclude-newer = '2026'"), Inline(("a",))),
+    ],
+    ids=range(9),
+)
+def test_inline_metadata(source: str, said: Inline) -> None:
+    assert inline_metadata(source.encode()) == said
+    assert inline_metadata(source.replace("\n", "\r\n").encode()) == said
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (inline() + "\n" + inline(), "several blocks"),
+        (inline("dependencies = ["), "no TOML"),
+        (inline("dependencies = " + "[" * 20_000), "no TOML"),
+        (inline("dependencies = 'a'"), "no list of strings"),
+        (inline("dependencies = [1]"), "no list of strings"),
+        (inline("requires-python = 3"), "no string"),
+    ],
+    ids=range(6),
+)
+def test_malformed_metadata_is_refused(source: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        inline_metadata(source.encode())
+
+
+@pytest.mark.parametrize(
+    ("required", "suited"),
+    [
+        ("", True),
+        (">=3.11", True),
+        (">=3.11.5", False),
+        (">3.11", True),
+        (">=3.11,<3.14", True),
+        ("<3.11", False),
+        ("<=3.11.2", True),
+        ("==3.11.*", True),
+        ("==3.12.*", False),
+        ("==3.11.2", True),
+        ("!=3.11.2", False),
+        ("!=3.12.*", True),
+        ("~=3.11", True),
+        ("~=3.10", True),
+        ("~=3.11.0", True),
+        ("~=3.12.0", False),
+        ("~=2.7", False),
+        (">= 3.8 , < 4", True),
+    ],
+)
+def test_required_pythons(required: str, suited: bool) -> None:  # noqa: FBT001
+    assert suits((3, 11, 2), required) is suited
+
+
+@pytest.mark.parametrize("required", ["3.11", ">=three", ">=3.11;", "=>3.11"])
+def test_malformed_requirement_of_a_python_is_refused(required: str) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        suits((3, 11, 2), required)
+
+
+# Archives
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Where every user can get."""
+    path = Path(tempfile.mkdtemp(prefix="test-packages-"))
+    path.chmod(0o755)
+    (path / "work").mkdir(mode=0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def plain(folder: Path) -> ProcessScriptRunner:
+    """A runner that installs nothing."""
+    return ProcessScriptRunner(temp_root=folder / "work")
+
+
+def run(
+    runner: ProcessScriptRunner,
+    source: str | bytes,
+    *,
+    name: str = "script.py",
+    tenant: str = "acme",
+    watch: Watch | None = None,
+) -> ScriptExit:
+    data = source.encode() if isinstance(source, str) else source
+    call = ScriptCall(name, data, '{"n": 1}', timedelta(seconds=20), tenant)
+    return runner.run(call, watch or Watch())
+
+
+def archive(**files: str) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in files.items():
+            opened.writestr(name, content)
+    return data.getvalue()
+
+
+def test_archive_is_run_with_its_packages(plain: ProcessScriptRunner) -> None:
+    main = """
+import sys, nextfire_job
+from helpers import greet
+from pathlib import Path
+print(greet(nextfire_job.payload()), Path(__file__).with_name("data.txt").read_text())
+nextfire_job.result(1)
+"""
+    files = {
+        "__main__.py": main,
+        "helpers/__init__.py": "def greet(n): return f'hello {n}'",
+        "data.txt": "data",
+    }
+
+    assert run(plain, archive(**files), name="report.zip") == ScriptExit(
+        0, "hello {'n': 1} data\n", "", result=b"1"
+    )
+
+
+def test_what_would_lie_outside_is_put_inside(plain: ProcessScriptRunner) -> None:
+    main = "import os; print(sorted(os.listdir(os.path.dirname(__file__))), os.path.exists('out'))"
+    end = run(plain, archive(**{"__main__.py": main, "../out": "", "/out2": ""}), name="a.zip")
+
+    assert end.stdout == "['__main__.py', '__pycache__', 'out', 'out2'] False\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "not a zip file"),
+        (b"print(1)", "not a zip file"),
+        (archive(main="1"), "no __main__.py at its top. Make it from within"),
+        (archive(**{"sub/__main__.py": "1"}), "no __main__.py at its top"),
+        (archive(**{"__main__.py": "x" * 999})[:-9], "not a zip file"),
+        (archive(**{f"{n}": "" for n in range(20_001)}), "at most 20000 files"),
+    ],
+    ids=["empty", "no archive", "no main", "main too deep", "cut", "too many files"],
+)
+def test_archive_that_cannot_be_run_is_refused_for_good(
+    plain: ProcessScriptRunner, data: bytes, problem: str
+) -> None:
+    end = run(plain, data, name="report.zip")
+
+    assert (end.exit_code, end.permanent) == (None, True)
+    assert end.error is not None
+    assert "The archive report.zip cannot be run: " in end.error
+    assert problem in end.error
+
+
+def test_archive_that_unpacks_too_large_is_refused(tmp_path: Path) -> None:
+    packed = tmp_path / "a.zip"
+    packed.write_bytes(archive(**{"__main__.py": "x" * 1001}))
+
+    with pytest.raises(ValueError, match="at most 9 files of 1000 bytes"):
+        unpack.unpack(str(packed), str(tmp_path), 1000, 9)
+
+
+# Packages
+
+
+NAMED = inline("dependencies = ['demo-pkg']") + "import demo_pkg\nprint(demo_pkg.VALUE)\n"
+
+
+@pytest.fixture(scope="module")
+def index(folder: Path) -> Path:
+    """A package index with one wheel, and with one package that would have to be built."""
+    simple = folder / "simple"
+    for name, file in (
+        ("demo-pkg", "demo_pkg-1.0-py3-none-any.whl"),
+        ("built", "built-1.0.tar.gz"),
+    ):
+        (simple / name).mkdir(parents=True)
+        (simple / name / "index.html").write_text(f'<a href="{file}">{file}</a>')
+    about = "demo_pkg-1.0.dist-info"
+    files = {
+        "demo_pkg/__init__.py": "VALUE = 42\n",
+        f"{about}/METADATA": "Metadata-Version: 2.1\nName: demo-pkg\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{about}/RECORD"])
+    wheel = simple / "demo-pkg" / "demo_pkg-1.0-py3-none-any.whl"
+    wheel.write_bytes(archive(**files))
+    (simple / "built" / "built-1.0.tar.gz").write_bytes(b"")
+    return simple
+
+
+@pytest.fixture
+def installing(folder: Path, index: Path) -> ProcessScriptRunner:
+    return ProcessScriptRunner(
+        packages="inline", package_index=index.as_uri(), temp_root=folder / "work"
+    )
+
+
+def test_packages_are_installed_once_for_a_tenant(
+    installing: ProcessScriptRunner, index: Path
+) -> None:
+    assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
+    hidden = index.with_name("hidden")
+    index.rename(hidden)
+    try:
+        assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
+        other = run(installing, NAMED, tenant="other")
+    finally:
+        hidden.rename(index)
+
+    assert other.error is not None
+    assert "could not be installed" in other.error
+    assert not other.permanent
+
+
+def test_kept_packages_are_only_their_tenants_and_nobody_changes_them(
+    installing: ProcessScriptRunner,
+) -> None:
+    if not installing._sandboxes.separate:  # noqa: SLF001
+        pytest.skip("only root has users to give")
+    tell = "print(demo_pkg.__file__)\n"
+    place = run(installing, NAMED + tell).stdout.splitlines()[1]
+    attack = f"""
+import os
+for mode in ("r", "w"):
+    try:
+        print(open({place!r}, mode).read())
+    except OSError as error:
+        print(type(error).__name__)
+try:
+    os.rename(os.path.dirname({place!r}), "mine")
+except OSError as error:
+    print(type(error).__name__)
+print([name for name in os.environ if name.startswith("UV_")], os.path.exists("tmp/uv"))
+"""
+    own, neighbours = run(installing, attack), run(installing, attack, tenant="other")
+
+    assert own.stdout.splitlines()[0] == "VALUE = 42"
+    assert own.stdout.splitlines()[2:] == ["PermissionError"] * 2 + ["[] False"]
+    assert neighbours.stdout.splitlines()[:3] == ["PermissionError"] * 3
+
+
+def test_only_wheels_are_installed(installing: ProcessScriptRunner) -> None:
+    end = run(installing, inline("dependencies = ['built']") + "print('ran')")
+
+    assert end.error is not None
+    assert "no usable wheels" in end.error
+
+
+@pytest.mark.parametrize("requirement", ["--index-url=http://127.0.0.1:9/", "./here", "no such"])
+def test_requirement_that_is_none_is_refused(
+    installing: ProcessScriptRunner, requirement: str
+) -> None:
+    end = run(installing, inline(f"dependencies = ['{requirement}']") + "print('ran')")
+
+    assert (end.exit_code, end.stdout) == (None, "")
+    assert end.error is not None
+    assert "could not be installed" in end.error
+
+
+def test_installation_ends_when_the_supervisor_says(installing: ProcessScriptRunner) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}/demo_pkg-1.0-py3-none-any.whl"
+        slow = inline(f"dependencies = ['demo-pkg @ {url}']")
+        end = run(installing, slow, watch=Watch(lambda: Verdict.CANCEL))
+
+    assert (end.stopped, end.exit_code, end.error) == (Verdict.CANCEL, None, None)
+
+
+def test_pool_without_packages_says_where_there_are_some(plain: ProcessScriptRunner) -> None:
+    end = run(plain, NAMED)
+
+    assert (end.exit_code, end.permanent) == (None, True)
+    assert end.error is not None
+    assert "Send it to a worker pool" in end.error
+
+
+def test_metadata_without_dependencies_runs_anywhere(plain: ProcessScriptRunner) -> None:
+    source = inline("requires-python = '>=3.11'", "dependencies = []") + "print(1)"
+
+    assert run(plain, source) == ScriptExit(0, "1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("requires-python = '>=3.99'", "asks for Python >=3.99; it would be run by 3."),
+        ("requires-python = 'new'", "is malformed"),
+        ("dependencies = 1", "no list of strings"),
+    ],
+)
+def test_script_that_asks_for_what_there_is_not_is_refused_for_good(
+    plain: ProcessScriptRunner, line: str, problem: str
+) -> None:
+    end = run(plain, inline(line) + "print(1)")
+
+    assert (end.exit_code, end.permanent) == (None, True)
+    assert end.error is not None
+    assert problem in end.error
+
+
+def test_packages_without_uv_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nextfire.adapters.packages.find_spec", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(ValueError, match="pip install uv"):
+        ProcessScriptRunner(packages="inline")
