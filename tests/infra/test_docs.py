@@ -35,6 +35,7 @@ PAGES = [
     ROOT / "docs" / "runs.md",
     ROOT / "docs" / "events.md",
     ROOT / "docs" / "schedules.md",
+    ROOT / "docs" / "scripts.md",
     ROOT / "docs" / "security.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
