@@ -93,8 +93,6 @@ class Worker:
                 groups = self._receive(free)
                 for _ in range(free - len(groups)):
                     self._free.release()
-                if groups:
-                    self._protection.keep(working=True)
                 for deliveries in groups:
                     self._working.add(slots.submit(self._carry_out, deliveries))
         self._protection.keep(working=False)
