@@ -34,6 +34,9 @@ from nextfire.domain.ports import Verdict
 
 _log = logging.getLogger(__name__)
 
+_KEEPER = marshal.dumps(
+    compile(Path(keeper.__file__).read_text(encoding="utf-8"), keeper.__file__, "exec")
+)
 _FILES = 1024
 _MORE_CPU = 60  # seconds, like all of these
 _ASK_EVERY = 0.2
@@ -200,9 +203,10 @@ class Sandbox:
             until_started.enter_context(far_end)
             asked = _in_memory(marshal.dumps(request), until_started)
             channel = -1 if handed is None else handed.fileno()
-            passed = [far_end.fileno(), asked, channel, *self._held]
+            code = _in_memory(_KEEPER, until_started)
+            passed = [code, far_end.fileno(), asked, channel, *self._held]
             process = _spawn(
-                [sys.executable, "-I", "-S", keeper.__file__, *map(str, passed)],
+                [sys.executable, "-I", "-S", "-c", keeper.BOOT, *map(str, passed)],
                 stdin=_in_memory(stdin, until_started),
                 stdout=writers[0],
                 stderr=writers[1],
