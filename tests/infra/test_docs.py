@@ -15,11 +15,15 @@ from pydantic.fields import FieldInfo
 
 from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
 from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
-from nextfire.domain.job import JobDefinition
+from nextfire.domain.events import execution_dead, message_undecodable
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.job import Backoff, JobDefinition, RetryPolicy
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch_due import POLL_EVERY, READ_AT_MOST
 from nextfire.usecases.watch import ENOUGH
 from nextfire_cli.main import app
+from tests.builders import NOON
 from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -292,6 +296,45 @@ def test_misfire_and_overlap_of_the_policies_go_together_as_told() -> None:
                 f"{run.key.scheduled_at:%H}" for run in world.runs.all.values() if run.attempt
             )
             assert ran == told[re.split("[,:]", row[overlap])[0]], (row["misfire"], overlap)
+
+
+def test_the_delays_of_runs_are_those_of_the_policy() -> None:
+    rows = table(ROOT / "docs" / "runs.md", "after attempt", *Backoff)
+
+    for row in rows:
+        for backoff in Backoff:
+            policy = RetryPolicy(
+                max_attempts=12,
+                backoff=backoff,
+                initial_delay_ms=30_000,
+                max_delay_ms=6 * 3_600_000,
+            )
+            amounts = re.findall(r"(\d+) (h|min|s)", row[backoff])
+            told = sum(int(n) * {"h": 3600, "min": 60, "s": 1}[unit] for n, unit in amounts)
+            assert policy.delay(int(row["after attempt"])).total_seconds() == told, row
+
+
+def test_fields_of_an_event_are_those_that_are_told() -> None:
+    run = Run(
+        RunKey(JobKey("acme", "nightly"), run_id("uid00001", NOON)),
+        RunState.DEAD,
+        attempt=1,
+        pool="default",
+        exit_code=1,
+        reason="exit code 1",
+        finished_at=NOON,
+        attempts=(Attempt(1, "w", NOON, NOON, AttemptOutcome.FAILED),),
+    )
+    told = [execution_dead(run, NOON), message_undecodable("{", "why", "default", NOON)]
+    named = [
+        [code(row["field"]) for row in rows]
+        for rows in tables(ROOT / "docs" / "events.md")
+        if "field" in rows[0]
+    ]
+
+    assert named == [[*event.detail] for event in told]
+    text = (ROOT / "docs" / "events.md").read_text()
+    assert all(f"## {event.kind}\n" in text for event in told)
 
 
 def leaves(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:

@@ -719,6 +719,8 @@ class TestPolicies:
             ({"maxAttempts": 101}, "retryPolicy.maxAttempts", "101"),
             ({"maxAttempts": None}, "retryPolicy.maxAttempts", "null"),
             ({"maxAttempts": "unlimited"}, "retryPolicy.maxAttempts", "'unlimited'"),
+            ({"initialDelayMs": 10**12}, "retryPolicy.initialDelayMs", "1000000000000"),
+            ({"maxDelayMs": -1}, "retryPolicy.maxDelayMs", "-1"),
             ({"jitter": "HALF"}, "retryPolicy.jitter", "'HALF'"),
             ({"retryOn": {"states": ["SUCCEEDED"]}}, "retryPolicy.retryOn.states.0", "'SUCCEEDED'"),
             ({"retryOn": {"exitCodes": []}}, "retryPolicy.retryOn.exitCodes", "[]"),
