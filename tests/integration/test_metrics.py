@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,8 @@ from functions.watcher import handler as watcher
 from functions.worker.worker import Worker
 from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.run_queue import SqsInbox
+from nextfire.adapters.service_clock import SqsServiceClock
+from nextfire.adapters.task_protection import EcsTaskProtection
 from nextfire.domain.due import Slot
 from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.message import RunMessage
@@ -155,7 +158,14 @@ def work(system: Deployment) -> None:
     """A worker's turn over what `load` sent."""
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
-    worker = Worker(settings, inbox, build_execute_run(settings, worker="w"), Telemetry("worker"))
+    worker = Worker(
+        settings,
+        inbox,
+        build_execute_run(settings, worker="w"),
+        SqsServiceClock(system.queues, SystemClock(), queue_url=system.queue_url),
+        EcsTaskProtection(None, monotonic=time.monotonic, warn=print),
+        Telemetry("worker"),
+    )
     for delivery in inbox.receive(10, wait=timedelta(), hidden_for=settings.lease):
         worker._free.acquire()  # noqa: SLF001 — its turn without its endless loop
         worker._carry_out([delivery])  # noqa: SLF001
