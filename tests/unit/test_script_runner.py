@@ -725,7 +725,42 @@ def test_what_a_user_leaves_in_shared_folders_is_removed(run: Runner) -> None:
     assert Path("/etc/passwd").exists()
 
 
+@only_root
+def test_shared_memory_that_a_user_leaves_is_removed(run: Runner) -> None:
+    source = """
+        import ctypes, os
+        libc = ctypes.CDLL(None)
+        print(os.getuid())
+        print(libc.shmget(0, 4096, 0o1600), libc.semget(0, 1, 0o1600), libc.msgget(0, 0o1600))
+    """
+    user, made = run(source).stdout.splitlines()
+
+    assert "-1" not in made.split()
+    left = [Path("/proc/sysvipc", kind).read_text() for kind in ("shm", "sem", "msg")]
+    assert [listing for listing in left if f" {user} " in listing] == []
+
+
 # Attacks
+
+
+@only_root
+def test_namespaces_of_its_own_are_no_refuge(run: Runner, folder: Path) -> None:
+    source = """
+        import ctypes, os, time
+        users_and_processes = 0x10000000 | 0x20000000
+        if ctypes.CDLL(None).unshare(users_and_processes) or os.fork():
+            time.sleep(0.5)
+            os._exit(0)
+        print("first of its own:", os.getpid(), flush=True)
+        if os.fork() == 0:
+            os.setsid()
+        time.sleep(60)
+    """
+    end = run(source)
+
+    assert end.exit_code == 0
+    assert end.stdout in {"first of its own: 1\n", ""}  # some machines allow no such thing
+    assert processes_in(folder) == []
 
 
 BOMB = """

@@ -7,6 +7,7 @@ locked any more is swept by the next that starts on the machine.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import logging
 import os
@@ -22,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _PREFIX = "nextfire-sandbox-"  # of nobody else: what has it is swept
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_IPC_RMID = 0
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # noqa: S108
 
 
@@ -68,13 +70,32 @@ def sweep(root: Path, ours: Callable[[int], bool]) -> None:
 
 
 def sweep_user(user: int, root: Path) -> None:
-    """Remove what *user* left where everybody may leave something, *root* included."""
+    """Remove what *user* left where everybody may leave something, *root* included; and what it
+    shares of the memory (System V), with its semaphores and messages.
+    """
     for folder in {*_SHARED, str(root)}:
         with suppress(OSError):
             for entry in os.scandir(folder):
                 with suppress(OSError):
                     if entry.stat(follow_symlinks=False).st_uid == user:
                         remove(Path(entry.path))
+    _sweep_ipc(user)
+
+
+def _sweep_ipc(user: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    removals: dict[str, Callable[[int], int]] = {
+        "shm": lambda number: libc.shmctl(number, _IPC_RMID, None),
+        "sem": lambda number: libc.semctl(number, 0, _IPC_RMID),
+        "msg": lambda number: libc.msgctl(number, _IPC_RMID, None),
+    }
+    for kind, remove_one in removals.items():
+        with suppress(OSError):
+            names, *rows = Path("/proc/sysvipc", kind).read_text(encoding="ascii").splitlines()
+            for row in rows:
+                entry = dict(zip(names.split(), row.split(), strict=False))
+                if entry["cuid"] == str(user):
+                    remove_one(int(row.split()[1]))
 
 
 def remove(path: Path) -> None:

@@ -294,8 +294,10 @@ class Sandboxes:
                 folder.remove()
         finally:
             if user is not None:
-                sweep_user(user.number, self.root)
-                user.release()
+                try:
+                    sweep_user(user.number, self.root)
+                finally:
+                    user.release()
 
 
 class _Kept:
