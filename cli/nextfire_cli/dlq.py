@@ -63,8 +63,8 @@ def list_(
 ) -> None:
     """List the messages of a pool's dead-letter queue: which run, why, since when.
 
-    Nothing is changed: each message is hidden while this goes on, and seen again afterwards; if it
-    is interrupted, two minutes later. Uses your AWS credentials.
+    Nothing is changed: each message is hidden while this goes on, and seen
+    again afterwards; at the latest after two minutes. Uses your AWS credentials.
 
     [bold]Examples[/]
       nextfire dlq list
@@ -108,9 +108,10 @@ def redrive(
 ) -> None:
     """Try all dead runs of a pool again, and clear their messages out of its dead-letter queue.
 
-    First the runs are redriven, the latest death first; then the messages of deaths that are over
-    are deleted. What cannot be read, what is another tenant's, and what could not be
-    redriven stays. May be interrupted, and repeated: no run starts twice.
+    First the runs are redriven, the latest death first; then the messages of
+    deaths that are over are deleted. What cannot be read, what is another
+    tenant's and what could not be redriven stays. May be interrupted, and
+    repeated: no run starts twice.
 
     [bold]Examples[/]
       nextfire dlq redrive
@@ -147,8 +148,8 @@ def purge(
 ) -> None:
     """Delete the messages of a pool's dead-letter queue, all tenants'. Their runs stay DEAD.
 
-    They are deleted one batch after the other, not by PurgeQueue: that would take with it what
-    comes within a minute, and may be called once a minute only. What dies meanwhile stays.
+    They are deleted batch by batch, not by PurgeQueue: that may be called once
+    a minute only, and would take with it what dies meanwhile. Here it stays.
 
     [bold]Examples[/]
       nextfire dlq purge --pool batch

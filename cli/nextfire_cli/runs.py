@@ -37,7 +37,7 @@ Reason = Annotated[
 @app.command("list")
 def list_(
     context: typer.Context,
-    job_id: Annotated[str | None, typer.Argument(metavar="[JOB_ID]", show_default=False)] = None,
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB_ID", show_default=False)] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
     follow: Annotated[
         bool,

@@ -292,7 +292,7 @@ def test_a_jobs_retries_and_variables() -> None:
 def test_what_died_of_any_job() -> None:
     text = shown(render.dead([RUN | {"state": "DEAD", "reason": "exit code 1", "pool": "batch"}]))
 
-    assert RUN["executionId"] in text
+    assert str(RUN["executionId"]) in text
     assert "exit code 1" in text
     assert "batch  2026-05-24 10:00:01" in text
 
