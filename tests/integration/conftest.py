@@ -120,6 +120,13 @@ def outputs_bucket(s3: S3Client) -> str:
 
 
 @pytest.fixture
+def event_bus(aws: None) -> str:  # noqa: ARG001 — the account it is in
+    """The stack's own event bus."""
+    clients.events().create_event_bus(Name="nextfire")
+    return "nextfire"
+
+
+@pytest.fixture
 def system(
     dynamodb: DynamoDBClient,
     sqs: SQSClient,
@@ -129,6 +136,7 @@ def system(
     dlq_url: str,
     bucket: str,
     outputs_bucket: str,
+    event_bus: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Deployment:
     """The functions with their environment, in a process that is new to them."""
@@ -144,6 +152,7 @@ def system(
         dlq_url=dlq_url,
         bucket=bucket,
         outputs_bucket=outputs_bucket,
+        event_bus=event_bus,
     )
     system.configure(monkeypatch)
     return system

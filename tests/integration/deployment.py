@@ -163,6 +163,7 @@ class Deployment:
     dlq_url: str
     bucket: str
     outputs_bucket: str
+    event_bus: str
 
     def __post_init__(self) -> None:
         self.jobs = DynamoDbJobStore(
@@ -186,7 +187,7 @@ class Deployment:
             "control_table": self.control_table,
             "scripts_bucket": self.bucket,
             "outputs_bucket": self.outputs_bucket,
-            "event_bus": "nextfire",
+            "event_bus": self.event_bus,
             "pools": json.dumps({"default": pool}),
             "write_shards": str(SHARDS),
             "read_shards": str(SHARDS),

@@ -255,6 +255,7 @@ def test_undecodable_message_goes_to_the_dead_letters(system: Deployment) -> Non
 
     [letter] = system.receive(url=system.dlq_url)
     assert letter["Body"] == "rubbish"
+    assert counts(system) == (0, 0), "acknowledged"
 
 
 def answering(shift: timedelta) -> Callable[..., Any]:
