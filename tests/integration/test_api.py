@@ -41,7 +41,12 @@ ROUTES = [
     ("POST", "/v1/jobs/theirs/pause"),
     ("POST", "/v1/jobs/theirs/resume"),
     ("GET", "/v1/jobs/theirs/executions"),
+    ("GET", "/v1/executions"),
     ("GET", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab"),
+    ("GET", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/logs"),
+    ("POST", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/cancel"),
+    ("POST", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/redrive"),
+    ("POST", "/v1/pools/default/redrive"),
 ]
 
 
@@ -1568,13 +1573,29 @@ plausible = st.fixed_dictionaries(
         | st.datetimes().map(str)
         | json_values,
         "target": st.just({"handler": "hello"})
-        | st.fixed_dictionaries({}, optional={"handler": json_values, "script": st.text()})
+        | st.fixed_dictionaries(
+            {},
+            optional={
+                "handler": st.just("hello") | json_values,
+                "script": st.text(),
+                "env": st.dictionaries(
+                    st.text(max_size=5),
+                    st.dictionaries(st.sampled_from(["secret", "parameter", "key"]), json_values)
+                    | json_values,
+                ),
+            },
+        )
         | json_values,
     },
     optional={
         "timezone": st.sampled_from(["Europe/Berlin", "Asia/Tokyo"]) | json_values,
         "payload": json_values,
-        "retryPolicy": st.dictionaries(st.sampled_from(["maxAttempts", "backoff"]), json_values)
+        "retryPolicy": st.dictionaries(
+            st.sampled_from(
+                ["maxAttempts", "backoff", "initialDelayMs", "maxDelayMs", "jitter", "retryOn"]
+            ),
+            st.dictionaries(st.sampled_from(["states", "exitCodes"]), json_values) | json_values,
+        )
         | json_values,
         "timeoutSec": json_values,
         "priority": json_values,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from functions.api import handler as api
 from nextfire.adapters.aws import SystemClock
@@ -26,7 +29,7 @@ from tests.integration.deployment import (
     Deployment,
     message_for,
 )
-from tests.integration.test_api import assert_problem
+from tests.integration.test_api import assert_problem, json_values
 
 LEASE = timedelta(seconds=30)
 UNKNOWN = "nobody.20260524T100000000Z-k3x9m2ab"
@@ -708,6 +711,37 @@ class TestHostileInput:
 
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
+
+
+texts = st.text(max_size=30) | st.from_regex(r"-?[0-9]{1,40}(-[0-9]{1,9}){0,2}", fullmatch=True)
+queries = st.dictionaries(
+    st.sampled_from(["state", "from", "to", "pool", "cursor", "limit", "attempt"]), texts
+)
+bodies = (
+    st.dictionaries(
+        st.sampled_from(["reason", "from", "to", "limit", "cursor"]), texts | json_values
+    )
+    | json_values
+)
+
+
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(query=queries, body=bodies, execution_id=texts)
+def test_no_request_is_our_fault(
+    system: Deployment, job: Job, query: dict[str, str], body: object, execution_id: str
+) -> None:
+    known = run_id(job.uid, job.created_at)
+    for each in (f"a.{known}", quote(execution_id) or "x"):
+        for method, path in ROUTES:
+            answer = system.call(method, path.format(each), body, query=query)
+            assert answer.status < 500, (method, path, answer.document)
+    for query_ in (query, query | {"state": "DEAD"}):
+        assert system.call("GET", "/v1/executions", query=query_).status in {200, 422}
+    assert system.call("POST", "/v1/pools/default/redrive", body).status in {200, 400, 422}
 
 
 class TestPolicies:
