@@ -31,8 +31,9 @@ test: install ## Run all tests
 	$(BIN)/pytest -n 2 tests/unit tests/integration
 	$(BIN)/pytest tests/infra tests/e2e
 
-test-long: install ## Schedules, histories and audits against many more cases; minutes
+test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives; minutes
 	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/unit/test_stretch.py tests/unit/test_simulation.py tests/unit/test_audit.py tests/integration/test_preview.py
+	NEXTFIRE_LONG=1 $(BIN)/pytest tests/e2e/test_redrive_many.py
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
