@@ -460,7 +460,8 @@ def _kill_adopted() -> None:
     the executor starts by itself is of its session; so all others are of dead keepers.
     """
     own, session = os.getpid(), os.getsid(0)
-    while True:
+    until = time.monotonic() + _GONE_WITHIN
+    while time.monotonic() < until:
         children: dict[int, list[int]] = {}
         strangers = []
         for pid, _, fields in keeper.processes():
