@@ -92,8 +92,8 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
         received = inbox.receive(_BATCH, wait=timedelta(), hidden_for=settings.lease)
         for delivery in received:
             handled = execute_run.handle(delivery, stopping=lambda: False)
-            delivery.acknowledge()
             done += handled.outcome is AttemptOutcome.SUCCEEDED
+        inbox.acknowledge(received)
     if done != runs:
         raise RuntimeError(f"{done} runs went well, not {runs}")
     return meter.take()

@@ -873,10 +873,10 @@ class MemorySecrets:
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
         if isinstance(reference, SecretReference):
-            noun, name = "secret", f"{tenant}/{reference.secret}"
-            if reference.key and name in self.values and f"{name}#{reference.key}" not in self.values:
-                raise InvalidInputError(noun, name, f"it has no key {reference.key!r}", "Mend it.")
-            name += f"#{reference.key}" if reference.key else ""
+            noun, whole = "secret", f"{tenant}/{reference.secret}"
+            name = f"{whole}#{reference.key}" if reference.key else whole
+            if whole in self.values and name not in self.values:
+                raise InvalidInputError(noun, whole, f"it has no key {reference.key!r}", "Mend it.")
         else:
             noun, name = "parameter", f"{tenant}/{reference.parameter}"
         if name not in self.values:

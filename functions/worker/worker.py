@@ -21,6 +21,7 @@ from types import FrameType
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 — to tell it in words
 from pydantic import ValidationError
 
+from functions.worker.acknowledger import Acknowledger
 from nextfire.adapters.aws import SystemClock, sqs
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.service_clock import SqsServiceClock
@@ -67,6 +68,7 @@ class Worker:
         self._working: set[Future[None]] = set()
         self._free = threading.Semaphore(settings.slots)
         self._telling = threading.Lock()
+        self._acknowledger = Acknowledger(inbox, telemetry)
 
     def stop(self, signum: int = 0, frame: FrameType | None = None) -> None:  # noqa: ARG002
         """Signal handler: receive no more, hand back what runs."""
@@ -77,7 +79,7 @@ class Worker:
 
     def serve(self) -> None:
         """Receive and carry out until `stop` is called."""
-        with ThreadPoolExecutor(self._settings.slots) as slots:
+        with self._acknowledger, ThreadPoolExecutor(self._settings.slots) as slots:
             while not self._stopping:
                 self._working = {run for run in self._working if not run.done()}
                 self._protection.keep(working=bool(self._working))
@@ -147,15 +149,15 @@ class Worker:
     def _carry_out_one(self, delivery: SqsDelivery) -> bool:
         try:
             handled = self._execute_run.handle(delivery, stopping=lambda: self._stopping)
-            acknowledge = handled.disposition is Disposition.ACKNOWLEDGE
-            if acknowledge:
-                delivery.acknowledge()
         except UnavailableError as error:
             self._telemetry.logger.warning("stays in the queue", error=str(error))
             return False
         except Exception:
             self._telemetry.logger.exception("stays in the queue")
             return False
+        acknowledge = handled.disposition is Disposition.ACKNOWLEDGE
+        if acknowledge:
+            self._acknowledger.put(delivery)
         with self._telling:
             self._telemetry.handled(handled)
             self._telemetry.flush()

@@ -55,9 +55,11 @@ class Pool(Construct):
 
     def grant_work(self, grantee: iam.IGrantable) -> None:
         """What an executor of this pool needs."""
-        operations = (
+        operations = [
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
-        )  # fmt: skip
+        ]  # fmt: skip
+        if self._target is Target.LOCAL:
+            operations.append("DeleteMessageBatch")  # as above
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
         grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Any
 
 import pytest
 import time_machine
@@ -19,12 +19,6 @@ from tests.builders import LEASE, NOON, a_message, at, run_key
 from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryRunQueue
 
 
-class Received(Delivery, Protocol):
-    """A delivery as its host has it."""
-
-    def acknowledge(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Held:
     """The queue of the pool `default`, its dead letters, and their clock."""
@@ -32,8 +26,9 @@ class Held:
     queue: RunQueue
     dead_letters: DeadLetters
     advance: Callable[[timedelta], object]
-    take: Callable[[int], Sequence[Received]]
+    take: Callable[[int], Sequence[Delivery]]
     letters: Callable[[], Sequence[tuple[str, str]]]
+    acknowledge: Callable[[Any], object]
 
     def send(self, *messages: RunMessage) -> set[int]:
         return self.queue.send([("default", message) for message in messages])
@@ -55,6 +50,7 @@ def held(request: pytest.FixtureRequest) -> Iterator[Held]:
             clock.advance,
             lambda most: fifo.receive(most, hidden_for=LEASE),
             lambda: letters.letters,
+            lambda delivery: delivery.acknowledge(),
         )
         return
     with time_machine.travel(NOON, tick=False) as traveller:
@@ -77,6 +73,7 @@ def held(request: pytest.FixtureRequest) -> Iterator[Held]:
             traveller.shift,
             lambda most: inbox.receive(most, wait=timedelta(), hidden_for=LEASE),
             letters_there,
+            lambda delivery: inbox.acknowledge([delivery]),
         )
 
 
@@ -179,7 +176,7 @@ def test_a_message_may_be_given_back_at_once(held: Held) -> None:
 
 def test_an_acknowledged_message_is_gone(held: Held) -> None:
     held.send(a_message())
-    held.take(1)[0].acknowledge()
+    held.acknowledge(held.take(1)[0])
 
     held.advance(2 * LEASE)
     assert held.receive() == []
@@ -192,7 +189,7 @@ def test_a_run_s_next_message_waits_behind_the_one_in_flight(held: Held) -> None
 
     assert held.receive() == [SECOND.run_id]
 
-    delivery.acknowledge()
+    held.acknowledge(delivery)
     assert held.receive() == [FIRST.run_id]
 
 
@@ -223,7 +220,7 @@ def test_the_second_exclusive_run_is_not_received_while_the_first_is_in_flight(
 
     assert held.receive() == [THIRD.run_id], "one that is not exclusive has its own group"
 
-    delivery.acknowledge()
+    held.acknowledge(delivery)
     assert held.receive() == [SECOND.run_id]
 
 
@@ -234,7 +231,7 @@ def test_exclusive_messages_are_merged_by_run_and_dispatch(held: Held) -> None:
     while taken := held.take(1):
         message = decode_message(taken[0].body)
         seen.append((message.run_id, message.dispatch, message.exclusive))
-        taken[0].acknowledge()
+        held.acknowledge(taken[0])
 
     assert seen == [(FIRST.run_id, 1, True), (SECOND.run_id, 1, True), (FIRST.run_id, 2, True)]
 
@@ -245,7 +242,7 @@ def test_the_backlog_is_what_waits_and_what_is_in_flight(held: Held) -> None:
     (delivery, *_) = held.take(10)
 
     assert held.queue.backlog("default") == 12
-    delivery.acknowledge()
+    held.acknowledge(delivery)
     assert held.queue.backlog("default") == 11
     assert held.queue.backlog("nowhere") == 0
 
@@ -253,7 +250,7 @@ def test_the_backlog_is_what_waits_and_what_is_in_flight(held: Held) -> None:
 def test_what_is_no_longer_ours_is_not_hidden(held: Held) -> None:
     held.send(a_message())
     (delivery,) = held.take(1)
-    delivery.acknowledge()
+    held.acknowledge(delivery)
 
     delivery.hide(LEASE)
 

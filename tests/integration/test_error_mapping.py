@@ -173,7 +173,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "read backlog": lambda c: run_queue(c).backlog("default"),
     "receive": lambda c: SqsInbox(c, queue_url=URL).receive(1, wait=SECOND, hidden_for=SECOND),
     "hide": lambda c: delivery(c).hide(SECOND),
-    "acknowledge": lambda c: delivery(c).acknowledge(),
+    "acknowledge": lambda c: SqsInbox(c, queue_url=URL).acknowledge([delivery(c)]),
     "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
     "fetch script": lambda c: S3ScriptStore(c).fetch("s3://scripts/acme/x.py"),
     "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(RUN, "result", b"1"),

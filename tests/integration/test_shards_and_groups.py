@@ -273,7 +273,7 @@ class Fleet:
         assert runs.keys() == self.due.keys()
         assert {run.state for run in runs.values()} == {RunState.SUCCEEDED}
         assert len(self.world.runner.calls) == len(runs) + self.failures
-        ids = [call.context["NEXTFIRE_EXECUTION_ID"] for call in self.world.runner.calls]
+        ids = [call.environment["NEXTFIRE_EXECUTION_ID"] for call in self.world.runner.calls]
         assert sum(n > 1 for n in Counter(ids).values()) <= self.failures
         assert not self.world.due.items
 

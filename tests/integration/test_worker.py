@@ -236,7 +236,7 @@ def test_message_that_fails_stays_and_the_others_go_on(system: Deployment) -> No
         return real(**request)
 
     failed = threading.Event()
-    queues.instead["delete_message"] = fail
+    queues.instead["delete_message_batch"] = fail
 
     serve(
         system,
@@ -246,6 +246,30 @@ def test_message_that_fails_stays_and_the_others_go_on(system: Deployment) -> No
 
     assert {state(system, bad), state(system, good)} == {RunState.SUCCEEDED}
     assert sum(counts(system)) >= 1, "not acknowledged, so not gone"
+
+
+def test_messages_that_are_done_together_are_deleted_together(system: Deployment) -> None:
+    system.upload("")
+    job = system.register()
+    messages = [dispatch(system, job, n) for n in range(12)]
+    queues = Proxy(system.queues)
+    deleted: list[int] = []
+
+    def count(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        deleted.append(len(request["Entries"]))
+        return real(**request)
+
+    queues.instead["delete_message_batch"] = count
+
+    serve(
+        system,
+        queues,
+        lambda: all(state(system, each) is RunState.SUCCEEDED for each in messages),
+    )
+
+    assert (sum(deleted), counts(system)) == (12, (0, 0)), "what was done last too"
+    assert max(deleted) <= 10
+    assert len(deleted) < 12
 
 
 def test_undecodable_message_goes_to_the_dead_letters(system: Deployment) -> None:

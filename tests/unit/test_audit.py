@@ -92,7 +92,7 @@ def without_entries(world: World, kind: DueKind = DueKind.FIRE) -> int:
 
 
 def times_run(world: World) -> Counter[str]:
-    return Counter(call.context["NEXTFIRE_EXECUTION_ID"] for call in world.runner.calls)
+    return Counter(call.environment["NEXTFIRE_EXECUTION_ID"] for call in world.runner.calls)
 
 
 @pytest.fixture

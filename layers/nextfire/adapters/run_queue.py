@@ -127,11 +127,6 @@ class SqsDelivery:
             if error_code(error) not in _GONE:
                 raise
 
-    def acknowledge(self) -> None:
-        """Delete it from the queue."""
-        with translated("acknowledge message"):
-            self.client.delete_message(QueueUrl=self.queue_url, ReceiptHandle=self.receipt_handle)
-
 
 class SqsInbox:
     """Receives a pool's messages."""
@@ -162,6 +157,23 @@ class SqsInbox:
                 message.get("Attributes", {}).get("MessageGroupId", ""),
             )
             for message in answer.get("Messages", [])
+        ]
+
+    def acknowledge(self, deliveries: Sequence[SqsDelivery]) -> list[str]:
+        """Delete *deliveries*, at most 10. What is not deleted comes again.
+
+        Returns:
+            What was refused, and why.
+        """
+        entries: Any = [
+            {"Id": str(index), "ReceiptHandle": delivery.receipt_handle}
+            for index, delivery in enumerate(deliveries)
+        ]
+        with translated("acknowledge messages"):
+            answer = self._client.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)
+        return [
+            f"{deliveries[int(failed['Id'])].message_id}: {failed['Code']}"
+            for failed in answer.get("Failed", [])
         ]
 
 
