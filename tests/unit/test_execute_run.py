@@ -15,7 +15,7 @@ from nextfire.domain.events import EventKind
 from nextfire.domain.ids import dedup_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
-from nextfire.domain.message import decode_message
+from nextfire.domain.message import MAX_REASON, decode_message
 from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Run, RunState, Value
 from nextfire.usecases.execute_run import Disposition
 from tests.builders import LEASE, a_message, a_retry, at
@@ -1074,6 +1074,22 @@ def test_a_secret_that_is_not_there_ends_the_run_and_is_named(world: World) -> N
     run = world.run(job, "12:00")
     assert (run.state, world.runner.calls) == (RunState.DEAD, [])
     assert run.reason == "There is no secret 'acme/db'. Create it."
+
+
+def test_what_keeps_a_script_from_running_is_on_record_and_bounded(world: World) -> None:
+    job = dispatched(world)
+
+    def defect() -> None:
+        raise KeyError("x" * 2000)
+
+    world.faults.once_before("scripts.fetch", defect)
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert run.state is RunState.PENDING, "it is tried again"
+    assert run.reason is not None
+    assert run.reason.startswith("could not be carried out: KeyError: 'xxx")
+    assert len(run.reason) == MAX_REASON
 
 
 # Logs

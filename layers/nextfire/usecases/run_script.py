@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.message import MAX_REASON
 from nextfire.domain.ports import (
     Clock,
     JobRole,
@@ -59,6 +60,14 @@ class RunScript:
 
     def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
         """Run the script of *job* for *run*, for *longest* at most."""
+        attempted = self._attempt(job, run, heart, longest)
+        reason = attempted.result.reason
+        if len(reason) > MAX_REASON:  # the history keeps a hundred of them
+            result = replace(attempted.result, reason=f"{reason[: MAX_REASON - 1]}…")
+            attempted = replace(attempted, result=result)
+        return attempted
+
+    def _attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
         definition = job.definition
         timeout = min(definition.timeout, longest)
         try:
@@ -84,6 +93,9 @@ class RunScript:
             return Attempted(Result(AttemptOutcome.FAILED, str(error), permanent=True))
         except UnavailableError as error:
             return Attempted(Result(AttemptOutcome.FAILED, str(error)))
+        except Exception as error:  # noqa: BLE001 — on record it is seen; the worker goes on
+            why = f"could not be carried out: {type(error).__name__}: {error}"
+            return Attempted(Result(AttemptOutcome.FAILED, why))
         result = _result(ended, timeout, heart)
         given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
         return Attempted(result, ended.stopped, given)
