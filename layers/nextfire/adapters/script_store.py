@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -37,14 +38,18 @@ class S3ScriptStore:
         self._client = client
         self._fresh = fresh.total_seconds()
         self._copies: dict[str, _Copy] = {}
+        self._lock = threading.Lock()  # of the copies: scripts are fetched side by side
 
     def fetch(self, url: str) -> bytes:
-        copy = self._copies.pop(url, None)
+        with self._lock:
+            copy = self._copies.get(url)
         if copy is None or time.monotonic() - copy.checked >= self._fresh:
             copy = self._ask(url, copy)
-        self._copies[url] = copy
-        while len(self._copies) > _CACHED:
-            self._copies.pop(next(iter(self._copies)), None)
+        with self._lock:
+            self._copies.pop(url, None)  # the one that was used last stands last
+            self._copies[url] = copy
+            while len(self._copies) > _CACHED:
+                del self._copies[next(iter(self._copies))]
         return copy.source
 
     def _ask(self, url: str, copy: _Copy | None) -> _Copy:
