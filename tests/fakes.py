@@ -652,12 +652,13 @@ class MemoryRunStore:
             )
             return Claim(self._store(run), taken=True)
 
-    def advance(self, was: Run, to: Run) -> Claim:
+    def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
         with self._lock:
             there = self.get(was.key)
             if there is None:
                 raise UnavailableError("advance run: the record is gone. Try again.")
             stopped = there.cancel_requested and to.state in {RunState.PENDING, RunState.DEAD}
+            stopped = stopped or (lapsed and there.lease_until != was.lease_until)
             if (there.fence, there.state) == (was.fence, RunState.RUNNING) and not stopped:
                 kept = replace(
                     to,

@@ -274,3 +274,17 @@ def test_a_dead_letter_is_kept_once(held: Held) -> None:
     held.dead_letters.put("garbage", "two", dedup="a")
 
     assert held.letters() == [("garbage", "one")]
+
+
+def test_a_failure_has_no_character_that_sqs_refuses() -> None:
+    """On the adapter alone: moto takes what SQS refuses."""
+    sent: list[Any] = []
+
+    class Client:
+        def send_message(self, **request: object) -> None:
+            sent.append(request["MessageAttributes"])
+
+    letters = SqsDeadLetters(Client(), queue_url="dlq")  # type: ignore[arg-type]
+    letters.put("body", "a\x1b.zip\t\n ü 🙂 \ufffe\x00", dedup="d")
+
+    assert [each["failure"]["StringValue"] for each in sent] == ["a?.zip\t\n ü 🙂 ??"]

@@ -315,6 +315,20 @@ def test_a_lease_is_extended_while_it_is_held(held: Held) -> None:
     assert held.store.get(run.key) == extended
 
 
+def test_a_lease_that_was_extended_has_not_lapsed(store: RunStore) -> None:
+    seen = claim(store).run
+    extended = store.extend(seen, lease_until=NOON + 2 * LEASE)
+    to = seen.taken_over(dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON + LEASE)
+
+    refused = store.advance(seen, to, lapsed=True)
+
+    assert (refused.taken, refused.run) == (False, extended)
+    assert extended is not None
+    again = replace(to, lease_until=NOON + 3 * LEASE)
+    assert store.advance(extended, again, lapsed=True).taken
+    assert store.advance(extended, again, lapsed=True).taken, "a repetition finds what it wrote"
+
+
 @pytest.mark.parametrize(
     "lose",
     [

@@ -504,7 +504,7 @@ def test_a_cancel_of_a_run_that_is_handed_back_ends_it(world: World) -> None:
     )
 
     asked = count()
-    handled = world.worker("a").work_one(stopping=lambda: next(asked) > 0)  # once it has begun
+    handled = world.worker("a").work_one(stopping=lambda: next(asked) > 1)  # once it has begun
 
     assert handled.disposition is Disposition.ACKNOWLEDGE
     assert world.run(job, "12:00").state is RunState.CANCELLED
@@ -1163,3 +1163,99 @@ def test_a_log_that_cannot_be_stored_holds_up_no_outcome(world: World) -> None:
 
     run = world.run(job, "12:00")
     assert (run.state, run.attempts[0].log_parts) == (RunState.SUCCEEDED, 0)
+
+
+# What a hostile hour brings
+
+
+def refused(*_: object) -> None:
+    raise PermissionError("AccessDenied")
+
+
+def test_a_log_that_is_refused_holds_up_no_outcome(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dispatched(world)
+    monkeypatch.setattr(world.files, "put", refused)
+    world.script(stdout="x" * 5000 + "\n", lasts=timedelta(seconds=30))
+    world.worker().work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_a_result_that_is_refused_undoes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dispatched(world)
+    monkeypatch.setattr(world.files, "put", refused)
+    world.script(result=b'"' + b"y" * 9000 + b'"')
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.result) == (RunState.SUCCEEDED, None)
+    assert run.reason == "exit code 0; its result could not be kept: AccessDenied"
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_lease_that_is_extended_at_the_last_moment_is_nobody_elses(
+    world: World, attempts: int
+) -> None:
+    job = dispatched(world, retryPolicy={"maxAttempts": attempts})
+
+    def die() -> None:
+        raise Killed
+
+    world.script(meanwhile=die)
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    run = world.run(job, "12:00")
+    world.at("12:01:01")
+
+    def late_heartbeat() -> None:
+        world.runs.extend(run, lease_until=world.now + LEASE)
+
+    world.faults.once_before("runs.advance", late_heartbeat)
+    handled = world.worker("b").work_one()
+
+    assert (handled.disposition, handled.reason) == (Disposition.LEAVE, "runs on a")
+    there = world.run(job, "12:00")
+    assert (there.state, there.worker, there.attempt) == (RunState.RUNNING, "a", 1)
+
+
+def test_a_script_is_not_started_when_its_lease_is_over(world: World) -> None:
+    job = dispatched(world)
+
+    def takes_long() -> None:
+        world.advance(seconds=61)
+        world.worker("b").work_one()
+
+    world.faults.once_before("scripts.fetch", takes_long)
+    handled = world.worker("a").work_one()
+
+    assert handled.disposition is Disposition.LEAVE
+    assert len(world.runner.calls) == 1, "that of b"
+    assert world.run(job, "12:00").worker == "b"
+
+
+def test_a_log_of_empty_lines_is_kept_within_its_bound(world: World) -> None:
+    job = dispatched(world)
+    world.script(stdout="\n" * 700_000)
+    world.worker().work_one()
+
+    kept = sum(len(data) for data in world.files.stored.values())
+    assert 16 * 1024 * 1024 < kept < 17 * 1024 * 1024
+    assert "bytes cut: the log is full" in log(world, world.run(job, "12:00"))[-1]
+
+
+def test_a_hand_back_does_not_wait_for_its_log(world: World) -> None:
+    job = dispatched(world)
+    lines = "".join(f"{n} {'x' * 90}\n" for n in range(10_000))
+    stopping = count()
+    world.faults.before_each("files.put", lambda: world.advance(seconds=3))
+    world.script(stdout=lines, lasts=timedelta(seconds=1))
+
+    world.worker().work_one(stopping=lambda: next(stopping) > 1)
+
+    run = world.run(job, "12:00")
+    assert run.attempts[0].outcome is AttemptOutcome.HANDED_BACK
+    assert world.now <= at("12:00:04"), "one part, and no other"

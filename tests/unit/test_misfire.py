@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.decisions import decide_covered
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_job, at
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
@@ -640,6 +642,32 @@ def test_what_was_sent_before_it_was_missed_does_not_run(world: World) -> None:
     settle(world)
 
     assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("occurrence", ["12:00:20", "12:00:50"])
+def test_what_a_range_of_older_ones_reaches_does_not_run_though_it_is_not_late(
+    occurrence: str,
+) -> None:
+    """Of a job of every 10 s two watchers had the same entries: one sent them, the other found the
+    first of them 62 s late, and put on record that all but the latest do not run.
+    """
+    job = a_job(**TEN_SECONDS, since=at("11:00"))
+    first = RunKey(job.key, run_id(job.uid, at("12:00")))
+    covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
+    key = RunKey(job.key, run_id(job.uid, at(occurrence)))
+
+    assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
+
+
+def test_what_is_hardly_late_or_alone_in_its_minute_is_not_asked_about() -> None:
+    def before() -> list[Run]:
+        raise AssertionError
+
+    often = a_job(**TEN_SECONDS, since=at("11:00"))
+    minutely = a_job(**MINUTELY, since=at("11:00"))
+    for job, late in ((often, 4), (minutely, 50)):
+        key = RunKey(job.key, run_id(job.uid, at("12:00")))
+        assert decide_covered(job, key, at("12:00") + timedelta(seconds=late), before) is None
 
 
 def test_jitter_wider_than_the_period_is_no_lateness(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
@@ -30,6 +31,8 @@ _GONE = frozenset(
 )
 _MAX_HIDE = timedelta(hours=11, minutes=59)  # SQS counts its 12 h from the receive
 _MAX_FAILURE = 1000
+_REFUSED = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""All but what XML 1.0 has, as SQS says of messages and attributes."""
 
 
 class SqsRunQueue:
@@ -91,6 +94,11 @@ class SqsRunQueue:
         return int(attributes["ApproximateNumberOfMessages"]) + int(
             attributes["ApproximateNumberOfMessagesNotVisible"]
         )
+
+
+def _text(text: str) -> str:
+    """*text*, not too much of it and without the characters that SQS refuses."""
+    return _REFUSED.sub("?", text[:_MAX_FAILURE])
 
 
 def _parameters(message: RunMessage) -> Any:
@@ -192,6 +200,6 @@ class SqsDeadLetters:
                 MessageGroupId=dedup,
                 MessageDeduplicationId=dedup,
                 MessageAttributes={
-                    "failure": {"DataType": "String", "StringValue": failure[:_MAX_FAILURE] or "-"}
+                    "failure": {"DataType": "String", "StringValue": _text(failure) or "-"}
                 },
             )

@@ -110,20 +110,26 @@ class DynamoDbRunStore:
             ours=lambda run: run.state is RunState.RUNNING and run.claim_token == token,
         )
 
-    def advance(self, was: Run, to: Run) -> Claim:
+    def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
         fields = _encode(to)
         # As it is stored: what is read back is rounded to milliseconds.
         attempts = fields["attempts"]
         values = {f":{name}": value for name, value in fields.items() if value is not None}
         sets = ", ".join(f"#{n} = :{n}" for n in _MUTABLE if fields.get(n) is not None)
         removes = ", ".join(f"#{n}" for n in _MUTABLE if fields.get(n) is None)
+        condition = "#fence = :was_fence AND #state = :was_running"
+        values |= {":was_fence": was.fence, ":was_running": RunState.RUNNING.value}
+        if to.state in _CLAIMABLE:
+            condition += " AND attribute_not_exists(cancel_requested)"
+        if lapsed and was.lease_until is not None:
+            condition += " AND lease_until = :was_lease"
+            values[":was_lease"] = to_ms(was.lease_until)
         return self._change(
             was.key,
             what="advance run",
             update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
-            condition="#fence = :was_fence AND #state = :was_running"
-            + (" AND attribute_not_exists(cancel_requested)" if to.state in _CLAIMABLE else ""),
-            values=values | {":was_fence": was.fence, ":was_running": RunState.RUNNING.value},
+            condition=condition,
+            values=values,
             ours=lambda run: (
                 (run.fence, run.claim_token, run.state) == (to.fence, to.claim_token, to.state)
                 and _encode(run)["attempts"] == attempts

@@ -31,6 +31,9 @@ message would find the run RUNNING and wait for the lease's end."""
 MISFIRE_AFTER = timedelta(seconds=60)
 """How late an occurrence may be noticed before the misfire policy decides over it."""
 
+CLOCKS_DIFFER = timedelta(seconds=5)
+"""By how much the clocks of watchers and executors may."""
+
 MAX_OUTSTANDING = 20
 """Runs of one job that may wait for each other in the queue; the next one waits in the table."""
 
@@ -275,8 +278,12 @@ def decide_covered(
     """
     at = key.scheduled_at
     in_pause = job.resumed_at is not None and at <= job.resumed_at
-    # Clocks differ by some seconds.
-    if now - job.due_at(at) <= MISFIRE_AFTER - timedelta(seconds=5) and not in_pause:
+    late = now - job.due_at(at)
+    if not in_pause and late <= CLOCKS_DIFFER:
+        return None
+    # A range that begins with an older one may reach to one that is not late yet itself.
+    alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
+    if not in_pause and alone and late <= MISFIRE_AFTER - CLOCKS_DIFFER:
         return None
     near = islice(before(), MAX_OUTSTANDING)
     return next((run for run in near if run.key.uid == key.uid and run.covers_until >= at), None)

@@ -22,7 +22,7 @@ from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import RunKey, content_id, dedup_id, runs_from
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.message import MAX_REASON, RunMessage, decode_message
 from nextfire.domain.ports import (
     Claim,
     Clock,
@@ -157,7 +157,8 @@ class ExecuteRun:
             delivery.hide(run.lease_until - now)
             return Handled(Disposition.LEAVE, f"runs on {run.worker}", run)
         result = Result(AttemptOutcome.WORKER_LOST, "its worker vanished, its job was deleted")
-        claim = self._runs.advance(run, run.ended(RunState.CANCELLED, result, now))
+        ended = run.ended(RunState.CANCELLED, result, now)
+        claim = self._runs.advance(run, ended, lapsed=True)
         return Handled(Disposition.LEAVE, result.reason, claim.run, lost=claim.taken)
 
     def _with_job(self, job: Job, message: RunMessage, host: Host) -> Handled:
@@ -200,7 +201,7 @@ class ExecuteRun:
                             lease_until=now + self._terms.lease,
                         ),
                     )
-                    claim = self._runs.advance(was, to)
+                    claim = self._runs.advance(was, to, lapsed=True)
                     if claim.taken:
                         done = self._work(job, claim.run, host)
                         return _with_loss(done)
@@ -258,7 +259,9 @@ class ExecuteRun:
         if attempted.verdict is not Verdict.HAND_BACK:
             ending = decide_ending(run, result, job.definition.retry_policy, now)
         followed = ending is None or ending.retry_at is not None
-        result = replace(result, log_parts=heart.close_log(followed=followed))
+        # Whoever shuts down has little time, and the hand-back matters more.
+        parts = heart.close_log(followed=followed, at_once=ending is None)
+        result = replace(result, log_parts=parts)
         return heart.insist(
             lambda: self._record(
                 job, run, self._with_value(result, attempted.given, run, heart), ending, host, now
@@ -289,7 +292,13 @@ class ExecuteRun:
     def _with_value(result: Result, given: bytes | None, run: Run, heart: Heart) -> Result:
         if given is None:
             return result
-        return replace(result, value=heart.keep(given, f"result/{run.fence:06d}.json"))
+        try:
+            return replace(result, value=heart.keep(given, f"result/{run.fence:06d}.json"))
+        except UnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 — what was done was done
+            why = f"{result.reason}; its result could not be kept: {error}"
+            return replace(result, reason=why[:MAX_REASON])
 
     def _record(
         self,
@@ -339,10 +348,12 @@ class ExecuteRun:
         now: datetime,
     ) -> Handled | None:
         """End the run; None if it is no longer ours to end."""
-        claim = self._runs.advance(run, run.ended(state, result, now))
+        lapsed = result.outcome is AttemptOutcome.WORKER_LOST
+        claim = self._runs.advance(run, run.ended(state, result, now), lapsed=lapsed)
         if _is_to_end(claim, run):
             result = _cancelled(result, claim)
-            claim = self._runs.advance(run, run.ended(RunState.CANCELLED, result, now))
+            ended = run.ended(RunState.CANCELLED, result, now)
+            claim = self._runs.advance(run, ended, lapsed=lapsed)
         if not claim.taken:
             return None
         self._settle(job, claim.run)

@@ -19,6 +19,7 @@ LOOK_EVERY = timedelta(seconds=4)
 """How often a worker looks whether its run is to be cancelled. The heartbeat's answer tells too,
 but comes less often: a look costs half a read unit, a heartbeat a write unit."""
 _AGAIN_AFTER = timedelta(seconds=1)
+_MOMENT = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,14 @@ class Heart:
         self._files.put(self._run.key, name, text)
         return Value(len(text), file=name)
 
-    def close_log(self, *, followed: bool) -> int:
-        """Store what is left of the log, for as long as the lease is not in danger. Returns its
-        parts; see `RunLog.close`.
+    def close_log(self, *, followed: bool, at_once: bool) -> int:
+        """Store what is left of the log, for as long as the lease is not in danger; *at_once*: for
+        a moment. Returns its parts; see `RunLog.close`.
         """
-        return self.log.close(until=self._lease_until - self._heartbeat, followed=followed)
+        until = self._lease_until - self._heartbeat
+        if at_once:
+            until = min(until, self._clock.now() + _MOMENT)
+        return self.log.close(until=until, followed=followed)
 
     def _beat(self) -> Verdict:
         now = self._clock.now()

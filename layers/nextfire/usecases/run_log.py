@@ -9,7 +9,6 @@ from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as NotYetError
 from datetime import datetime, timedelta
 
-from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.log import PART_BYTES, LogLine, Stream, encode_line, part_name
 from nextfire.domain.ports import Clock, RunFiles
@@ -45,7 +44,7 @@ class RunLog:
             fence: Under which the attempt is made.
             clock: Says when a line was read.
             background: Carries out the requests.
-            cap: Bytes that are kept; what is printed beyond is cut, with a notice.
+            cap: About how many bytes are kept; what is printed beyond is cut, with a notice.
             inline_cap: Bytes of each stream that the run's record keeps.
         """
         self._files = files
@@ -70,8 +69,7 @@ class RunLog:
     def feed(self, stream: Stream, data: bytes) -> None:
         """Take *data* in, a piece of any length."""
         self._printed[stream] += len(data)
-        kept = data[: self._left]
-        self._left -= len(kept)
+        kept = data[: max(self._left, 0)]
         self._cut += len(data) - len(kept)
         if kept:
             self._enter(stream, self._lines[stream].feed(kept))
@@ -117,11 +115,16 @@ class RunLog:
     def _enter(self, stream: Stream, lines: list[str]) -> None:
         now = self._clock.now()
         for text in lines:
-            self._append(LogLine(now, stream, text))
+            if self._left > 0:
+                self._append(LogLine(now, stream, text))
+            else:
+                self._cut += len(text) + 1
 
     def _append(self, line: LogLine) -> None:
+        encoded = encode_line(line)
+        self._left -= len(encoded)  # an empty line is one byte printed, and thirty kept
         with self._lock:
-            self._part += encode_line(line)
+            self._part += encoded
             if len(self._part) >= PART_BYTES:
                 self._full.append((self._number, bytes(self._part)))
                 self._part.clear()
@@ -144,7 +147,7 @@ class RunLog:
                 with self._lock:
                     if number == self._number:  # it may have become full meanwhile
                         self._in_store = len(data)
-        except UnavailableError:
+        except Exception:  # noqa: BLE001 — a log is worth less than the outcome that follows it
             return
 
 

@@ -88,7 +88,13 @@ class RunScript:
                         **_context(job, run, self._clock.now() + timeout),
                     },
                 )
-                ended = self._runner.run(call, heart)
+                # Up to here nothing has kept the lease alive.
+                verdict = heart.ask()
+                ended = (
+                    self._runner.run(call, heart)
+                    if verdict is Verdict.GO_ON
+                    else ScriptExit(None, "", "", stopped=verdict)
+                )
         except (NotFoundError, InvalidInputError) as error:
             return Attempted(Result(AttemptOutcome.FAILED, str(error), permanent=True))
         except UnavailableError as error:
