@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,3 +207,45 @@ def test_only_so_many_values_are_kept() -> None:
         assert secrets.resolve("acme", ParameterReference(parameter=f"p{n}")).endswith(f"/p{n}")
 
     assert len(store.asked) == 256 + 2
+
+
+class Slow(Store):
+    """Answers as soon as it is asked by two at a time, and else refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._two = threading.Barrier(2)
+
+    def get_parameter(self, *, Name: str, **_: object) -> dict[str, Any]:  # noqa: N803 — the SDK's
+        self._two.wait(10)
+        return super().get_parameter(Name=Name)
+
+
+def test_who_wants_another_value_does_not_wait() -> None:
+    store: Any = Slow()
+    secrets = AwsSecrets(store, store)
+    with ThreadPoolExecutor(2) as pool:
+        wanted = [ParameterReference(parameter=name) for name in ("one", "two")]
+        values = list(pool.map(lambda each: secrets.resolve("acme", each), wanted))
+
+    assert values == ["/nextfire/acme/one", "/nextfire/acme/two"]
+
+
+def test_who_wants_the_same_value_waits_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nextfire.adapters.secrets._PATIENCE", 0.01)
+    store: Any = Slow()
+    secrets = AwsSecrets(store, store)
+    with ThreadPoolExecutor(2) as pool:
+        values = list(pool.map(lambda _: secrets.resolve("acme", TOKEN), range(2)))
+
+    assert values == ["/nextfire/acme/team/token"] * 2
+
+
+def test_of_several_that_want_a_value_one_fetches_it() -> None:
+    store: Any = Store()
+    secrets = AwsSecrets(store, store)
+    with ThreadPoolExecutor(8) as pool:
+        values = set(pool.map(lambda _: secrets.resolve("acme", TOKEN), range(32)))
+
+    assert values == {"/nextfire/acme/team/token"}
+    assert len(store.asked) == 1

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,7 @@ from botocore.credentials import ContainerProvider  # noqa: TID251 — what a sc
 from botocore.exceptions import ClientError, EndpointConnectionError  # noqa: TID251
 
 from nextfire.adapters import aws as clients
+from nextfire.adapters import job_role as job_role_module
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
@@ -34,14 +38,20 @@ URI = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
 
 
 class Sts:
-    """moto's, which keeps what it was asked for; while `trouble` is set, it raises that."""
+    """moto's, which keeps what it was asked for; while `trouble` is set, it raises that. The job
+    `slow_for` waits until it `answers`.
+    """
 
     def __init__(self, client: STSClient) -> None:
         self._client = client
         self.asked: list[dict[str, Any]] = []
         self.trouble: Exception | None = None
+        self.slow_for: str | None = None
+        self.answers = threading.Event()
 
     def assume_role(self, **request: Any) -> Any:
+        if {"Key": "job", "Value": self.slow_for} in request["Tags"]:
+            assert self.answers.wait(20)
         if self.trouble is not None:
             raise self.trouble
         self.asked.append(request)
@@ -254,3 +264,64 @@ def test_many_runs_at_once_are_served(role: StsJobRole, sts: Sts) -> None:
     with ThreadPoolExecutor(16) as pool:
         assert list(pool.map(run, range(32))) == [{200}] * 32
     assert len(sts.asked) == 2
+
+
+def connected(environment: Mapping[str, str]) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", urlsplit(environment[URI]).port or 0), timeout=10)
+
+
+def test_connections_that_ask_nothing_keep_nobody_away(
+    role: StsJobRole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_role_module, "_PATIENCE", 60)
+    monkeypatch.setattr("nextfire.adapters.job_role._Handler.timeout", 60)
+    with role.lent(REPORT, RUN) as environment, ExitStack() as held:
+        for _ in range(100):
+            held.enter_context(connected(environment)).send(b"GET /")
+
+        assert ask(environment)[0] == 200
+
+
+def test_who_asks_slowly_is_hung_up_on(role: StsJobRole, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_role_module, "_PATIENCE", 0.2)
+    with role.lent(REPORT, RUN) as environment, connected(environment) as slow:
+        slow.settimeout(0.05)
+        for _ in range(100):
+            try:
+                slow.send(b"G")
+                assert slow.recv(1) == b""
+            except TimeoutError:
+                continue
+            except OSError:
+                pass
+            return
+    pytest.fail("five seconds later it may still ask")
+
+
+def test_a_script_that_asks_often_while_sts_is_slow_takes_no_more_than_its_share(
+    role: StsJobRole, sts: Sts, clock: Clock
+) -> None:
+    with (
+        role.lent(REPORT, RUN) as environment,
+        role.lent(OTHER, RUN) as other,
+        ThreadPoolExecutor(12) as pool,
+    ):
+        clock.advance(timedelta(minutes=50))
+        sts.slow_for = "report"
+        answers: list[int] = []
+        too_many = threading.Event()
+
+        def go() -> None:
+            answers.append(ask(environment)[0])
+            if len(answers) == 4:
+                too_many.set()
+
+        asking = [pool.submit(go) for _ in range(12)]
+        refused = too_many.wait(9)
+        assert ask(other)[0] == 200
+        sts.answers.set()
+        for each in asking:
+            each.result()
+
+    assert refused
+    assert answers == [503] * 4 + [200] * 8

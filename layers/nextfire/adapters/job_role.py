@@ -12,9 +12,11 @@ import itertools
 import json
 import re
 import secrets
+import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -36,9 +38,11 @@ if TYPE_CHECKING:
 _LIFE = timedelta(hours=1)  # the most that STS grants to who acts in a role already
 _RENEWED = timedelta(minutes=15)  # the SDKs begin to ask anew when this is left, or less
 _JOBS = 256
-_AT_A_TIME = 32
-_PATIENCE = 5  # s
-_POLL = 0.1  # s, after which `close` is seen
+_UNREAD = 32
+"""Connections whose request has not come yet; one more, and the oldest is hung up on."""
+_PATIENCE = 5  # s, for a request to come
+_OF_ONE_LOAN = 8  # requests at a time
+_POLL = 0.1  # s, after which `close` and the end of patience are seen
 _NO_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
 
 
@@ -62,6 +66,9 @@ class _Session:
 class _Loan:
     job: JobKey
     token: str = field(repr=False)
+    room: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(_OF_ONE_LOAN)
+    )
 
 
 class StsJobRole:
@@ -114,14 +121,20 @@ class StsJobRole:
 
         Raises:
             InvalidInputError: The executor may no longer act in the role.
-            UnavailableError: There are no valid credentials, and none to be had at present.
+            UnavailableError: There are no valid credentials, and none to be had at present; or the
+                script asks too often at a time.
         """
         loan = self._loans.get(path)
         # Compared also where there is no loan, so that the time taken says nothing.
         expected = secrets.token_urlsafe(32) if loan is None else loan.token
         if not hmac.compare_digest(token.encode(), expected.encode()) or loan is None:
             return None
-        return self._credentials(loan.job).document
+        if not loan.room.acquire(blocking=False):
+            raise UnavailableError("The script asks too often at a time.")
+        try:
+            return self._credentials(loan.job).document
+        finally:
+            loan.room.release()
 
     def _credentials(self, job: JobKey) -> _Credentials:
         """The job's credentials: the latest, or new ones where these are near their end."""
@@ -185,7 +198,9 @@ class StsJobRole:
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves scripts, which are not trusted to leave it alone: only so many at a time."""
+    """Serves scripts, which are not trusted to leave it alone. Whoever is slow to ask makes room
+    for others, and is hung up on before long; who has asked holds a place of its own loan.
+    """
 
     daemon_threads = True
     block_on_close = False
@@ -193,20 +208,38 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, role: StsJobRole) -> None:
         self.role = role
-        self._room = threading.BoundedSemaphore(_AT_A_TIME)
+        self._unread: dict[Any, float] = {}  # until when each may be, the oldest first
+        self._lock = threading.Lock()  # held while hanging up, so that it is still theirs
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(timeout=_PATIENCE):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        with self._lock:
+            self._unread[request] = time.monotonic() + _PATIENCE
+            if len(self._unread) > _UNREAD:
+                self._hang_up(next(iter(self._unread)))
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._room.release()
+    def service_actions(self) -> None:
+        """Called every `_POLL`, and after each connection."""
+        now = time.monotonic()
+        with self._lock:
+            for request in [each for each, until in self._unread.items() if until <= now]:
+                self._hang_up(request)
+
+    def has_come(self, request: Any) -> None:
+        """All of what *request* asks has been read."""
+        with self._lock:
+            self._unread.pop(request, None)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.has_come(request)
+        super().shutdown_request(request)
+
+    def _hang_up(self, request: Any) -> None:
+        """End the reading of *request*, whose thread then ends."""
+        del self._unread[request]
+        with suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A script that hangs up, or sends nonsense, is nothing to tell."""
@@ -224,6 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_GET(self) -> None:
+        self.server.has_come(self.request)
         try:
             document = self.server.role.answer(self.path, self.headers.get("Authorization", ""))
         except Exception:  # noqa: BLE001 - what is wrong is told at the next loan

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_AGE = 60  # s, what `Secrets` promises
 _CACHED = 256
+_PATIENCE = 3  # s
 
 _ABSENT = frozenset(
     {
@@ -46,19 +47,15 @@ class AwsSecrets:
     """
 
     def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
-        self._secrets = SecretsProvider(boto3_client=secrets)
-        self._parameters = SSMProvider(boto3_client=parameters)
-        self._forgotten = monotonic()
-        # Nobody may empty a provider while another reads it. Of several that want one value at
-        # once, one fetches it.
-        self._turn = threading.Lock()
+        self._clients = secrets, parameters
+        self._lock = threading.Lock()  # of `_kept`; never held while AWS is asked
+        self._kept = _Kept(*self._clients)
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
         noun, name = _named(tenant, reference)
         try:
-            with self._turn, translated(f"resolve {noun}"):
-                self._forget()
-                value = self._fetch(name, reference)
+            with translated(f"resolve {noun}"):
+                value = self._latest(name).value(name, reference)
         except ClientError as error:
             code = error_code(error)
             if code in _ABSENT:
@@ -72,7 +69,29 @@ class AwsSecrets:
             raise _invalid(noun, name, "its value is not a text")
         return value
 
-    def _fetch(self, name: str, reference: SecretReference | ParameterReference) -> object:
+    def _latest(self, name: str) -> _Kept:
+        """What is kept at present, with a place for *name*. Whoever reads an older one goes on."""
+        with self._lock:
+            kept = self._kept
+            if monotonic() - kept.since >= _MAX_AGE or len(kept.turns) >= _CACHED:
+                kept = self._kept = _Kept(*self._clients)
+            kept.turns.setdefault(name, threading.Lock())
+            return kept
+
+
+class _Kept:
+    """The values of a minute. `turns`: by name, held by the one of several that fetches it."""
+
+    def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
+        self.since = monotonic()
+        self.turns: dict[str, threading.Lock] = {}
+        self._secrets = SecretsProvider(boto3_client=secrets)
+        self._parameters = SSMProvider(boto3_client=parameters)
+
+    def value(self, name: str, reference: SecretReference | ParameterReference) -> object:
+        turn = self.turns[name]
+        # Where that one gets no answer, the others do not queue up behind it.
+        ours = turn.acquire(timeout=_PATIENCE)
         try:
             if isinstance(reference, SecretReference):
                 return self._secrets.get(name, max_age=_MAX_AGE)
@@ -80,14 +99,9 @@ class AwsSecrets:
         except GetParameterError as error:
             # It says what went wrong in words only; the SDK's own error stands behind it.
             raise (error.__cause__ or error.__context__ or error) from None
-
-    def _forget(self) -> None:
-        now = monotonic()
-        kept = len(self._secrets.store) + len(self._parameters.store)
-        if now - self._forgotten >= _MAX_AGE or kept >= _CACHED:
-            self._secrets.store.clear()
-            self._parameters.store.clear()
-            self._forgotten = now
+        finally:
+            if ours:
+                turn.release()
 
 
 def _named(tenant: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:
