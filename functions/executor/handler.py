@@ -36,6 +36,14 @@ class _LeftError(Exception):
     """The message stays in the queue."""
 
 
+def _hand_back(delivery: SqsDelivery) -> None:
+    try:
+        delivery.hide(timedelta())
+    except Exception as error:
+        # It comes again when the queue's own time is over.
+        telemetry.logger.warning("not handed back", exc_info=error)
+
+
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Carry out each message; report those that stay, and what follows them in their groups."""
     settings, execute_run, client = ExecutorSettings.read(), _execute_run(), sqs()
@@ -45,8 +53,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     left = timedelta(milliseconds=context.get_remaining_time_in_millis() - _HAND_BACK_BEFORE_MS)
     longest = max(left - _MARGIN, timedelta(seconds=1))
 
-    def carry_out(record: SQSRecord) -> None:
-        delivery = SqsDelivery(
+    def delivery_of(record: SQSRecord) -> SqsDelivery:
+        return SqsDelivery(
             client,
             settings.queue_url,
             record.body,
@@ -54,6 +62,12 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
             record.message_id,
             record.attributes.message_group_id or "",
         )
+
+    begun: set[str] = set()
+
+    def carry_out(record: SQSRecord) -> None:
+        begun.add(record.message_id)
+        delivery = delivery_of(record)
         try:
             delivery.hide(settings.lease)
             handled = execute_run.handle(
@@ -75,5 +89,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     processor.raise_on_entire_batch_failure = False
     with processor(event["Records"], carry_out):
         processor.process()
+    # As long as one of its messages is hidden, nobody gets any of a group.
+    for record in map(SQSRecord, event["Records"]):
+        if record.message_id not in begun:
+            _hand_back(delivery_of(record))
     telemetry.flush()
     return dict(processor.response())

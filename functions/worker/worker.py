@@ -75,6 +75,7 @@ class Worker:
         # A plain flag: an Event's lock may be held by the very code that the signal interrupts.
         self._stopping = True
         if self._receiving:
+            self._receiving = False  # another signal must not raise once more, outside
             raise _StopReceiving
 
     def serve(self) -> None:
@@ -115,18 +116,24 @@ class Worker:
 
     def _receive(self, most: int) -> list[list[SqsDelivery]]:
         """Messages, by group: those of one group are carried out one after the other."""
+        deliveries: list[SqsDelivery] = []
         try:
-            self._receiving = True
-            deliveries = self._inbox.receive(most, wait=_LONG_POLL, hidden_for=self._settings.lease)
+            # The signal may come at any moment, so whatever it raises is caught outside.
+            try:
+                self._receiving = True
+                if self._stopping:  # told before that; nothing would end the long poll
+                    return []
+                deliveries = self._inbox.receive(
+                    most, wait=_LONG_POLL, hidden_for=self._settings.lease
+                )
+            finally:
+                self._receiving = False
         except _StopReceiving:
-            return []
+            pass  # what had come already is handed back by the slots
         except Exception as error:
-            self._receiving = False  # the pause below is ended by the event, not by the signal
             self._telemetry.logger.warning("receiving failed", exc_info=error)
             self._pause()
             return []
-        finally:
-            self._receiving = False
         groups: dict[str, list[SqsDelivery]] = defaultdict(list)
         for delivery in deliveries:
             groups[delivery.group].append(delivery)
@@ -139,12 +146,27 @@ class Worker:
 
     def _carry_out(self, deliveries: Sequence[SqsDelivery]) -> None:
         try:
-            for delivery in deliveries:
+            for begun, delivery in enumerate(deliveries):
+                if self._stopping:
+                    self._hand_back(deliveries[begun:])
+                    return
                 if not self._carry_out_one(delivery):
                     # Those behind it stay in order: they come again after it.
+                    self._hand_back(deliveries[begun + 1 :])
                     return
         finally:
             self._free.release()
+
+    def _hand_back(self, deliveries: Sequence[SqsDelivery]) -> None:
+        """Make visible what was not begun: as long as one of its messages is hidden, nobody gets
+        any of the group.
+        """
+        for delivery in deliveries:
+            try:
+                delivery.hide(timedelta())
+            except Exception as error:
+                # It comes again when the lease is over.
+                self._telemetry.logger.warning("not handed back", exc_info=error)
 
     def _carry_out_one(self, delivery: SqsDelivery) -> bool:
         try:

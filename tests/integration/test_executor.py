@@ -295,6 +295,29 @@ class TestBatches:
         assert system.runs.get(one.key) is None
         assert system.runs.get(two.key) is None
         assert system.run(three).state is RunState.SUCCEEDED
+        hidden = [
+            (request["ReceiptHandle"], request["VisibilityTimeout"])
+            for name, request in queues.calls
+            if name == "change_message_visibility"
+        ]
+        assert hidden == [
+            (received[0]["ReceiptHandle"], LEASE),
+            (received[2]["ReceiptHandle"], LEASE),
+            (received[1]["ReceiptHandle"], 0),
+        ], "as long as the second is hidden, nobody gets the first"
+
+    def test_what_cannot_be_handed_back_is_reported_nevertheless(
+        self, system: Deployment, queues: Proxy
+    ) -> None:
+        job = system.register()
+        at = floor_minute(SystemClock().now())
+        for n in range(2):
+            body = message_for(job, at - timedelta(minutes=n)).encode()
+            system.send(body, group="g", dedup=str(n))
+        received = system.receive()
+        queues.instead["change_message_visibility"] = refuse("InternalError")
+
+        assert system.execute(received) == {m["MessageId"] for m in received}
 
     def test_messages_of_one_group_are_carried_out_in_turn(self, system: Deployment) -> None:
         system.upload("import time; time.sleep(0.05)")

@@ -111,11 +111,15 @@ class Agent(EcsTaskProtection):
 
 
 def serve(
-    system: Deployment, queues: Any, until: Callable[[], bool], agent: Agent | None = None
+    system: Deployment,
+    queues: Any,
+    until: Callable[[], bool],
+    agent: Agent | None = None,
+    kind: type[Worker] = Worker,
 ) -> None:
     """Serve with the queue client *queues* until the signal comes."""
     settings = ExecutorSettings.read()
-    worker = Worker(
+    worker = kind(
         settings,
         SqsInbox(queues, queue_url=system.queue_url),
         build_execute_run(settings, worker="w"),
@@ -385,6 +389,90 @@ def test_no_more_runs_than_slots(system: Deployment, monkeypatch: pytest.MonkeyP
         (system.run(message) for message in messages), key=lambda run: str(run.started_at)
     )
     assert not any(overlap(a, b) for a, b in pairwise(runs))
+
+
+class ToldBeforeReceiving(Worker):
+    """Is told to stop in the moment before it says that it receives."""
+
+    _held = False
+
+    @property
+    def _receiving(self) -> bool:
+        return self._held
+
+    @_receiving.setter
+    def _receiving(self, value: bool) -> None:
+        if value and not self._stopping:
+            self.stop()
+        self._held = value
+
+
+class ToldAfterReceiving(ToldBeforeReceiving):
+    """Is told to stop in the moment before it says that it receives no more."""
+
+    @property
+    def _receiving(self) -> bool:
+        return self._held
+
+    @_receiving.setter
+    def _receiving(self, value: bool) -> None:
+        if self._held and not value and not self._stopping:
+            self.stop()
+        self._held = value
+
+
+def test_told_to_stop_before_it_receives_it_does_not(system: Deployment) -> None:
+    queues = Proxy(system.queues)
+
+    serve(system, queues, lambda: False, kind=ToldBeforeReceiving)
+
+    assert "receive_message" not in [name for name, _ in queues.calls]
+
+
+@pytest.mark.parametrize("trouble", [None, OSError("no network")], ids=str)
+def test_told_to_stop_when_it_has_received_it_hands_back_at_once(
+    system: Deployment, trouble: Exception | None
+) -> None:
+    system.upload("")
+    message = dispatch(system, system.register())
+    queues = Proxy(system.queues)
+
+    def receive(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        if trouble is not None:
+            raise trouble
+        return real(**request)
+
+    queues.instead["receive_message"] = receive
+
+    serve(system, queues, lambda: False, kind=ToldAfterReceiving)
+
+    assert state(system, message) is None, "not begun"
+    assert counts(system) == (1, 0)
+
+
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_what_follows_one_that_stays_is_not_hidden_either(
+    system: Deployment, *, unanswered: bool
+) -> None:
+    system.upload("import time; time.sleep(60)")
+    job = system.register()
+    first, *others = [dispatch(system, job, n, "g") for n in range(3)]
+    queues = Proxy(system.queues)
+
+    def hide(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+        if unanswered and request["VisibilityTimeout"] == 0 and not failed:
+            failed.append(True)
+            raise OSError("no network")
+        return real(**request)
+
+    failed: list[bool] = []
+    queues.instead["change_message_visibility"] = hide
+
+    serve(system, queues, lambda: state(system, first) is RunState.RUNNING)
+
+    assert [state(system, each) for each in others] == [None, None]
+    assert sum(counts(system)) == 3
+    assert counts(system)[1] == unanswered, "the others are tried nevertheless"
 
 
 def test_main_thread_is_the_one_that_signals_reach() -> None:
