@@ -10,11 +10,14 @@ import zipfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nextfire.adapters import unpack
+from nextfire.adapters import packages, script_runner, unpack
+from nextfire.adapters.folders import remove
 from nextfire.adapters.packages import Inline, inline_metadata, suits
+from nextfire.adapters.sandbox import Ending, Sandbox
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
 from tests.supervisors import Watch
@@ -123,9 +126,10 @@ def run(
     name: str = "script.py",
     tenant: str = "acme",
     watch: Watch | None = None,
+    timeout: float = 20,
 ) -> ScriptExit:
     data = source.encode() if isinstance(source, str) else source
-    call = ScriptCall(name, data, '{"n": 1}', timedelta(seconds=20), tenant)
+    call = ScriptCall(name, data, '{"n": 1}', timedelta(seconds=timeout), tenant)
     return runner.run(call, watch or Watch())
 
 
@@ -192,6 +196,59 @@ def test_archive_that_unpacks_too_large_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="at most 9 files of 1000 bytes"):
         unpack.unpack(str(packed), str(tmp_path), 1000, 9)
+
+
+def test_unpacking_counts_as_the_scripts_time(
+    plain: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[timedelta] = []
+    really = Sandbox.run
+
+    def spy(self: Sandbox, *arguments: Any, **options: Any) -> Ending:
+        given.append(options["timeout"])
+        return really(self, *arguments, **options)
+
+    monkeypatch.setattr(Sandbox, "run", spy)
+    end = run(plain, archive(**{"__main__.py": "print(1)"}), name="a.zip", timeout=50)
+
+    assert end.stdout == "1\n"
+    assert given[0] == timedelta(seconds=50)
+    assert given[1] < timedelta(seconds=50)
+
+
+def test_script_whose_time_is_up_when_it_is_unpacked_timed_out(
+    plain: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain, "_unpack", "import time; time.sleep(60)")
+    end = run(plain, archive(**{"__main__.py": ""}), name="a.zip", timeout=0.2)
+
+    assert end == ScriptExit(None, "", "", timed_out=True)
+
+
+def test_archive_that_takes_long_to_unpack_is_refused(
+    plain: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain, "_unpack", "import time; time.sleep(60)")
+    monkeypatch.setattr(script_runner, "_UNPACK_WITHIN", timedelta(seconds=0.2))
+    end = run(plain, archive(**{"__main__.py": ""}), name="a.zip")
+
+    assert (end.timed_out, end.permanent) == (False, False)
+    assert end.error is not None
+    assert "unpacking took longer than" in end.error
+
+
+def test_script_is_not_started_when_its_end_is_asked_for_while_it_is_unpacked(
+    plain: ProcessScriptRunner,
+) -> None:
+    # Unpacking so little is over before the supervisor is asked.
+    end = run(
+        plain,
+        archive(**{"__main__.py": "print(1, flush=True); import time; time.sleep(9)"}),
+        name="a.zip",
+        watch=Watch(lambda: Verdict.HAND_BACK),
+    )
+
+    assert end == ScriptExit(None, "", "", stopped=Verdict.HAND_BACK)
 
 
 # Packages
@@ -306,6 +363,50 @@ def test_installation_ends_when_the_supervisor_says(installing: ProcessScriptRun
         end = run(installing, slow, watch=Watch(lambda: Verdict.CANCEL))
 
     assert (end.stopped, end.exit_code, end.error) == (Verdict.CANCEL, None, None)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_script_is_not_started_when_its_end_is_asked_for_while_packages_are_kept(
+    installing: ProcessScriptRunner,
+    folder: Path,
+    copied: bool,  # noqa: FBT001
+) -> None:
+    def sets(*, whole: bool) -> set[Path]:
+        found = (folder / "work").glob("nextfire-sandbox-packages-*/*/*")
+        return {path for path in found if ("." not in path.name) is whole}
+
+    before = sets(whole=True)
+
+    def ask() -> Verdict:
+        new = sets(whole=True) - before if copied else sets(whole=False)
+        return Verdict.CANCEL if new else Verdict.GO_ON
+
+    end = run(installing, NAMED, watch=Watch(ask))
+
+    assert end == ScriptExit(None, "", "", stopped=Verdict.CANCEL)
+    assert len(sets(whole=True) - before) == copied
+    assert sets(whole=False) == set()
+
+
+def test_sets_are_removed_while_others_go_on(
+    installing: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = installing._packages  # noqa: SLF001
+    assert kept is not None
+    removed: list[tuple[Path, bool]] = []
+
+    def spy(path: Path) -> None:
+        removed.append((path, kept._lock.locked()))  # noqa: SLF001
+        remove(path)
+
+    monkeypatch.setattr(packages, "remove", spy)
+    monkeypatch.setattr(packages, "_SETS_KEPT", 0)
+
+    assert run(installing, NAMED).stdout == "42\n"
+    (path, locked) = removed[-1]
+    assert (path.is_relative_to(kept._folder), locked) == (True, False)  # noqa: SLF001
+    assert list(path.parent.iterdir()) == []
+    assert run(installing, NAMED).stdout == "42\n"
 
 
 def test_pool_without_packages_says_where_there_are_some(plain: ProcessScriptRunner) -> None:

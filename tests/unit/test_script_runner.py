@@ -20,11 +20,15 @@ from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
-from nextfire.adapters import keeper
+from nextfire.adapters import folders, keeper
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
+from nextfire.adapters.script_streams import Pump
+from nextfire.adapters.script_streams import Stream as ReadingEnd
+from nextfire.adapters.script_users import ScriptUsers
 from nextfire.domain.log import Stream
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
 from tests.supervisors import Watch
@@ -355,6 +359,29 @@ def test_binary_output(run: Runner) -> None:
     assert end.stdout == "a\0?ä?"  # each at most as long as what it stands for
 
 
+def test_script_that_takes_its_own_output_holds_nobody_up() -> None:
+    """What was there when it was looked for is gone when it is read."""
+    reader, writer = os.pipe()
+    got: list[bytes] = []
+    stream = ReadingEnd(reader, got.append)
+    reading = threading.Thread(target=stream.ready, args=(0,), daemon=True)
+    try:
+        reading.start()
+        reading.join(5)
+        assert not reading.is_alive()
+        assert not stream.ended
+        os.write(writer, b"more")
+        with Pump() as pump:
+            pump.add(stream)
+            pump.step(5)
+    finally:
+        os.close(writer)
+        reading.join()
+        os.close(reader)
+
+    assert got == [b"more"]
+
+
 def test_output_before_the_end_is_kept_when_it_is_killed(run: Runner) -> None:
     assert run("print('step 1')\n" + ENDLESS, timeout=0.5).stdout == "step 1\n"
 
@@ -535,6 +562,72 @@ def test_daemon_ends_with_the_script(run: Runner, end: str) -> None:
 )
 def test_working_folder_is_removed(run: Runner, mess: str) -> None:
     assert run(f"import os; {mess}").exit_code == 0  # and the fixture looks
+
+
+def test_removal_of_deep_folders_takes_few_descriptors(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    highest = 0
+    really = os.open
+
+    def spy(*arguments: Any, **options: Any) -> int:
+        nonlocal highest
+        opened = really(*arguments, **options)
+        highest = max(highest, opened)
+        return opened
+
+    before = max(map(int, descriptors()))
+    monkeypatch.setattr(os, "open", spy)
+    run("import os; [(os.mkdir('d'), os.chdir('d')) for _ in range(99)]")
+
+    assert highest < before + 40
+
+
+def test_removal_that_takes_long_holds_no_outcome_up(
+    run: Runner, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    really = folders.remove
+
+    def slow(path: Path) -> None:
+        assert go_on.wait(30)
+        really(path)
+
+    monkeypatch.setattr(folders, "remove", slow)
+    monkeypatch.setattr(folders, "_WAIT_AT_MOST", 0.05)
+    tell = "import os; print(os.getuid(), os.getcwd())"
+    removals: list[threading.Thread] = []
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            told = [pool.submit(run, tell) for _ in range(2)]
+            ends = [end.result(timeout=20).stdout.split() for end in told]
+        removals += [thread for thread in threading.enumerate() if thread.name == "removal"]
+        monkeypatch.setattr(folders, "remove", really)
+        ProcessScriptRunner(temp_root=folder)  # it sweeps
+        still_there = [Path(where).exists() for _, where in ends]
+    finally:
+        go_on.set()
+        for thread in removals:
+            thread.join()
+
+    assert still_there == [True, True]
+    assert len({user for user, _ in ends}) == (2 if AS_ROOT else 1)
+    assert [thread.daemon for thread in removals] == [False, False]
+
+
+@only_root
+def test_user_that_cannot_be_looked_at_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = ScriptUsers(BASE_UID + 2000)
+    before = descriptors()
+    with monkeypatch.context() as broken:
+        broken.setattr(keeper, "processes", lambda: (_ for _ in ()).throw(OSError("no more files")))
+        with pytest.raises(OSError, match="no more files"):
+            users.take()
+
+    assert descriptors() == before
+    user = users.take()
+    user.release()
+    assert user.number == BASE_UID + 2000
 
 
 def test_slots_do_not_disturb_each_other(run: Runner) -> None:

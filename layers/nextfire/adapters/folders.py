@@ -8,15 +8,17 @@ locked any more is swept by the next that starts on the machine.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import logging
 import os
-import shutil
 import stat
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from itertools import islice
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -24,6 +26,9 @@ _log = logging.getLogger(__name__)
 _PREFIX = "nextfire-sandbox-"  # of nobody else: what has it is swept
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IPC_RMID = 0
+_FEW = 200
+_DEEP = 8
+_WAIT_AT_MOST = 2.0  # seconds
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # noqa: S108
 
 
@@ -38,7 +43,11 @@ class LockedFolder:
         """
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=root))
-            lock = _lock(self.path)
+            try:
+                lock = _lock(self.path)
+            except OSError:
+                self.path.rmdir()
+                raise
             if lock is not None:
                 self.lock = lock
                 return
@@ -100,19 +109,67 @@ def _sweep_ipc(user: int) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, or a folder with all it holds; follows no symbolic link."""
-    with suppress(OSError, RecursionError):
+    with suppress(OSError):
         if stat.S_ISDIR(path.lstat().st_mode):
-            shutil.rmtree(path)
+            _remove_little(path)
         else:
             path.unlink()
         return
-    # It holds folders without permissions, or deeper ones than Python can go. These two can, and
-    # follow no symbolic links.
-    for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        with suppress(OSError):
-            subprocess.run([*command, "--", str(path)], check=False, capture_output=True)
+    # It holds much, or deep folders, for which a process of its own does not use up our time and
+    # descriptors; or folders without permissions. These two follow no symbolic links.
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+        if os.path.lexists(path):
+            with suppress(OSError):
+                subprocess.run([*command, "--", str(path)], check=False, stderr=subprocess.DEVNULL)
     if os.path.lexists(path):
         _log.warning("%s could not be removed; remove it by hand", path)
+
+
+def without_long_wait(removal: Callable[[], None]) -> None:
+    """Do *removal*; if it takes more than 2 s, it goes on by itself. The end of the process waits
+    for it.
+    """
+    thread = threading.Thread(target=removal, name="removal", daemon=False)
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads
+        removal()
+    else:
+        thread.join(_WAIT_AT_MOST)
+
+
+def _remove_little(path: Path) -> None:
+    """Remove a folder that holds little.
+
+    Raises:
+        OSError: It holds more; or something in it cannot be removed.
+    """
+    descriptor = os.open(path, _OPEN)
+    try:
+        _empty(descriptor, _FEW, _DEEP)
+    finally:
+        os.close(descriptor)
+    path.rmdir()
+
+
+def _empty(folder: int, left: int, depth: int) -> int:
+    """Remove what is in *folder*. Returns how many of *left* entries are left to be removed."""
+    with os.scandir(folder) as entries:
+        found = list(islice(entries, left + 1))
+    left -= len(found)
+    if left < 0 or depth < 0:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
+    for entry in found:
+        if entry.is_dir(follow_symlinks=False):
+            inner = os.open(entry.name, _OPEN, dir_fd=folder)
+            try:
+                left = _empty(inner, left, depth - 1)
+            finally:
+                os.close(inner)
+            os.rmdir(entry.name, dir_fd=folder)
+        else:
+            os.unlink(entry.name, dir_fd=folder)
+    return left
 
 
 def _lock(path: Path) -> int | None:
@@ -121,11 +178,10 @@ def _lock(path: Path) -> int | None:
         descriptor = os.open(path, _OPEN)
     except FileNotFoundError:
         return None
-    try:
+    with ExitStack() as unless_ours, suppress(BlockingIOError, FileNotFoundError):
+        unless_ours.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.lstat()):
+            unless_ours.pop_all()
             return descriptor
-    except (BlockingIOError, FileNotFoundError):
-        pass
-    os.close(descriptor)
     return None

@@ -16,19 +16,21 @@ import stat
 import threading
 import time
 import tomllib
+import uuid
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from nextfire.adapters.folders import LockedFolder, remove
+from nextfire.adapters.folders import LockedFolder, remove, without_long_wait
 from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
 from nextfire.adapters.script_streams import Capture
 from nextfire.adapters.script_users import tenant_group
-from nextfire.domain.ports import Supervisor
+from nextfire.domain.ports import Supervisor, Verdict
 
 INSTALL_WITHIN = timedelta(minutes=5)
 _INSTALL_LIMITS = ScriptLimits(4 * 1024**3, 512, 4 * 1024**3)
@@ -36,6 +38,7 @@ _REASON_CHARS = 1500
 _SETS_KEPT = 50
 _MOST_BYTES = 4 * 1024**3
 _MOST_FILES = 100_000
+_PIECE = 1024 * 1024
 _TARGET = "packages"
 _BLOCK, _END = "# /// script", "# ///"
 _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
@@ -166,7 +169,9 @@ class Packages:
             with self._lock:
                 self._users[path] -= 1
                 self._used_at[path] = time.monotonic()
-                self._evict()
+                evicted = self._evict()
+            for each in evicted:
+                without_long_wait(partial(remove, each))
 
     def install(
         self,
@@ -219,7 +224,12 @@ class Packages:
             return end, end.not_started
         if end.exit_code != 0:
             return end, log.text().strip() or f"uv ended with {end.exit_code}"
-        self._keep(target, to, tenant)
+        if end.stopped is not Verdict.GO_ON:
+            return end, None
+        try:
+            self._keep(target, to, tenant, supervisor.ask)
+        except _StoppedError as stopped:
+            end = replace(end, stopped=stopped.verdict)
         return end, None
 
     def _part(self, tenant: str) -> Path:
@@ -230,62 +240,102 @@ class Packages:
                 self._allow(part, 0o750, tenant)
         return part
 
-    def _keep(self, made: Path, to: Path, tenant: str) -> None:
-        fresh = to.with_name(f"{to.name}.{os.getpid()}.{threading.get_ident()}")
+    def _keep(self, made: Path, to: Path, tenant: str, ask: Callable[[], Verdict]) -> None:
+        fresh = _aside(to)
         try:
-            self._copy(made, fresh, tenant)
+            self._copy(made, fresh, tenant, _Meter(ask))
             fresh.rename(to)
         except OSError:
             if not to.exists():  # else another run of the tenant's was first
                 raise
         finally:
             if fresh.exists():
-                remove(fresh)
+                without_long_wait(partial(remove, fresh))
 
-    def _copy(self, source: Path, target: Path, tenant: str) -> None:
+    def _copy(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
         """Copy folders and files; links and whatever else there is are left out."""
-        size = count = 0
         todo = [(source, target)]
         while todo:
             here, there = todo.pop()
             there.mkdir(mode=0o700)
             with os.scandir(here) as entries:
                 for entry in entries:
-                    count += 1
+                    meter.count(files=1)
                     if entry.is_dir(follow_symlinks=False):
                         todo.append((Path(entry.path), there / entry.name))
                     elif entry.is_file(follow_symlinks=False):
-                        size += self._copy_file(Path(entry.path), there / entry.name, tenant)
-                    if size > _MOST_BYTES or count > _MOST_FILES:
-                        raise OSError(
-                            f"the packages are more than {_MOST_FILES} files or {_MOST_BYTES} bytes"
-                        )
+                        self._copy_file(Path(entry.path), there / entry.name, tenant, meter)
             self._allow(there, 0o750, tenant)
 
-    def _copy_file(self, source: Path, target: Path, tenant: str) -> int:
+    def _copy_file(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
         descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as reader, target.open("xb") as writer:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                return 0
-            shutil.copyfileobj(reader, writer)
+                return
+            while piece := reader.read(_PIECE):
+                meter.count(size=len(piece))
+                writer.write(piece)
         # What is compiled names the time of its source.
         os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
         self._allow(target, 0o750 if found.st_mode & stat.S_IXUSR else 0o640, tenant)
-        return found.st_size
 
     def _allow(self, path: Path, mode: int, tenant: str) -> None:
         if self._separate:
             os.chown(path, 0, tenant_group(tenant))
         path.chmod(mode)
 
-    def _evict(self) -> None:
+    def _evict(self) -> list[Path]:
+        """Put aside what has not been used for longest; to be called with the lock. Returns what
+        is to be removed then, without it.
+        """
+        evicted = []
         idle = [path for path in self._used_at if not self._users.get(path)]
         idle.sort(key=self._used_at.__getitem__)
         for path in idle[: max(len(self._used_at) - _SETS_KEPT, 0)]:
             del self._used_at[path]
             self._users.pop(path, None)
-            remove(path)
+            aside = _aside(path)
+            with suppress(FileNotFoundError):  # what could not be installed
+                path.rename(aside)
+                evicted.append(aside)
+        return evicted
+
+
+def _aside(path: Path) -> Path:
+    """A new name beside *path*: no set's, for it has a dot."""
+    return path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+
+
+class _StoppedError(Exception):
+    """The supervisor ended it."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+class _Meter:
+    """Bounds a copy; and asks at each file and each piece of one whether it may go on."""
+
+    def __init__(self, ask: Callable[[], Verdict]) -> None:
+        self._ask = ask
+        self._files = self._bytes = 0
+
+    def count(self, *, files: int = 0, size: int = 0) -> None:
+        """So much more is copied.
+
+        Raises:
+            OSError: It is too much.
+            _StoppedError: It may not go on.
+        """
+        self._files += files
+        self._bytes += size
+        if self._files > _MOST_FILES or self._bytes > _MOST_BYTES:
+            raise OSError(f"the packages are more than {_MOST_FILES} files or {_MOST_BYTES} bytes")
+        verdict = self._ask()
+        if verdict is not Verdict.GO_ON:
+            raise _StoppedError(verdict)
 
 
 def _find_uv() -> Path:

@@ -22,11 +22,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
+from functools import partial
 from math import inf
 from pathlib import Path
 
 from nextfire.adapters import keeper
-from nextfire.adapters.folders import LockedFolder, sweep, sweep_user
+from nextfire.adapters.folders import LockedFolder, sweep, sweep_user, without_long_wait
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.script_streams import Pump, Sink, Source, Stream
 from nextfire.adapters.script_users import ScriptUser, ScriptUsers, tenant_group
@@ -279,7 +280,8 @@ class Sandboxes:
 
     @contextmanager
     def one(self, tenant: str) -> Iterator[Sandbox]:
-        """A sandbox for *tenant*; within, it is there.
+        """A sandbox for *tenant*; within, it is there. What takes long to remove is removed in the
+        background; until then nobody else gets its user.
 
         Raises:
             OSError: It cannot be made.
@@ -287,17 +289,24 @@ class Sandboxes:
         user = None if self._users is None else self._users.take()
         try:
             folder = LockedFolder(self.root, "run")
-            try:
-                groups = [tenant_group(tenant)] if self._tenant_groups else []
-                yield Sandbox(folder, user, groups, self._launch_environment)
-            finally:
-                folder.remove()
+        except OSError:
+            if user is not None:
+                user.release()
+            raise
+        try:
+            groups = [tenant_group(tenant)] if self._tenant_groups else []
+            yield Sandbox(folder, user, groups, self._launch_environment)
+        finally:
+            without_long_wait(partial(self._clear, folder, user))
+
+    def _clear(self, folder: LockedFolder, user: ScriptUser | None) -> None:
+        try:
+            folder.remove()
+            if user is not None:
+                sweep_user(user.number, self.root)
         finally:
             if user is not None:
-                try:
-                    sweep_user(user.number, self.root)
-                finally:
-                    user.release()
+                user.release()
 
 
 class _Kept:

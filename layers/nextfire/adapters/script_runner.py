@@ -8,6 +8,7 @@ import re
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import timedelta
@@ -141,12 +142,19 @@ class ProcessScriptRunner:
         with ExitStack() as stack:
             try:
                 environment = self._furnish(sandbox, call)
+                timeout = call.timeout
                 if call.name.endswith(".zip"):
+                    began = time.monotonic()
                     program = self._unpacked(sandbox, call, environment, supervisor)
+                    # Were it on top, an archive that takes long to unpack could have more time in
+                    # all than its host lives, and would be handed back again and again.
+                    timeout -= timedelta(seconds=time.monotonic() - began)
                 else:
                     program = self._single(sandbox, call, environment, supervisor, stack)
                 if isinstance(program, ScriptExit):
                     return program
+                if timeout <= timedelta(0):
+                    return ScriptExit(None, "", "", timed_out=True)
                 near, far = socket.socketpair()
             except (OSError, ValueError) as error:
                 return self._not_started(str(error))
@@ -159,7 +167,7 @@ class ProcessScriptRunner:
                 # archive's is all the same.
                 [self._interpreter, "-u", "-P", str(program)],
                 environment=environment,
-                timeout=call.timeout,
+                timeout=timeout,
                 grace=self._grace,
                 limits=self._limits,
                 ask=supervisor.ask,
@@ -201,7 +209,7 @@ class ProcessScriptRunner:
         end = sandbox.run(
             [self._interpreter, "-I", "-S", "-c", self._unpack, str(archive), str(folder), *bounds],
             environment={**self._environment, "HOME": environment["HOME"]},
-            timeout=_UNPACK_WITHIN,
+            timeout=min(_UNPACK_WITHIN, call.timeout),
             grace=self._grace,
             limits=self._limits,
             ask=supervisor.ask,
@@ -212,12 +220,21 @@ class ProcessScriptRunner:
             return ScriptExit(None, "", "", stopped=end.stopped)
         if end.not_started is not None:
             return self._not_started(end.not_started)
+        if end.timed_out and call.timeout < _UNPACK_WITHIN:
+            return ScriptExit(None, "", "", timed_out=True)
+        if end.timed_out:
+            seconds = _UNPACK_WITHIN.total_seconds()
+            return _refusal(
+                f"The archive {call.name} cannot be run: unpacking took longer than {seconds:.0f} "
+                "s. Leave out what the script does not need.",
+                permanent=False,
+            )
         if end.exit_code != 0:
             why = log.text().strip() or f"unpacking ended with {end.exit_code}"
             refused = end.exit_code == unpack.REFUSED
             return _refusal(f"The archive {call.name} cannot be run: {why}.", permanent=refused)
         archive.unlink(missing_ok=True)
-        return folder
+        return _unless_stopped(supervisor) or folder
 
     def _single(
         self,
@@ -289,6 +306,9 @@ class ProcessScriptRunner:
                 return _refusal(
                     f"The script's dependencies could not be installed: {problem}", permanent=False
                 )
+            ended = _unless_stopped(supervisor)
+            if ended is not None:
+                return ended
         library, *others = environment["PYTHONPATH"].split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join([library, str(place), *others])
         return None
@@ -381,6 +401,12 @@ class ProcessScriptRunner:
             "capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN and CAP_KILL; or run it as a user "
             "other than root. Scripts are never run as root."
         )
+
+
+def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:
+    """How a script ends that was to be started now, and may not any more."""
+    verdict = supervisor.ask()
+    return None if verdict is Verdict.GO_ON else ScriptExit(None, "", "", stopped=verdict)
 
 
 def _refusal(error: str, *, permanent: bool) -> ScriptExit:

@@ -33,6 +33,8 @@ class Stream:
     """The reading end of a pipe or a socket. Closes it never."""
 
     def __init__(self, descriptor: int, sink: Sink) -> None:
+        # A script may open its own pipe and take what we were told is there.
+        os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._sink = sink
         self.ended = False
@@ -46,6 +48,8 @@ class Stream:
     def ready(self, _events: int) -> None:
         try:
             data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
         except ConnectionError:
             data = b""
         if data:

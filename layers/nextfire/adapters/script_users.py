@@ -12,7 +12,7 @@ import os
 import pwd
 import stat
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,13 +67,12 @@ class ScriptUsers:
         for number in range(self._first, self._first + NUMBERS, 2):
             path = self._locks / str(number)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
+            with ExitStack() as unless_taken, suppress(BlockingIOError):
+                unless_taken.callback(os.close, lock)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not _known(number) and not _known(number + 1) and not _busy(number):
+                    unless_taken.pop_all()
                     return ScriptUser(number, lock)
-            except BlockingIOError:
-                pass
-            os.close(lock)
         raise OSError(f"no user from {self._first} to {self._first + NUMBERS - 1} is free")
 
 
