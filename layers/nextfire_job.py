@@ -41,6 +41,7 @@ __all__ = [
 LOCAL_CHECKPOINT = ".nextfire-checkpoint.json"
 """Where a script that is tried by hand keeps its checkpoint."""
 
+_MOST = 1024 * 1024
 _lock = threading.RLock()
 _channel: socket.socket | None = None
 _unread = b""
@@ -128,6 +129,7 @@ def save_checkpoint(value: object) -> None:
     """
     text = _json(value)
     if _is_local():
+        _check_size(value)
         beside = Path(f"{LOCAL_CHECKPOINT}.new")
         beside.write_text(text, encoding="utf-8")
         beside.replace(LOCAL_CHECKPOINT)
@@ -144,6 +146,7 @@ def result(value: object) -> None:
     """
     text = _json(value)
     if _is_local():
+        _check_size(value)
         print(f"result: {text}", file=sys.stderr)
     else:
         _ask({"op": "result", "value": value})
@@ -159,6 +162,13 @@ def _instant(text: str) -> datetime:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _check_size(value: object) -> None:
+    """As nextfire would."""
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > _MOST:
+        raise NotKeptError(f"the value has {size} bytes; at most {_MOST} are kept")
 
 
 def _ask(request: dict[str, object]) -> Any:  # noqa: ANN401

@@ -1,5 +1,6 @@
 """Job documents from flags and files."""
 
+import contextlib
 import json
 import re
 import sys
@@ -123,9 +124,10 @@ def moment(text: str, flag: str, now: datetime) -> str:
     """The instant that *text* names: itself, or so long ago: ``12h``, ``P2D``.
 
     Raises:
-        typer.BadParameter: It is so long ago that there is no such instant.
+        typer.BadParameter: It is neither, or so long ago that there is no such instant.
     """
-    if not _SPAN.fullmatch(text.strip().lower()) and not text.upper().startswith("P"):
+    with contextlib.suppress(ValueError):
+        datetime.fromisoformat(text)
         return text
     try:
         return isoformat(now - parse_duration(_iso_8601(text), flag))

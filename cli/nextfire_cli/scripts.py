@@ -23,7 +23,7 @@ from nextfire_cli.errors import CliError
 if TYPE_CHECKING:
     from nextfire_cli.aws import Account
 
-_ARCHIVE = ".zip"
+_SCRIPT, _ARCHIVE = ".py", ".zip"
 _MAIN = "__main__.py"
 _POOL = re.compile(r"(?=.{1,32}$)[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -132,6 +132,7 @@ def _check(file: Path) -> str | None:
     Raises:
         CliError: No executor would run it.
     """
+    from nextfire.adapters.packages import inline_metadata
     from nextfire.adapters.script_store import MAX_SCRIPT_BYTES
 
     try:
@@ -152,7 +153,17 @@ def _check(file: Path) -> str | None:
             return None
         if zipfile.is_zipfile(file):
             raise CliError(f"{file} is an archive.", f"Let its name end in {_ARCHIVE}.")
+        if file.suffix.lower() != _SCRIPT:
+            raise CliError(
+                f"{file} is no script.",
+                f"Let its name end in {_SCRIPT}, an archive's in {_ARCHIVE}.",
+            )
+        inline_metadata(file.read_bytes())
         return _does_not_compile(file)
+    except ValueError as error:
+        raise CliError(
+            f"{file} cannot be run: {error}.", "Mend the block, or leave it out."
+        ) from error
     except zipfile.BadZipFile as error:
         raise CliError(f"{file} is no zip archive: {error}.", "Make it anew.") from error
     except OSError as error:

@@ -64,7 +64,8 @@ class Session:
         if self.as_json:
             typer.echo(json.dumps(error.document(), ensure_ascii=False), err=True)
         else:
-            self.err.print(Text.assemble(("Error: ", "bold red"), render.escaped(error.problem)))
+            problem = render.escaped(error.problem, keep="\n")
+            self.err.print(Text.assemble(("Error: ", "bold red"), problem))
             for line in error.remedy.split("\n") if error.remedy else ():
                 self.err.print(Text("  " + render.escaped(line, keep="\t")))
 

@@ -241,14 +241,14 @@ def test_variables_and_retries_are_put_over_the_files_one_by_one(tmp_path: Path)
         ("1d12h", "2026-05-23T00:00:00Z"),
         ("PT30M", "2026-05-24T11:30:00Z"),
         ("2026-05-24", "2026-05-24"),
-        ("yesterday", "yesterday"),
+        ("2026-05-24T10:00:00+02:00", "2026-05-24T10:00:00+02:00"),
     ],
 )
 def test_a_moment_is_an_instant_or_so_long_ago(text: str, instant: str) -> None:
     assert moment(text, "--from", NOON) == instant
 
 
-@pytest.mark.parametrize("text", ["Peter", "99999999999d", "PT"])
+@pytest.mark.parametrize("text", ["Peter", "99999999999d", "PT", "yesterday", "5x"])
 def test_a_moment_that_is_none(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         moment(text, "--from", NOON)

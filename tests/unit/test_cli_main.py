@@ -617,6 +617,8 @@ def test_an_archive_is_pushed_with_its_ending(call: Call, tmp_path: Path) -> Non
         ("empty.zip", "has no __main__.py at its top"),
         ("hidden.py", "is an archive"),
         ("large.py", "bytes, more than 10485760"),
+        ("Makefile", "is no script"),
+        ("broken.py", "is no TOML"),
     ],
 )
 def test_a_script_that_no_executor_would_run_is_not_uploaded(
@@ -625,6 +627,8 @@ def test_a_script_that_no_executor_would_run_is_not_uploaded(
     (tmp_path / "no.zip").write_text("x")
     archive(tmp_path / "empty.zip", lib_py="")
     archive(tmp_path / "hidden.py", __main___py="")
+    (tmp_path / "Makefile").touch()
+    (tmp_path / "broken.py").write_text("# /// script\n# dependencies = [\n# ///\n")
     (tmp_path / "large.py").write_bytes(b"#" * (10 * 1024 * 1024 + 1))
 
     result = call("scripts", "push", str(tmp_path / file), "--bucket", "scripts")

@@ -81,6 +81,16 @@ def test_checkpoint_is_kept_in_a_file() -> None:
     assert [path.name for path in Path().iterdir()] == [".nextfire-checkpoint.json"]
 
 
+def test_what_nextfire_would_not_keep_is_not_kept_by_hand() -> None:
+    most = "x" * (1024 * 1024 - 2)  # and two quotes
+
+    nextfire_job.save_checkpoint(most)
+    for keep in (nextfire_job.save_checkpoint, nextfire_job.result):
+        with pytest.raises(nextfire_job.NotKeptError, match="1048577 bytes"):
+            keep(most + "x")
+    assert nextfire_job.checkpoint() == most
+
+
 def test_result_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     nextfire_job.result({"rows": 3, "city": "Köln"})
 

@@ -43,6 +43,8 @@ _ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 _DEPLOYED_KEY = "nextfire/deployed"
 _DEPLOYED_FROM = ("cdk.json", "uv.lock", "functions", "infra", "layers")
 _WORKER_GRACE = timedelta(seconds=10)
+_EMF = '"_aws":'  # of CloudWatch's embedded metric format
+_MOST_OF_A_LINE = 500
 _EMULATOR_GRACE = timedelta(seconds=20)
 
 Report = Callable[[str], None]
@@ -510,8 +512,10 @@ def _pascal(pool: str) -> str:
     return "".join(part.capitalize() for part in pool.split("-"))
 
 
-def _tail(log: Path, lines: int = 20) -> str:
+def _tail(log: Path, lines: int = 10) -> str:
+    """The end of *log*, long lines cut, without those that are metrics."""
     try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+        told = [each for each in log.read_text(errors="replace").splitlines() if _EMF not in each]
     except OSError:
         return ""
+    return "\n".join(line[:_MOST_OF_A_LINE] for line in told[-lines:])
