@@ -440,7 +440,8 @@ class ScriptCall:
 
     `name`: its file's name, ending in ``.py`` or ``.zip``. `payload`: JSON, on standard input.
     `environment`: what it finds in its environment beside what its runner gives to each.
-    `timeout`: from when the script itself starts. `tenant`: whose packages it may use.
+    `timeout`: from when the script itself starts, or its archive is unpacked. `tenant`: whose
+    packages it may use.
     """
 
     name: str
@@ -477,6 +478,6 @@ class ScriptRunner(Protocol):
         """Run *call* until it exits, its timeout passes, or *supervisor* ends it.
 
         When it returns, the script and every process that it started have ended and its folder is
-        gone. `ScriptExit.stdout` and `stderr` are cut beyond the runner's cap, with a notice;
-        *supervisor* is given all of it.
+        gone, or going if that takes long. `ScriptExit.stdout` and `stderr` are cut beyond
+        the runner's cap, with a notice; *supervisor* is given all of it.
         """
