@@ -33,6 +33,9 @@ from nextfire.wiring.execution import build_execute_run
 from nextfire.wiring.telemetry import Telemetry
 
 _LONG_POLL = timedelta(seconds=20)
+_POLL_AT_WORK = timedelta(seconds=2)
+"""While runs are in work. A poll that is broken off goes on at the queue, and takes a message that
+is handed back meanwhile for nobody, until a lease later; so this one is awaited."""
 _RECEIVE_AT_MOST = 10
 _AFTER_TROUBLE = 1.0
 _CLOCK_TOLERANCE = timedelta(seconds=5)
@@ -119,12 +122,15 @@ class Worker:
         deliveries: list[SqsDelivery] = []
         try:
             # The signal may come at any moment, so whatever it raises is caught outside.
+            idle = all(run.done() for run in self._working)
             try:
-                self._receiving = True
+                self._receiving = idle
                 if self._stopping:  # told before that; nothing would end the long poll
                     return []
                 deliveries = self._inbox.receive(
-                    most, wait=_LONG_POLL, hidden_for=self._settings.lease
+                    most,
+                    wait=_LONG_POLL if idle else _POLL_AT_WORK,
+                    hidden_for=self._settings.lease,
                 )
             finally:
                 self._receiving = False

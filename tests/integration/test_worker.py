@@ -184,6 +184,36 @@ def test_stop_ends_a_long_poll(system: Deployment) -> None:
     assert time.monotonic() - begun < AT_MOST / 2
 
 
+def test_a_poll_beside_a_run_is_short_and_is_awaited(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broken off, it would go on at the queue and take what is handed back."""
+    system.upload("import time; time.sleep(60)")
+    message = dispatch(system, system.register())
+    receive = SqsInbox.receive
+    waits: list[timedelta] = []
+    beside = threading.Event()
+    came_back: list[bool] = []
+
+    def watched(
+        inbox: SqsInbox, most: int, *, wait: timedelta, hidden_for: timedelta
+    ) -> list[SqsDelivery]:
+        waits.append(wait)
+        if len(waits) > 1 and state(system, message) is RunState.RUNNING:
+            beside.set()
+            time.sleep(0.5)  # in which the signal comes
+            came_back.append(True)
+        return receive(inbox, most, wait=wait, hidden_for=hidden_for)
+
+    monkeypatch.setattr(SqsInbox, "receive", watched)
+
+    serve(system, system.queues, beside.is_set)
+
+    assert (waits[0], waits[-1]) == (timedelta(seconds=20), timedelta(seconds=2))
+    assert came_back, "it was not broken off"
+    assert (state(system, message), counts(system)) == (RunState.PENDING, (1, 0))
+
+
 def test_stop_ends_the_wait_after_trouble(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,6 +304,16 @@ def test_packages_are_installed_once_for_a_tenant(
     assert not other.permanent
 
 
+def test_packages_are_installed_again_when_somebody_has_tidied_up(
+    installing: ProcessScriptRunner, folder: Path
+) -> None:
+    assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
+    for kept in (folder / "work").glob("nextfire-sandbox-packages-*"):
+        shutil.rmtree(kept)
+
+    assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
+
+
 def test_kept_packages_are_only_their_tenants_and_nobody_changes_them(
     installing: ProcessScriptRunner,
 ) -> None:

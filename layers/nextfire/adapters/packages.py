@@ -135,19 +135,12 @@ class Packages:
         Raises:
             ValueError: There is no uv.
         """
-        self._uv = _find_uv()
+        self._root = root
+        self._found_uv = _find_uv()
         self._separate = separate
         self._index = index
         try:
-            folder = LockedFolder(root, _TARGET)
-            weakref.finalize(self, folder.remove)
-            self._folder = folder.path
-            if separate:
-                # Each tenant's part can be entered by its group; the rest by name only.
-                self._folder.chmod(0o711)
-                # Where uv lies, script users may not get.
-                self._uv = shutil.copyfile(self._uv, self._folder / "uv")
-                self._uv.chmod(0o755)
+            self._open()
         except OSError as error:
             raise ValueError(f"Packages cannot be kept in {root}: {error}.") from error
         self._lock = threading.Lock()
@@ -232,10 +225,30 @@ class Packages:
             end = replace(end, stopped=stopped.verdict)
         return end, None
 
+    def _open(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        folder = LockedFolder(self._root, _TARGET)
+        weakref.finalize(self, folder.remove)
+        self._folder, self._uv = folder.path, self._found_uv
+        if self._separate:
+            # Each tenant's part can be entered by its group; the rest by name only.
+            self._folder.chmod(0o711)
+            # Where uv lies, script users may not get.
+            self._uv = shutil.copyfile(self._uv, self._folder / "uv")
+            self._uv.chmod(0o755)
+
     def _part(self, tenant: str) -> Path:
         part = self._folder / hashlib.sha256(tenant.encode()).hexdigest()[:32]
         if not part.exists():
             with self._lock:
+                if not self._folder.exists():
+                    # Somebody tidied up there; a script can where it has no user of its own.
+                    self._open()
+                    part = self._folder / part.name
                 part.mkdir(mode=0o700, exist_ok=True)
                 self._allow(part, 0o750, tenant)
         return part
