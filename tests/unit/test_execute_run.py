@@ -543,10 +543,11 @@ def test_an_outcome_is_written_again_until_the_store_answers(
 
 def test_a_script_gets_no_more_time_than_its_executor_has(world: World) -> None:
     dispatched(world, timeoutSec=600)
+    world.faults.once_before("scripts.fetch", lambda: world.advance(seconds=10))
 
     world.worker("a").work_one(longest=timedelta(minutes=4))
 
-    assert world.runner.calls[0].timeout == timedelta(minutes=4)
+    assert world.runner.calls[0].timeout == timedelta(minutes=3, seconds=50)
 
 
 # Jobs that are gone

@@ -69,13 +69,16 @@ class RunScript:
 
     def _attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
         definition = job.definition
-        timeout = min(definition.timeout, longest)
+        began_at = self._clock.now()
+        timeout = definition.timeout
         try:
             url = script_url(definition.target, bucket=self._bucket, tenant=job.key.tenant)
             source = self._scripts.fetch(url)
             environment = self._environment(job)
             heart.load()
             with self._credentials(job, run) as credentials:
+                # What it took to come here is no longer there to give.
+                timeout = min(timeout, longest - (self._clock.now() - began_at))
                 call = ScriptCall(
                     name=url.rsplit("/", 1)[-1],
                     source=source,
