@@ -32,6 +32,7 @@ class Times:
     """Of one run, seconds since 1970."""
 
     sent: float
+    claimed: float
     started: float
     ended: float
     recorded: float
@@ -64,9 +65,11 @@ def measure() -> Result:
         runs.many("talks", BUSY)
         busy = worker.peak_memory()
     start = [each.started - each.sent for each in times]
+    claim = [each.claimed - each.sent for each in times]
     end = [each.recorded - each.ended for each in times]
     for key, what, figures in (
         ("start", "message sent → script's first line", start),
+        ("claim", "of that, message sent → claim begun", claim),
         ("end", "script's last line → outcome on record", end),
         ("bare_start", "python script.py: start → first line", bare),
     ):
@@ -106,11 +109,12 @@ class Runs:
         self._send(keys)
         self._await(keys)
         run = self._store.get(key)
-        if run is None or run.stdout is None:
+        if run is None or run.stdout is None or run.started_at is None:
             raise RuntimeError(f"{key.execution_id} left no output")
         started, interpreter, ended = run.stdout.split()
         recorded = self._outcomes()[key.run_id]
-        return Times(sent, float(started), float(ended), recorded, interpreter)
+        claimed = run.started_at.timestamp()
+        return Times(sent, claimed, float(started), float(ended), recorded, interpreter)
 
     def many(self, handler: str, count: int) -> None:
         """Carry out *count* runs of *handler*."""
