@@ -477,6 +477,22 @@ def test_a_running_script_is_stopped_within_seconds(world: World) -> None:
     assert (run.state, run.reason) == (RunState.CANCELLED, "cancelled on request")
 
 
+def test_a_look_that_is_refused_is_soon_repeated(world: World) -> None:
+    job = dispatched(world)
+    world.faults.refuse("runs.peek")
+
+    def cancel() -> None:
+        world.runs.request_cancel(world.run(job, "12:00").key)
+
+    world.faults.once_before("runs.peek", cancel)
+    world.script(lasts=timedelta(minutes=5))
+
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.CANCELLED
+    assert world.now == at("12:00:05")
+
+
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_a_cancel_between_the_last_look_and_the_failure_is_followed_by_no_retry(
     world: World, attempts: int

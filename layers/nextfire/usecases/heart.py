@@ -96,7 +96,7 @@ class Heart:
                 return self._look()
         except UnavailableError:
             # The lease still stands; asked again until it does not.
-            self._look_at = max(self._look_at, now + _AGAIN_AFTER)
+            self._look_at = now + _AGAIN_AFTER
         return Verdict.GO_ON
 
     def output(self, stream: Stream, data: bytes) -> None:
