@@ -194,6 +194,7 @@ class MemoryDueStore:
     def __init__(self, *, shards: int = 1) -> None:
         self.shards = shards
         self.items: dict[Slot, DueEntry | Junk] = {}
+        self.page = 1_000
         self.quarantined: list[BrokenEntry] = []
         self.refuses: Callable[[DueEntry], bool] = lambda _: False
         self.deletes = True
@@ -228,17 +229,23 @@ class MemoryDueStore:
     ) -> Iterator[StoredEntry | BrokenEntry]:
         seen = self.items if consistent or self._frozen is None else self._frozen
         bucket = bucket_name(minute, shard)
-        with self._lock:
-            slots = sorted((s for s in seen if s.bucket == bucket), key=lambda s: s.sort_key)
-            there = [(slot, seen[slot]) for slot in slots]
+        first = "" if since is None else f"{to_ms(since):013d}"
         limit = None if before is None else f"{to_ms(before):013d}"
-        for slot, item in there:
-            if since is not None and slot.sort_key < f"{to_ms(since):013d}":
-                continue
-            if limit is None or slot.sort_key < limit:
-                yield (
-                    StoredEntry(slot, item) if isinstance(item, DueEntry) else _broken(slot, item)
-                )
+
+        def page_from(first: str) -> list[StoredEntry | BrokenEntry]:
+            with self._lock:
+                keys = sorted(
+                    slot.sort_key
+                    for slot in seen
+                    if slot.bucket == bucket
+                    and slot.sort_key >= first
+                    and (limit is None or slot.sort_key < limit)
+                )[: self.page]
+                return [_read(slot, seen[slot]) for slot in (Slot(bucket, key) for key in keys)]
+
+        while page := page_from(first):
+            yield from page
+            first = f"{page[-1].slot.sort_key}\0"
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         with self._lock:
@@ -264,6 +271,10 @@ class MemoryDueStore:
                 del self.items[entry.slot]
 
 
+def _read(slot: Slot, item: DueEntry | Junk) -> StoredEntry | BrokenEntry:
+    return StoredEntry(slot, item) if isinstance(item, DueEntry) else _broken(slot, item)
+
+
 def _broken(slot: Slot, item: Junk) -> BrokenEntry:
     stamp, hash_sign, _ = slot.sort_key.partition("#")
     whole = bool(hash_sign) and len(stamp) == _STAMP and stamp.isdigit()
@@ -283,14 +294,14 @@ class MemoryJobStore:
 
     def __init__(self, due: MemoryDueStore) -> None:
         self._due = due
-        self._jobs: dict[JobKey, Job] = {}
+        self.items: dict[JobKey, Job] = {}
         self._frozen: dict[JobKey, Job] | None = None
         self._broken: set[JobKey] = set()
         self._lock = threading.Lock()
 
     def freeze(self) -> None:
         """From now on, `get_many` sees what is here now."""
-        self._frozen = dict(self._jobs)
+        self._frozen = dict(self.items)
 
     def thaw(self) -> None:
         self._frozen = None
@@ -304,10 +315,10 @@ class MemoryJobStore:
 
     def put(self, job: Job) -> None:
         """Store *job*, whatever is there."""
-        self._jobs[job.key] = _cut_job(job)
+        self.items[job.key] = _cut_job(job)
 
     def forget(self, key: JobKey) -> None:
-        del self._jobs[key]
+        del self.items[key]
 
     def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
         with self._lock:
@@ -319,7 +330,7 @@ class MemoryJobStore:
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
         with self._lock:
-            there = self._jobs.get(job.key)
+            there = self.items.get(job.key)
             if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
                 return there == _cut_job(job)
             self._write(job, entry, now)
@@ -328,10 +339,10 @@ class MemoryJobStore:
     def get(self, key: JobKey) -> Job | None:
         if key in self._broken:
             raise UndecodableError("job does not decode")
-        return self._jobs.get(key)
+        return self.items.get(key)
 
     def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
-        seen = self._jobs if self._frozen is None else self._frozen
+        seen = self.items if self._frozen is None else self._frozen
         found: dict[JobKey, Job | Exception] = {
             key: _without_payload(seen[key]) for key in keys if key in seen
         }
@@ -341,7 +352,7 @@ class MemoryJobStore:
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
         with self._lock:
-            jobs = {key.job_id: job for key, job in self._jobs.items() if key.tenant == tenant}
+            jobs = {key.job_id: job for key, job in self.items.items() if key.tenant == tenant}
         ids = sorted(jobs)
         if cursor is not None:
             after = _after(cursor)
@@ -354,18 +365,18 @@ class MemoryJobStore:
             return key.tenant, key.job_id
 
         with self._lock:
-            keys = sorted({*self._jobs, *self._broken}, key=order)
+            keys = sorted({*self.items, *self._broken}, key=order)
         keys = [key for key in keys if after is None or order(key) > order(after)]
         page = keys[:limit]
         return Scan(
-            [self._jobs[key] for key in page if key not in self._broken],
+            [self.items[key] for key in page if key not in self._broken],
             [(key, "job does not decode") for key in page if key in self._broken],
             page[-1] if len(keys) > limit else None,
         )
 
     def complete(self, job: Job, now: datetime) -> bool:
         with self._lock:
-            there = self._jobs.get(job.key)
+            there = self.items.get(job.key)
             same = there is not None and (there.uid, there.schedule_version, there.state) == (
                 job.uid,
                 job.schedule_version,
@@ -373,7 +384,7 @@ class MemoryJobStore:
             )
             if there is None or not same:
                 return False
-            self._jobs[job.key] = replace(
+            self.items[job.key] = replace(
                 there, state=JobState.COMPLETED, revision=there.revision + 1, updated_at=cut(now)
             )
             return True
@@ -381,7 +392,7 @@ class MemoryJobStore:
     def _write(self, job: Job, entry: DueEntry | None, now: datetime) -> None:
         if entry is not None and not self._due.put([entry], now):
             raise UnavailableError("transaction cancelled. Try again.")
-        self._jobs[job.key] = _cut_job(job)
+        self.items[job.key] = _cut_job(job)
 
 
 def _without_payload(job: Job) -> Job:
@@ -596,21 +607,21 @@ class MemoryRunStore:
     """`RunStore`."""
 
     def __init__(self, due: MemoryDueStore | None = None) -> None:
-        self._runs: dict[RunKey, Run] = {}
+        self.items: dict[RunKey, Run] = {}
         self._due = due
         self._broken: set[RunKey] = set()
         self._lock = threading.Lock()
 
     @property
     def all(self) -> dict[RunKey, Run]:
-        return dict(self._runs)
+        return dict(self.items)
 
     def spoil(self, key: RunKey) -> None:
         """Make the item of *key* one that reads as no run."""
         self._broken.add(key)
 
     def request_cancel(self, key: RunKey) -> None:
-        self._runs[key] = replace(self._runs[key], cancel_requested=True)
+        self.items[key] = replace(self.items[key], cancel_requested=True)
 
     def claim(
         self,
@@ -723,15 +734,20 @@ class MemoryRunStore:
         last: str,
         *,
         newest_first: bool = False,
-        page: int = 100,  # noqa: ARG002 — a limit of requests
+        page: int = 100,
         lenient: bool = False,
     ) -> Iterator[Run]:
-        with self._lock:
-            keys = [k for k in self._runs if k.job == job and first <= k.run_id <= last]
-        for key in sorted(keys, key=lambda k: k.run_id, reverse=newest_first):
-            run = Run(key, RunState.DEAD) if lenient and key in self._broken else self.get(key)
-            if run is not None:
-                yield run
+        def some(first: str, last: str) -> list[Run]:
+            with self._lock:
+                keys = [k for k in self.items if k.job == job and first <= k.run_id <= last]
+                keys.sort(key=lambda key: key.run_id, reverse=newest_first)
+                read = [(key, self.items[key]) for key in keys[:page]]
+            return [self._read(key, run, lenient=lenient) for key, run in read]
+
+        while found := some(first, last):
+            yield from found
+            reached = found[-1].key.run_id
+            first, last = (first, _before(reached)) if newest_first else (f"{reached}\0", last)
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         with self._lock:
@@ -771,7 +787,7 @@ class MemoryRunStore:
         with self._lock:
             dead = {
                 f"{to_ms(run.finished_at):013d}#{key.execution_id}": run
-                for key, run in self._runs.items()
+                for key, run in self.items.items()
                 if run.state is RunState.DEAD
                 and key.job.tenant == tenant
                 and run.finished_at is not None
@@ -790,11 +806,18 @@ class MemoryRunStore:
     def get(self, key: RunKey) -> Run | None:
         if key in self._broken:
             raise UndecodableError("run does not decode")
-        return self._runs.get(key)
+        return self.items.get(key)
+
+    def _read(self, key: RunKey, run: Run, *, lenient: bool) -> Run:
+        if key not in self._broken:
+            return run
+        if not lenient:
+            raise UndecodableError("run does not decode")
+        return Run(key, RunState.DEAD)
 
     def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
         with self._lock:
-            runs = {key.run_id: run for key, run in self._runs.items() if key.job == job}
+            runs = {key.run_id: run for key, run in self.items.items() if key.job == job}
         ids = sorted(runs, reverse=True)
         if cursor is not None:
             after = _after(cursor)
@@ -803,8 +826,13 @@ class MemoryRunStore:
         return Page([runs[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
 
     def _store(self, run: Run) -> Run:
-        self._runs[run.key] = _cut_run(run)
-        return self._runs[run.key]
+        self.items[run.key] = _cut_run(run)
+        return self.items[run.key]
+
+
+def _before(run_id: str) -> str:
+    """What sorts before *run_id* and, run ids being what they are, after all ids before it."""
+    return f"{run_id[:-1]}{chr(ord(run_id[-1]) - 1)}\uffff"
 
 
 def _free(run: Run, message: RunMessage, now: datetime) -> bool:

@@ -81,7 +81,7 @@ def purge(world: World) -> None:
 
 
 def forget(world: World, run: Run) -> None:
-    del world.runs._runs[run.key]  # noqa: SLF001 — behind its back
+    del world.runs.items[run.key]
 
 
 def without_entries(world: World, kind: DueKind = DueKind.FIRE) -> int:
