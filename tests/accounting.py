@@ -7,11 +7,13 @@ what the watcher asks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
+from typing import Protocol
 
-from nextfire.domain.due import DueKind
+from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import occurrences
@@ -19,6 +21,28 @@ from tests.world import World
 
 _STEP = timedelta(seconds=1)
 _MISSED = timedelta(seconds=60)
+
+
+class Records(Protocol):
+    """Run records, by their keys."""
+
+    @property
+    def all(self) -> Mapping[RunKey, Run]: ...
+
+
+class Books(Protocol):
+    """What is on record of a system at rest: of the `World` on fakes, or read from AWS."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    @property
+    def runs(self) -> Records: ...
+
+    @property
+    def entries(self) -> Collection[DueEntry]: ...
+
+    def job(self, key: JobKey) -> Job: ...
 
 
 def owned(job: Job, until: datetime) -> Iterator[tuple[Job, Iterator[datetime]]]:
@@ -42,18 +66,18 @@ def _occurrences(owner: Job, until: datetime) -> Iterator[datetime]:
             yield occurrence.at
 
 
-def records(world: World, job: Job) -> list[Run]:
+def records(world: Books, job: Job) -> list[Run]:
     """The job's records, by scheduled instant."""
     found = [r for k, r in world.runs.all.items() if (k.job, k.uid) == (job.key, job.uid)]
     return sorted(found, key=lambda record: record.key.run_id)
 
 
-def ranges(world: World, job: Job) -> list[Run]:
+def ranges(world: Books, job: Job) -> list[Run]:
     """Those that the watcher wrote: for what nobody had before him."""
     return [r for r in records(world, job) if r.state is RunState.SKIPPED and r.pool is None]
 
 
-def ran(world: World, job: Job) -> list[str]:
+def ran(world: Books, job: Job) -> list[str]:
     """When those were scheduled that ran, as ``12:00`` or ``12:00:30``."""
     return [spoken(r.key.scheduled_at) for r in records(world, job) if r.attempts]
 
@@ -62,7 +86,7 @@ def spoken(at: datetime) -> str:
     return f"{at:%H:%M:%S}".removesuffix(":00")
 
 
-def covered(world: World, job: Job) -> list[str]:
+def covered(world: Books, job: Job) -> list[str]:
     """What the range records stand for, as ``12:00-12:05 (6)``."""
     return [
         f"{spoken(r.key.scheduled_at)}-{spoken(r.covers_until)} ({r.covered})"
@@ -70,7 +94,7 @@ def covered(world: World, job: Job) -> list[str]:
     ]
 
 
-def assert_all_accounted(world: World, job: Job, *, picked_up_late: bool = False) -> None:
+def assert_all_accounted(world: Books, job: Job, *, picked_up_late: bool = False) -> None:
     """Every occurrence of *job* up to now is covered by exactly one record; a record covers nothing
     else, and counts right; none is left undone; and the chain goes on.
 
@@ -131,7 +155,7 @@ def _is_due(owner: Job, now: datetime) -> Callable[[datetime], bool]:
     return lambda at: owner.due_at(at) <= now
 
 
-def _assert_chain(world: World, job: Job, now: datetime) -> None:
+def _assert_chain(world: Books, job: Job, now: datetime) -> None:
     """An ACTIVE job has the one entry of its next occurrence; another has none that will fire."""
     fires = [
         e for e in world.entries if e.kind is DueKind.FIRE and (e.job, e.uid) == (job.key, job.uid)
