@@ -504,6 +504,8 @@ class MemoryFifo:
         self._sent: dict[str, datetime] = {}
         self._receipts = 0
         self._lock = threading.Lock()
+        self.order: Callable[[str], float] = lambda _: 0
+        """Which groups are handed out first; within one, what was sent first."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -525,7 +527,8 @@ class MemoryFifo:
         with self._lock:
             now = self._clock.now()
             busy = {m.group for m in self._messages if m.visible_at > now}
-            taken = [m for m in self._messages if m.group not in busy][:most]
+            free = [m for m in self._messages if m.group not in busy]
+            taken = sorted(free, key=lambda m: self.order(m.group))[:most]
             return [self._deliver(message, now + hidden_for) for message in taken]
 
     def hide(self, message: _Message, receipt: int, duration: timedelta) -> None:
@@ -984,3 +987,31 @@ class MemoryScriptRunner:
         if (verdict := ask()) is not Verdict.GO_ON:
             return ScriptExit(-15, script.stdout, "", stopped=verdict)
         return ScriptExit(script.exit_code, script.stdout, "", result=script.result)
+
+
+@dataclass
+class Stores:
+    """All that outlives a process."""
+
+    due: MemoryDueStore
+    jobs: MemoryJobStore
+    control: MemoryControlStore
+    queue: MemoryRunQueue
+    dead_letters: MemoryDeadLetters
+    runs: MemoryRunStore
+    files: MemoryRunFiles = field(default_factory=MemoryRunFiles)
+    events: MemoryEvents = field(default_factory=MemoryEvents)
+    secrets: MemorySecrets = field(default_factory=MemorySecrets)
+    scripts: MemoryScriptStore = field(default_factory=MemoryScriptStore)
+
+
+def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:
+    due = MemoryDueStore(shards=shards)
+    return Stores(
+        due,
+        MemoryJobStore(due),
+        MemoryControlStore(),
+        MemoryRunQueue(clock, pools),
+        MemoryDeadLetters(clock),
+        MemoryRunStore(due),
+    )

@@ -27,19 +27,11 @@ from tests.fakes import (
     Clock,
     Faults,
     InlineExecutor,
-    MemoryControlStore,
-    MemoryDeadLetters,
     MemoryDelivery,
-    MemoryDueStore,
-    MemoryEvents,
-    MemoryJobStore,
-    MemoryRunFiles,
-    MemoryRunQueue,
-    MemoryRunStore,
     MemoryScriptRunner,
-    MemoryScriptStore,
-    MemorySecrets,
     Script,
+    Stores,
+    memory_stores,
 )
 
 BUCKET = "scripts"
@@ -50,27 +42,36 @@ class World:
     """Stores, queues, a clock, one watcher, and as many workers as a test names."""
 
     def __init__(
-        self, now: str = "11:59", *, executor: Executor | None = None, shards: int = 1
+        self,
+        now: str = "11:59",
+        *,
+        executor: Executor | None = None,
+        shards: int = 1,
+        stores: Stores | None = None,
+        clock: Clock | None = None,
+        first_epoch: int = 1,
     ) -> None:
-        self.clock = Clock(at(now))
+        """*stores*, *clock*: those of another, to go on there; *first_epoch*: with a later one."""
+        self.clock = clock or Clock(at(now))
         self.faults = Faults()
-        self.due = MemoryDueStore(shards=shards)
-        self.jobs = MemoryJobStore(self.due)
-        self.control = MemoryControlStore()
-        self.queue = MemoryRunQueue(self.clock, POOLS)
-        self.dead_letters = MemoryDeadLetters(self.clock)
-        self.runs = MemoryRunStore(self.due)
-        self.files = MemoryRunFiles()
-        self.events = MemoryEvents()
-        self.secrets = MemorySecrets()
+        stores = stores or memory_stores(self.clock, POOLS, shards=shards)
+        self.due = stores.due
+        self.jobs = stores.jobs
+        self.control = stores.control
+        self.queue = stores.queue
+        self.dead_letters = stores.dead_letters
+        self.runs = stores.runs
+        self.files = stores.files
+        self.events = stores.events
+        self.secrets = stores.secrets
+        self.script_store = stores.scripts
         self.output_cap = 1000
-        self.script_store = MemoryScriptStore()
         self.runner = MemoryScriptRunner(self.clock)
         self.shards = shards
         self.shares = Shares()
         self._executor = executor or InlineExecutor()
         self._uids = count(1)
-        self._epochs = count(1)
+        self._epochs = count(first_epoch)
         self.manage = ManageJobs(
             self.faults.through(self.jobs, "jobs"), Limits(POOLS, scripts_bucket=BUCKET)
         )
