@@ -1,0 +1,330 @@
+"""The local stack of a soak: real processes that can be killed, and are started again as a
+supervisor would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from subprocess import Popen
+from typing import Any
+
+import httpx
+
+from nextfire_cli.aws import Account
+from nextfire_cli.client import Client
+from nextfire_cli.local import LocalStack, StackInfo
+from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.processes import Processes, interrupts_raised
+from nextfire_cli.worker import DEPLOYED, environment
+from tests.soak.marks import HANDLER, SOURCE
+
+ROOT = Path(__file__).resolve().parents[2]
+LEASE = timedelta(seconds=20)
+WORKERS = 3
+OTHER_TENANT = "111111111111"
+_YOUNG = 3.0
+"""Seconds. A Lambda executor that is killed while it starts has not shortened its message's
+visibility: that comes again after the pool's 15 minutes, which a soak would wait for."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_FUNCTION = re.compile(rb"AWS_LAMBDA_FUNCTION_NAME=([^\0]*)")
+
+
+def now() -> datetime:
+    """The machine's clock, by which all of the stack goes."""
+    return datetime.now(UTC)  # noqa: TID251 — the soak is the outside world
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A SIGKILL. `what`: ``worker`` or a key of `StackInfo.functions`; `worker`: the name that a
+    worker has on the records.
+    """
+
+    at: datetime
+    what: str
+    pid: int
+    worker: str | None = None
+
+
+@dataclass(slots=True)
+class Log:
+    """What was done to the processes."""
+
+    kills: list[Kill] = field(default_factory=list)
+    stops: list[tuple[datetime, datetime]] = field(default_factory=list)
+    died: list[str] = field(default_factory=list)
+    """Workers that ended though nobody killed them."""
+
+
+class SoakStack:
+    """The deployed app on MiniStack, with workers of its own."""
+
+    def __init__(self, folder: Path, report: Callable[[str], None]) -> None:
+        self._local = LocalStack(ROOT, state=folder / "stack")
+        self._folder = folder
+        self._report = report
+        self._processes = Processes(folder / "workers.json", territory=folder / "work")
+        self._workers: dict[int, Popen[bytes]] = {}
+        self._started = 0
+        self._gate = threading.RLock()
+        self._up = False
+        self.log = Log()
+        self.marks = folder / "marks"
+        self.info: StackInfo
+        self._environment: dict[str, str]
+
+    def start(self) -> None:
+        """Start it, with the data that it had."""
+        with self._gate:
+            self.info = self._local.start(self._report, workers=0, lease=LEASE)
+            for tenant in self.tenants:
+                folder = self.marks / tenant
+                folder.mkdir(parents=True, exist_ok=True)
+                # Scripts have users of their own where the workers are root.
+                folder.chmod(0o1777)
+                for pool in self.info.pools:
+                    self.client("s3").put_object(
+                        Bucket=self.info.scripts_bucket,
+                        Key=f"{tenant}/{pool}/{HANDLER}.py",
+                        Body=SOURCE.encode(),
+                    )
+            self._environment = self._worker_environment()
+            for _ in range(WORKERS):
+                self._start_worker()
+            self._up = True
+
+    def stop(self) -> None:
+        """End the workers, then the emulator, which keeps its state only so."""
+        with self._gate:
+            self._up = False
+            self._processes.end(self._processes.recorded(), grace=timedelta(seconds=20))
+            self._workers.clear()
+            self._processes.end_strays()
+            self._local.stop()
+
+    def restart(self, away: Callable[[], None]) -> None:
+        """Stop, wait as long as *away* takes, start."""
+        down_at = now()
+        with self._gate:
+            self.stop()
+            away()
+            self.start()
+        self.log.stops.append((down_at, now()))
+
+    def client(self, service: str) -> Any:
+        """A boto3 client as the account's root user; good until the next stop."""
+        return self._local.client(service)
+
+    @property
+    def tenants(self) -> tuple[str, str]:
+        return self.info.account_id, OTHER_TENANT
+
+    def apis(self) -> list[Client]:
+        """A client of the API for each tenant.
+
+        MiniStack serves an API to its own account only, so the other tenant's requests go to the
+        API's function as API Gateway would send them.
+        """
+        signature = Account.of_stack(
+            self.info.aws_endpoint, self.info.region, self.info.access_key, self.info.secret_key
+        ).signature(self.info.region)
+        return [
+            Client(self.info.endpoint, signature),
+            Client("http://127.0.0.1", httpx.Auth(), transport=_Invoked(self, OTHER_TENANT)),
+        ]
+
+    def supervise(self) -> None:
+        """Start another worker for each that has ended."""
+        with self._gate:
+            if not self._up:
+                return
+            killed = {kill.pid for kill in self.log.kills}
+            for pid, process in [*self._workers.items()]:
+                if process.poll() is None:
+                    continue
+                if pid not in killed:
+                    self.log.died.append(f"worker {pid} ended by itself: {process.returncode}")
+                del self._workers[pid]
+                self._start_worker()
+
+    def kill(self, what: str, random: Random) -> Kill | None:
+        """SIGKILL a worker, or a process that MiniStack runs the function *what* in; None if there
+        is none.
+        """
+        with self._gate:
+            if not self._up:
+                return None
+            if what == "worker":
+                alive = [pid for pid, process in self._workers.items() if process.poll() is None]
+            else:
+                alive = self._function_processes(what)
+            if not alive:
+                return None
+            pid = random.choice(alive)
+            name = f"{os.uname().nodename}-{pid}" if what == "worker" else None
+            kill = Kill(now(), what, pid, name)
+            self.log.kills.append(kill)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return kill
+
+    def unfinished(self) -> str | None:
+        """What is still to be done: in the due table, the queues, the records; None: nothing."""
+        database, queues = self.client("dynamodb"), self.client("sqs")
+        left: dict[str, int] = {}
+        left["due entries"] = _count(database, TableName=self.info.tables["due"])
+        left["runs"] = _count(
+            database,
+            TableName=self.info.tables["runs"],
+            FilterExpression="#s IN (:p, :r)",
+            ExpressionAttributeNames={"#s": "state"},
+            ExpressionAttributeValues={":p": {"S": "PENDING"}, ":r": {"S": "RUNNING"}},
+        )
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        for name, pool in self.info.pools.items():
+            told = queues.get_queue_attributes(QueueUrl=pool.queue_url, AttributeNames=names)
+            left[f"messages in {name}"] = sum(int(n) for n in told["Attributes"].values())
+        return ", ".join(f"{count} {what}" for what, count in left.items() if count) or None
+
+    def audit(self) -> dict[str, Any]:
+        """Have the auditor look at everything.
+
+        Raises:
+            RuntimeError: It was killed on the way.
+        """
+        answer = self.client("lambda").invoke(
+            FunctionName=self.info.functions["auditor"], Payload=json.dumps({"full": True})
+        )
+        told = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer:
+            raise RuntimeError(str(told))
+        return dict(told)
+
+    def _function_processes(self, function: str) -> list[int]:
+        """The emulator's children that run *function*, but for those that have just started."""
+        [emulator] = [each.pid for each in self.info.processes if each.name == "ministack"]
+        name = self.info.functions[function].encode()
+        found = []
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, IndexError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) != emulator or fields[0] == "Z":
+                    continue
+                runs = _FUNCTION.search((entry / "environ").read_bytes())
+                age = uptime - int(fields[19]) / _TICKS
+                if runs and runs[1] == name and age > _YOUNG:
+                    found.append(int(entry.name))
+        return sorted(found)
+
+    def _worker_environment(self) -> dict[str, str]:
+        [stack] = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
+        outputs = {each["OutputKey"]: each["OutputValue"] for each in stack["Outputs"]}
+        aws = self._folder / "stack" / "aws"
+        return {
+            **inherited_environment(),
+            **environment(outputs, "default", None),
+            "AWS_CONFIG_FILE": str(aws / "config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(aws / "none"),
+            "AWS_PROFILE": "worker-default",
+            "AWS_REGION": self.info.region,
+            "AWS_DEFAULT_REGION": self.info.region,
+            "AWS_ENDPOINT_URL": self.info.aws_endpoint,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(self._folder / "work"),
+        }
+
+    def _start_worker(self) -> None:
+        self._started += 1
+        (self._folder / "work").mkdir(exist_ok=True)
+        process = self._processes.spawn(
+            f"worker-{self._started}",
+            [sys.executable, "-m", "functions.worker"],
+            environment=self._environment,
+            cwd=self._folder / "work",
+            log=self._folder / "logs" / f"worker-{self._started}.log",
+        )
+        self._workers[process.pid] = process
+
+
+def _count(database: Any, **scan: Any) -> int:
+    count = 0
+    start: dict[str, Any] = {}
+    while True:
+        page = database.scan(Select="COUNT", ConsistentRead=True, **scan, **start)
+        count += int(page["Count"])
+        if "LastEvaluatedKey" not in page:
+            return count
+        start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+
+
+class _Invoked(httpx.BaseTransport):
+    """Requests of *tenant* as events of an HTTP API with IAM, for the API's function."""
+
+    def __init__(self, stack: SoakStack, tenant: str) -> None:
+        self._stack = stack
+        self._tenant = tenant
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        path, query = request.url.path, dict(request.url.params)
+        body = request.read().decode()
+        event = {
+            "version": "2.0",
+            "routeKey": "$default",
+            "rawPath": path,
+            "rawQueryString": request.url.query.decode(),
+            "headers": {"content-type": "application/json"},
+            "requestContext": {
+                "accountId": self._tenant,
+                "authorizer": {"iam": {"accountId": self._tenant, "callerId": "soak"}},
+                "http": {"method": request.method, "path": path, "sourceIp": "127.0.0.1"},
+                "stage": "$default",
+            },
+            "isBase64Encoded": False,
+            **({"queryStringParameters": query} if query else {}),
+            **({"body": body} if body else {}),
+        }
+        answer = self._stack.client("lambda").invoke(
+            FunctionName=self._stack.info.functions["api"], Payload=json.dumps(event)
+        )
+        told = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer:
+            return httpx.Response(502, json={"message": "the function failed"}, request=request)
+        return httpx.Response(
+            told["statusCode"], content=told.get("body", ""), headers=told.get("headers"),
+            request=request,
+        )  # fmt: skip
+
+
+@contextmanager
+def running(report: Callable[[str], None], *, keep: bool) -> Generator[SoakStack]:
+    """A stack in a temporary folder of its own, ended whatever happens; *keep*: the folder stays,
+    for its logs.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="nextfire-soak-"))
+    folder.chmod(0o711)
+    stack = SoakStack(folder, report)
+    with interrupts_raised():
+        try:
+            stack.start()
+            yield stack
+        finally:
+            stack.stop()
+            if keep:
+                report(f"logs and marks are in {folder}")
+            else:
+                shutil.rmtree(folder, ignore_errors=True)

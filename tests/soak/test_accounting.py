@@ -1,0 +1,354 @@
+"""The soak's account, fed with what went wrong: each must be counted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.soak.accounting import Found, Loss, Record, Stops, Wrong, account
+from tests.soak.marks import Mark
+from tests.soak.oracle import Did, Document, History
+from tests.soak.test_oracle import TEN, at, history
+
+TENANT = "000000000000"
+ALL = {**TEN, "misfire": {"policy": "RUN_ALL"}, "retryPolicy": {"maxAttempts": 2}}
+LATEST = {**ALL, "misfire": {"policy": "RUN_LATEST"}}
+SKIP = {**ALL, "misfire": {"policy": "SKIP"}}
+
+
+def iso(second: float) -> str:
+    return at(second).isoformat()
+
+
+def execution_id(second: float) -> str:
+    return f"job.{at(second):%Y%m%dT%H%M%S}000Z-abc"
+
+
+def attempt(number: int, start: float, end: float, outcome: str = "SUCCEEDED") -> Record:
+    times = {"startedAt": iso(start), "finishedAt": iso(end)}
+    return {"number": number, "worker": "host-1", "outcome": outcome, **times}
+
+
+def run(second: float, *attempts: Record, state: str = "SUCCEEDED", **fields: Any) -> Record:
+    """The record of an occurrence; without *attempts* of a run that went well at once."""
+    made = attempts or (attempt(1, second + 1, second + 3),)
+    return {
+        "executionId": execution_id(second),
+        "state": state,
+        "scheduledAt": iso(second),
+        "dispatchedAt": iso(second + 0.5),
+        "dispatch": 1,
+        "attempt": made[-1]["number"],
+        "attempts": [*made],
+        "finishedAt": made[-1]["finishedAt"],
+        **fields,
+    }
+
+
+def skipped(first: float, last: float, count: int, *, decided: float) -> Record:
+    record = {
+        "executionId": execution_id(first),
+        "state": "SKIPPED",
+        "scheduledAt": iso(first),
+        "finishedAt": iso(decided),
+        "dispatch": 1,
+        "attempt": 0,
+        "attempts": [],
+    }
+    span = {"from": iso(first), "to": iso(last), "count": count}
+    return record if count == 1 else {**record, "range": span}
+
+
+def mark(second: float, number: int = 1, *, begun: float, until: float, **more: Any) -> Mark:
+    values = {"code": 0, **more}
+    return Mark(TENANT, execution_id(second), number, at(begun), at(until), **values)
+
+
+def marks_of(*records: Record) -> list[Mark]:
+    """What the scripts of *records* leave, if every attempt began a second after its claim."""
+    return [
+        Mark(
+            TENANT,
+            record["executionId"],
+            each["number"],
+            datetime.fromisoformat(each["startedAt"]) + timedelta(seconds=0.5),
+            datetime.fromisoformat(each["finishedAt"]),
+            code=0 if each["outcome"] == "SUCCEEDED" else 1,
+        )
+        for record in records
+        for each in record["attempts"]
+    ]
+
+
+def accounted(
+    job: History | Document,
+    records: list[Record],
+    marks: list[Mark] | None = None,
+    *,
+    until: float = 25,
+    stops: Stops = (),
+    losses: tuple[Loss, ...] = (),
+) -> Found:
+    job = job if isinstance(job, History) else history(job)
+    marks = marks_of(*records) if marks is None else marks
+    by_job = {(TENANT, "job"): records}
+    return account([job], by_job, marks, until=at(until), stops=stops, losses=losses)
+
+
+def counted(found: Found) -> tuple[int, int, int]:
+    """Lost, done twice, other."""
+    return found.total.lost, found.total.double_effects, found.others
+
+
+def test_what_went_well_is_no_anomaly() -> None:
+    found = accounted(ALL, [run(10), run(20)])
+
+    assert not found.anomalies
+    assert (found.total.occurrences, found.total.runs, found.total.attempts) == (2, 2, 2)
+    assert [late.dispatched for late in found.lateness] == [timedelta(seconds=0.5)] * 2
+
+
+def test_an_occurrence_without_a_record_is_lost() -> None:
+    assert counted(accounted(ALL, [run(10)])) == (1, 0, 0)
+
+
+def test_a_run_that_has_not_ended_is_lost() -> None:
+    assert counted(accounted(ALL, [run(10), run(20, state="PENDING")])) == (1, 0, 0)
+
+
+def test_a_run_that_says_it_went_well_though_its_script_never_ended_is_lost() -> None:
+    assert counted(accounted(ALL, [run(10), run(20)], marks_of(run(10)))) == (1, 0, 0)
+
+
+def test_a_record_of_what_was_not_due_is_done_twice() -> None:
+    assert counted(accounted(ALL, [run(10), run(20), run(15)])) == (0, 1, 0)
+
+
+def test_an_effect_without_a_record_is_done_twice() -> None:
+    extra = mark(15, begun=15, until=16)
+    records = [run(10), run(20)]
+
+    assert counted(accounted(ALL, records, [*marks_of(*records), extra])) == (0, 1, 0)
+
+
+def test_an_effect_of_no_job_is_done_twice() -> None:
+    extra = Mark("another", execution_id(10), 1, at(10), at(11))
+    records = [run(10), run(20)]
+    found = accounted(ALL, records, [*marks_of(*records), extra])
+
+    assert [anomaly.wrong for anomaly in found.anomalies] == [Wrong.DOUBLE]
+
+
+def test_an_attempt_begun_twice_is_done_twice() -> None:
+    records = [run(10), run(20)]
+    again = mark(20, begun=23.5, until=23.6)
+    found = accounted(ALL, records, [*marks_of(*records), again])
+
+    # Begun twice, and the second time after the run had ended.
+    assert {a.what.split(",")[0] for a in found.anomalies} == {
+        "attempt 1 begun 2 times",
+        "attempt 1 begun after attempt 1 had SUCCEEDED",
+    }
+    assert found.total.double_effects == 2
+
+
+def test_an_attempt_that_was_handed_back_gives_its_number_to_the_next() -> None:
+    back = run(20, attempt(1, 21, 22, "HANDED_BACK"), attempt(1, 23, 24))
+    found = accounted(ALL, [run(10), back])
+
+    assert counted(found) == (0, 0, 0)
+    assert found.total.handed_back == 1
+
+
+def test_two_attempts_alive_at_once_are_done_twice() -> None:
+    lost = run(20, attempt(1, 21, 41, "WORKER_LOST"), attempt(2, 41, 43))
+    alive = mark(20, 1, begun=21.5, until=42, code=None)
+    marks = [*marks_of(run(10)), alive, mark(20, 2, begun=41.5, until=43)]
+
+    assert counted(accounted(ALL, [run(10), lost], marks)) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "without_kill"), [((Loss(at(22), "host-1"),), 0), ((Loss(at(22), "host-2"),), 1)]
+)
+def test_a_run_of_a_killed_worker_is_repeated_and_not_done_twice(
+    losses: tuple[Loss, ...], without_kill: int
+) -> None:
+    lost = run(20, attempt(1, 21, 41, "WORKER_LOST"), attempt(2, 41, 43))
+    killed = mark(20, 1, begun=21.5, until=22, code=None)
+    marks = [*marks_of(run(10)), killed, mark(20, 2, begun=41.5, until=43)]
+    found = accounted(ALL, [run(10), lost], marks, losses=losses)
+
+    assert counted(found) == (0, 0, 0)
+    assert (found.total.repeated, found.repeated_without_kill) == (1, without_kill)
+
+
+def test_a_run_of_a_stopped_stack_is_repeated_for_a_reason() -> None:
+    lost = run(20, attempt(1, 21, 41, "WORKER_LOST"), attempt(2, 41, 43))
+    found = accounted(ALL, [run(10), lost], stops=[(at(22), at(40))])
+
+    assert (found.total.repeated, found.repeated_without_kill) == (1, 0)
+
+
+def test_more_attempts_than_the_policy_gives_are_done_twice() -> None:
+    thrice = run(20, *(attempt(n, 20 + n, 20.9 + n, "FAILED") for n in (1, 2, 3)), state="DEAD")
+
+    assert counted(accounted(ALL, [run(10), thrice])) == (0, 1, 0)
+
+
+def test_a_run_that_died_before_its_attempts_were_used_up_is_lost() -> None:
+    early = run(20, attempt(1, 21, 22, "FAILED"), state="DEAD")
+
+    assert counted(accounted(ALL, [run(10), early])) == (1, 0, 0)
+
+
+def test_an_attempt_after_the_death_is_done_twice_unless_it_was_redriven() -> None:
+    failed = (attempt(1, 21, 22, "FAILED"), attempt(2, 23, 24, "FAILED"))
+    again = run(20, *failed, attempt(3, 30, 31), attemptsBeforeRedrive=2)
+    job = history(ALL)
+
+    assert counted(accounted(job, [run(10), again])) == (0, 1, 0)
+    job.redrives[execution_id(20)] = [at(29)]
+    assert counted(accounted(job, [run(10), again])) == (0, 0, 0)
+    job.redrives[execution_id(20)] = [at(33)]
+    assert counted(accounted(job, [run(10), again])) == (0, 1, 0)
+
+
+def test_an_attempt_after_a_cancel_was_answered_is_done_twice() -> None:
+    job = history(ALL)
+    twice = run(20, attempt(1, 21, 22, "FAILED"), attempt(2, 24, 25, "FAILED"), state="CANCELLED")
+    job.cancels[execution_id(20)] = at(24.7)  # its script began then, but was claimed before
+
+    assert counted(accounted(job, [run(10), twice])) == (0, 0, 0)
+    job.cancels[execution_id(20)] = at(23)
+    assert counted(accounted(job, [run(10), twice])) == (0, 1, 0)
+
+
+def test_a_cancel_that_nobody_asked_for_is_lost() -> None:
+    gone = run(20, attempt(1, 21, 22, "CANCELLED"), state="CANCELLED")
+
+    assert counted(accounted(ALL, [run(10), gone])) == (1, 0, 0)
+    assert counted(accounted(history(ALL, (Did.DELETED, 21.5, None)), [run(10), gone])) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("document", "decided", "lost"),
+    [
+        (ALL, 75, 2),  # RUN_ALL skips nothing
+        (LATEST, 75, 0),  # the first is 65 s late, the third is due
+        (LATEST, 65, 2),  # 55 s late is not missed
+        (SKIP, 85, 0),
+        (SKIP, 75, 1),  # the second is 55 s late
+        ({**ALL, "misfire": {"policy": "RUN_ALL", "relevancyWindowSec": 50}}, 75, 0),
+        ({**ALL, "overlap": "REPLACE"}, 31, 0),
+    ],
+)
+def test_a_skip_needs_a_right(document: Document, decided: float, lost: int) -> None:
+    """10 and 20 are skipped, 30 is not."""
+    late = attempt(1, decided + 1, decided + 2)
+    third = run(30, late, dispatchedAt=iso(decided + 0.1))
+    records = [skipped(10, 20, 2, decided=decided), third]
+
+    assert counted(accounted({**document, "maxRuns": 3}, records, until=99)) == (lost, 0, 0)
+
+
+def test_the_latest_of_what_was_missed_is_not_to_be_skipped() -> None:
+    records = [skipped(10, 30, 3, decided=95)]
+
+    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99)) == (1, 0, 0)
+
+
+def test_what_ran_beside_it_gives_the_right_to_skip() -> None:
+    document = {**ALL, "overlap": "SKIP"}
+    long = run(10, attempt(1, 11, 24))
+    short = run(10, attempt(1, 11, 19))
+    records = [skipped(20, 20, 1, decided=24)]
+
+    assert counted(accounted(document, [long, *records])) == (0, 0, 0)
+    assert counted(accounted(document, [short, *records])) == (1, 0, 0)
+
+
+def test_a_range_that_miscounts_is_lost() -> None:
+    records = [skipped(10, 20, 3, decided=95), run(30, attempt(1, 96, 97))]
+
+    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99)) == (1, 0, 0)
+
+
+def test_two_records_of_an_occurrence_are_done_twice() -> None:
+    records = [
+        skipped(10, 20, 2, decided=95),
+        run(20, attempt(1, 94, 96)),
+        run(30, attempt(1, 96, 97)),
+    ]
+
+    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99)) == (0, 1, 0)
+
+
+def test_what_was_due_in_a_pause_that_a_change_ended_must_not_run() -> None:
+    job = history(ALL, (Did.PAUSED, 15, None), (Did.CHANGED, 23, {"schedule": "PT30S"}))
+
+    assert counted(accounted(job, [run(10), skipped(20, 20, 1, decided=24)])) == (0, 0, 0)
+    assert counted(accounted(job, [run(10), run(20)])) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("document", "ran", "anomalies"),
+    [
+        (ALL, (20, 30), 0),
+        (LATEST, (30,), 0),
+        (LATEST, (20, 30), 1),
+        (SKIP, (), 0),
+        (SKIP, (30,), 1),
+    ],
+)
+def test_after_a_pause_the_misfire_policy_decides(
+    document: Document, ran: tuple[int, ...], anomalies: int
+) -> None:
+    job = history({**document, "maxRuns": 3}, (Did.PAUSED, 15, None), (Did.RESUMED, 33, None))
+    late = [run(s, attempt(1, s + 15, s + 16), dispatchedAt=iso(34)) for s in ran]
+    rest = [skipped(s, s, 1, decided=34) for s in (20, 30) if s not in ran]
+
+    assert len(accounted(job, [run(10), *late, *rest], until=60).anomalies) == anomalies
+
+
+def test_a_run_that_skip_would_have_skipped_is_done_twice() -> None:
+    late = run(20, attempt(1, 91, 92), dispatchedAt=iso(90))
+
+    assert counted(accounted({**SKIP, "maxRuns": 2}, [run(10), late], until=99)) == (0, 1, 0)
+
+
+def test_runs_of_an_exclusive_job_that_are_alive_at_once_are_done_twice() -> None:
+    document = {**ALL, "overlap": "QUEUE"}
+    both = [run(10, attempt(1, 11, 22.5)), run(20)]
+
+    assert counted(accounted(document, both)) == (0, 1, 0)
+    assert counted(accounted(ALL, both)) == (0, 0, 0)
+
+
+def test_a_checkpoint_that_was_kept_and_not_found_is_told() -> None:
+    lost = run(20, attempt(1, 21, 41, "WORKER_LOST"), attempt(2, 41, 43))
+    first = mark(20, 1, begun=21.5, until=22, code=None, found=0, saved=3)
+    for found_again, others in ((3, 0), (2, 1)):
+        second = mark(20, 2, begun=41.5, until=43, found=found_again, saved=5)
+        marks = [*marks_of(run(10)), first, second]
+        assert counted(accounted(ALL, [run(10), lost], marks)) == (0, 0, others)
+
+
+def test_lateness_is_told_with_and_without_the_time_that_the_stack_was_stopped() -> None:
+    late = run(20, attempt(1, 50, 51), dispatchedAt=iso(49))
+    found = accounted(ALL, [run(10), late], stops=[(at(15), at(45))])
+    [_, told] = found.lateness
+
+    assert told.dispatched == timedelta(seconds=29)
+    assert told.dispatched_apart == timedelta(seconds=4)
+    assert told.started_apart == timedelta(seconds=5)
+
+
+def test_a_job_that_is_over_and_not_shown_so_is_told() -> None:
+    found = accounted({**ALL, "maxRuns": 2}, [run(10), run(20)])
+    found.check_state(history(ALL), "COMPLETED")
+    assert found.others == 0
+    found.check_state(history(ALL), "ACTIVE")
+    assert found.others == 1
