@@ -496,12 +496,14 @@ class _Message:
 
 
 class MemoryFifo:
-    """A FIFO queue: deduplication, groups in order, visibility."""
+    """A FIFO queue: deduplication within groups, groups in order, visibility. A receipt expires as
+    soon as its message is visible again.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._messages: list[_Message] = []
-        self._sent: dict[str, datetime] = {}
+        self._sent: dict[tuple[str, str], datetime] = {}
         self._receipts = 0
         self._lock = threading.Lock()
         self.order: Callable[[str], float] = lambda _: 0
@@ -518,9 +520,14 @@ class MemoryFifo:
     def send(self, body: str, *, group: str, dedup: str) -> None:
         with self._lock:
             now = self._clock.now()
-            if now - self._sent.get(dedup, now - DEDUP_WINDOW) >= DEDUP_WINDOW:
-                self._sent[dedup] = now
+            if now - self._sent.get((group, dedup), now - DEDUP_WINDOW) >= DEDUP_WINDOW:
+                self._sent[group, dedup] = now
                 self._messages.append(_Message(body, group, now))
+
+    def purge(self) -> None:
+        """Delete what is in the queue, as somebody may do by hand."""
+        with self._lock:
+            self._messages.clear()
 
     def receive(self, most: int, *, hidden_for: timedelta) -> list[MemoryDelivery]:
         """Up to *most* messages; none of a group that has one in flight."""
@@ -539,7 +546,8 @@ class MemoryFifo:
 
     def delete(self, message: _Message, receipt: int) -> None:
         with self._lock:
-            if message.receipt == receipt and message in self._messages:
+            ours = message.receipt == receipt and message.visible_at > self._clock.now()
+            if ours and message in self._messages:
                 self._messages.remove(message)
                 message.receipt = -1
 

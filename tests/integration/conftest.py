@@ -1,12 +1,16 @@
-"""AWS as moto plays it: tables, queues and bucket as `infra/` creates them, empty for each test."""
+"""AWS as moto plays it, and for the contract suites as servers do: tables, queues and buckets as
+`infra/` creates them, empty for each test.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import astuple, dataclass
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -15,6 +19,9 @@ from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 
 from nextfire.adapters import aws as clients
+from tests.crons import LONG
+from tests.integration import emulators
+from tests.integration.backends import DYNAMODB_LOCAL, MINISTACK, MOTO, REAL_TIME
 from tests.integration.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -23,6 +30,30 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 REGION: Literal["eu-central-1"] = "eu-central-1"
+
+
+_accounts = (f"{number:012d}" for number in count(1))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "deviates(deviation): fails on the deviation's backend, and only there"
+    )
+    config.addinivalue_line(
+        "markers", "takes_minutes: where no test moves the clock, run with NEXTFIRE_LONG only"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+        for mark in item.iter_markers("deviates"):
+            (deviation,) = mark.args
+            if deviation.backend == backend:
+                reason = f"{deviation.name}: {deviation.here}"
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if backend in REAL_TIME and not LONG and item.get_closest_marker("takes_minutes"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; run with NEXTFIRE_LONG=1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +72,57 @@ def _loader(search_path: str | None = None) -> Loader:
     return create_loader(search_path)
 
 
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty AWS account with fake credentials, that handles one request after the other.
+@pytest.fixture(scope="session")
+def ministack_address() -> Iterator[str]:
+    with emulators.ministack() as address:
+        yield address
 
-    moto checks a condition and writes in two steps; DynamoDB does both in one.
-    """
+
+@pytest.fixture(scope="session")
+def dynamodb_local_address() -> Iterator[str]:
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(emulators.dynamodb_local())
+        except emulators.NotHereError as lack:
+            pytest.skip(f"NOT RUN on DynamoDB Local: {lack}.")
+        yield address
+
+
+@pytest.fixture
+def backend() -> str:
+    """What plays AWS. A contract suite has several."""
+    return MOTO
+
+
+@pytest.fixture
+def aws(
+    backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """An empty AWS account with fake credentials."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("botocore.session.create_loader", _loader)
+    if backend == MOTO:
+        with _moto(monkeypatch):
+            yield
+        return
+    servers = {MINISTACK: "ministack_address", DYNAMODB_LOCAL: "dynamodb_local_address"}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue(servers[backend]))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", next(_accounts))
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the former account
+    yield
+
+
+@contextmanager
+def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """moto, that handles one request after the other.
+
+    It checks a condition and writes in two steps; DynamoDB does both in one.
+    """
     lock, answer = threading.Lock(), BotocoreStubber.__call__
 
     def one_at_a_time(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
@@ -60,7 +130,6 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return answer(self, *args, **kwargs)
 
     monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
-    monkeypatch.setattr("botocore.session.create_loader", _loader)
     with mock_aws():
         yield
 
@@ -81,9 +150,11 @@ def s3(aws: None) -> S3Client:  # noqa: ARG001
 
 
 @pytest.fixture
-def tables(dynamodb: DynamoDBClient) -> Tables:
+def tables(dynamodb: DynamoDBClient, backend: str) -> Tables:
     """The four tables. Their keys are those of `infra/constructs/stores.py`."""
     tables = Tables()
+    if backend == DYNAMODB_LOCAL:  # which has one account
+        tables = Tables(*(f"{name}-{next(_accounts)}" for name in astuple(tables)))
     _create(dynamodb, tables.jobs, "tenant", "job_id")
     _create(dynamodb, tables.due, "bucket", "entry")
     _create(dynamodb, tables.runs, "job", "run_id", index=("attention", "attention_at"))
@@ -106,17 +177,15 @@ def queue_url(sqs: SQSClient, dlq_url: str) -> str:
 
 
 @pytest.fixture
-def bucket(s3: S3Client) -> str:
+def bucket(s3: S3Client, backend: str) -> str:
     """The scripts bucket."""
-    s3.create_bucket(Bucket="scripts", CreateBucketConfiguration={"LocationConstraint": REGION})
-    return "scripts"
+    return _bucket(s3, "scripts", backend)
 
 
 @pytest.fixture
-def outputs_bucket(s3: S3Client) -> str:
+def outputs_bucket(s3: S3Client, backend: str) -> str:
     """The bucket of what is too large for a run's record."""
-    s3.create_bucket(Bucket="outputs", CreateBucketConfiguration={"LocationConstraint": REGION})
-    return "outputs"
+    return _bucket(s3, "outputs", backend)
 
 
 @pytest.fixture
@@ -156,6 +225,13 @@ def system(
     )
     system.configure(monkeypatch)
     return system
+
+
+def _bucket(client: S3Client, name: str, backend: str) -> str:
+    if backend in REAL_TIME:  # all accounts share the names
+        name = f"{name}-{next(_accounts)}"
+    client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
+    return name
 
 
 def _create(

@@ -1,4 +1,4 @@
-"""What `ControlStore` promises, on the fake and on DynamoDB."""
+"""What `ControlStore` promises, on the fake and on whatever plays DynamoDB."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nextfire.domain.audit import Audit, next_audit
 from nextfire.domain.ports import ControlStore, Lease
 from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
+from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 
 DAY = timedelta(days=1)
 
@@ -80,9 +81,14 @@ class Table:
         dynamodb().put_item(TableName=self.name, Item=to_item({"id": item_id, **values}))
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def table(request: pytest.FixtureRequest) -> Table:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def table(backend: str, request: pytest.FixtureRequest) -> Table:
+    if backend == MEMORY:
         return Table(MemoryControlStore())
     name = request.getfixturevalue("tables").control
     return Table(DynamoDbControlStore(dynamodb(), table=name), name)
@@ -360,6 +366,7 @@ class TestWhatDoesNotDecode:
         assert not table.store.move_cursor(0, at("11:00"), epoch=7)
 
 
+@on_dynamodb
 def test_a_cursor_moved_while_it_is_seeded_anew_stays(tables: Any) -> None:
     """A holder mends the cursor between the seeder's read and its write."""
     real = dynamodb()
@@ -381,6 +388,7 @@ def test_a_cursor_moved_while_it_is_seeded_anew_stays(tables: Any) -> None:
     assert store.cursors([0]) == {0: NOON}
 
 
+@on_dynamodb
 def test_an_item_whose_id_names_no_shard_is_nobodys(tables: Any) -> None:
     client = dynamodb()
     for item_id in ("cursor#x", "cursor#", "cursor#-1", "lease#x", "other"):
@@ -393,6 +401,7 @@ def test_an_item_whose_id_names_no_shard_is_nobodys(tables: Any) -> None:
     assert store.lease(0) is None
 
 
+@on_dynamodb
 def test_a_cursor_within_a_minute_is_that_minutes(tables: Any) -> None:
     client = dynamodb()
     values = {"id": "cursor#0", "minute": "2026-05-24T12:00:30Z", "epoch": 5}
@@ -401,6 +410,7 @@ def test_a_cursor_within_a_minute_is_that_minutes(tables: Any) -> None:
     assert DynamoDbControlStore(client, table=tables.control).cursors([0]) == {0: NOON}
 
 
+@on_dynamodb
 def test_a_cursor_is_stored_as_people_read_it(tables: Any) -> None:
     client = dynamodb()
     DynamoDbControlStore(client, table=tables.control).move_cursor(3, NOON, epoch=9)
@@ -409,6 +419,7 @@ def test_a_cursor_is_stored_as_people_read_it(tables: Any) -> None:
     assert from_item(item) == {"id": "cursor#3", "minute": "2026-05-24T12:00:00Z", "epoch": 9}
 
 
+@on_dynamodb
 @pytest.mark.parametrize(
     "values",
     [

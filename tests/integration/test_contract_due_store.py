@@ -1,4 +1,4 @@
-"""What `DueStore` promises, on the fake and on DynamoDB."""
+"""What `DueStore` promises, on the fake and on whatever plays DynamoDB."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nextfire.domain.instants import to_ms
 from nextfire.domain.ports import DueStore
 from tests.builders import NOON, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
+from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 from tests.integration.conftest import Tables
 
 QUARANTINE = "quarantine"
@@ -42,9 +43,14 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def held(request: pytest.FixtureRequest) -> Held:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Held:
+    if backend == MEMORY:
         memory = MemoryDueStore(shards=4)
         return Held(
             memory,
@@ -260,6 +266,7 @@ POISON = {
 }
 
 
+@on_dynamodb
 @pytest.mark.parametrize("values", POISON.values(), ids=POISON)
 def test_an_entry_that_no_message_could_be_made_of_does_not_decode(
     tables: Tables, values: dict[str, str]
@@ -280,6 +287,7 @@ def test_an_entry_that_no_message_could_be_made_of_does_not_decode(
     assert isinstance(found, BrokenEntry)
 
 
+@on_dynamodb
 def test_a_bucket_of_more_than_a_page_is_read_to_its_end(tables: Tables) -> None:
     client = dynamodb()
     store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())

@@ -1,10 +1,10 @@
-"""What `Events` promises, on the fake and on EventBridge."""
+"""What `Events` promises, on the fake and on whatever plays EventBridge."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ports import Events
 from tests.builders import NOON
 from tests.fakes import MemoryEvents
+from tests.integration.backends import AWS, MEMORY, TIME_OF_AN_EVENT
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -36,9 +37,14 @@ class Held:
     told: Callable[[], list[Event]]
 
 
-@pytest.fixture(params=["memory", "eventbridge"])
-def held(request: pytest.FixtureRequest) -> Held:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *AWS))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Held:
+    if backend == MEMORY:
         events = MemoryEvents()
         return Held(events, lambda: events.told)
     sqs: SQSClient = request.getfixturevalue("sqs")
@@ -68,7 +74,15 @@ def test_whoever_listens_is_told(held: Held) -> None:
     held.events.put(DEAD)
     held.events.put(UNDECODABLE)
 
-    assert sorted(held.told(), key=lambda event: event.at) == [DEAD, UNDECODABLE]
+    told = [replace(event, at=NOON) for event in held.told()]
+    assert sorted(told, key=lambda event: event.kind) == [DEAD, replace(UNDECODABLE, at=NOON)]
+
+
+@TIME_OF_AN_EVENT.mark
+def test_an_event_says_when_it_was(held: Held) -> None:
+    held.events.put(UNDECODABLE)
+
+    assert [event.at for event in held.told()] == [UNDECODABLE.at]
 
 
 class Refusing:

@@ -1,4 +1,4 @@
-"""What `JobStore` promises, on the fake and on DynamoDB."""
+"""What `JobStore` promises, on the fake and on whatever plays DynamoDB."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from nextfire.domain.job import Job, JobState, Misfire, Overlap
 from nextfire.domain.ports import DueStore, JobStore
 from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
+from tests.integration.backends import DYNAMODB, MEMORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,14 @@ class Held:
         return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def held(request: pytest.FixtureRequest) -> Held:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Held:
+    if backend == MEMORY:
         memory = MemoryDueStore()
         jobs = MemoryJobStore(memory)
         return Held(jobs, memory, jobs.spoil)

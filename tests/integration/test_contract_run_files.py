@@ -1,4 +1,4 @@
-"""What `RunFiles` promises, on the fake and on S3."""
+"""What `RunFiles` promises, on the fake and on whatever plays S3."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from nextfire.adapters.run_files import S3RunFiles
 from nextfire.domain.ports import RunFiles
 from tests.builders import at, run_key
 from tests.fakes import MemoryRunFiles
+from tests.integration.backends import AWS, MEMORY, on_aws
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
 RUN = run_key()
 
 
-@pytest.fixture(params=["memory", "s3"])
-def files(request: pytest.FixtureRequest) -> RunFiles:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *AWS))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def files(backend: str, request: pytest.FixtureRequest) -> RunFiles:
+    if backend == MEMORY:
         return MemoryRunFiles()
     bucket = request.getfixturevalue("bucket")
     return S3RunFiles(request.getfixturevalue("s3"), bucket=bucket)
@@ -57,6 +63,7 @@ def test_each_name_of_each_run_is_a_file_of_its_own(files: RunFiles) -> None:
     assert files.get(RUN, "result/1") is None
 
 
+@on_aws
 def test_a_run_s_files_lie_under_its_tenant_and_job(s3: S3Client, bucket: str) -> None:
     S3RunFiles(s3, bucket=bucket).put(RUN, "log/000001/000000.jsonl", b"line")
 

@@ -1,15 +1,18 @@
-"""What `RunQueue`, `Delivery` and `DeadLetters` promise, on the fakes and on SQS."""
+"""What `RunQueue`, `Delivery` and `DeadLetters` promise, on the fakes and on whatever plays SQS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 import pytest
 import time_machine
 
+from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.aws import sqs as sqs_client
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsInbox, SqsRunQueue
 from nextfire.domain.ids import RunKey
@@ -17,68 +20,148 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import DeadLetters, Delivery, RunQueue
 from tests.builders import LEASE, NOON, a_message, at, run_key
 from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryRunQueue
+from tests.integration.backends import (
+    AWS,
+    DEDUP_OF_WHAT_WAS_DELETED,
+    EXPIRED_RECEIPTS,
+    GROUP_SCOPED_DEDUP,
+    MEMORY,
+    MOTO,
+    RECEIPTS_OF_BEFORE,
+    takes_minutes,
+)
+
+MOMENT = timedelta(milliseconds=100)
+
+
+class Time(Protocol):
+    """How time passes for a queue."""
+
+    def now(self) -> datetime: ...
+
+    def sleep(self, duration: timedelta) -> None: ...
+
+
+class Pool(Protocol):
+    """A pool's queue and dead letters, as its executor and an operator see them."""
+
+    def take(self, most: int, hidden_for: timedelta) -> Sequence[Delivery]: ...
+
+    def acknowledge(self, delivery: Any) -> object: ...
+
+    def letters(self) -> Sequence[tuple[str, str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The queue of the pool `default`, its dead letters, and their clock."""
+    """The queue of the pool `default`, its dead letters, and their clock.
+
+    `brief` is as long as a test can wait for.
+    """
 
     queue: RunQueue
     dead_letters: DeadLetters
-    advance: Callable[[timedelta], object]
-    take: Callable[[int], Sequence[Delivery]]
-    letters: Callable[[], Sequence[tuple[str, str]]]
-    acknowledge: Callable[[Any], object]
+    pool: Pool
+    time: Time
+    brief: timedelta
 
     def send(self, *messages: RunMessage) -> set[int]:
         return self.queue.send([("default", message) for message in messages])
+
+    def take(self, most: int, hidden_for: timedelta = LEASE) -> Sequence[Delivery]:
+        return self.pool.take(most, hidden_for)
 
     def receive(self) -> list[str]:
         """What is visible, hidden for a lease from now on."""
         return [decode_message(delivery.body).run_id for delivery in self.take(10)]
 
+    def comes_back(self, *run_ids: str, not_before: datetime) -> bool:
+        """Whether *run_ids* is what is received next, at *not_before* or as soon after as it is
+        asked for. Moves the clock.
+        """
+        while not (received := self.receive()):
+            assert self.time.now() < not_before + LEASE
+            self.time.sleep(self.brief / 10)
+        late = isinstance(self.time, SystemClock) or self.time.now() < not_before + self.brief / 5
+        return received == [*run_ids] and self.time.now() >= not_before and late
 
-@pytest.fixture(params=["memory", "sqs"])
-def held(request: pytest.FixtureRequest) -> Iterator[Held]:
-    if request.param == "memory":
+
+class MemoryPool:
+    def __init__(self, queue: MemoryRunQueue, letters: MemoryDeadLetters) -> None:
+        self._fifo, self._letters = queue.queues["default"], letters
+
+    def take(self, most: int, hidden_for: timedelta) -> Sequence[Delivery]:
+        return self._fifo.receive(most, hidden_for=hidden_for)
+
+    def acknowledge(self, delivery: Any) -> None:
+        delivery.acknowledge()
+
+    def letters(self) -> Sequence[tuple[str, str]]:
+        return self._letters.letters
+
+
+class SqsPool:
+    def __init__(self, client: Any, url: str, dlq_url: str) -> None:
+        self._client, self._dlq_url = client, dlq_url
+        self._inbox = SqsInbox(client, queue_url=url)
+
+    def take(self, most: int, hidden_for: timedelta) -> Sequence[Delivery]:
+        return self._inbox.receive(most, wait=timedelta(), hidden_for=hidden_for)
+
+    def acknowledge(self, delivery: Any) -> None:
+        self._inbox.acknowledge([delivery])
+
+    def letters(self) -> Sequence[tuple[str, str]]:
+        answer = self._client.receive_message(
+            QueueUrl=self._dlq_url, MaxNumberOfMessages=10, MessageAttributeNames=["failure"]
+        )
+        return [
+            (message["Body"], message["MessageAttributes"]["failure"]["StringValue"])
+            for message in answer.get("Messages", [])
+        ]
+
+
+class Travel:
+    """The machine's clock, moved."""
+
+    def __init__(self, traveller: time_machine.Traveller) -> None:
+        self._traveller = traveller
+
+    def now(self) -> datetime:
+        return SystemClock().now()
+
+    def sleep(self, duration: timedelta) -> None:
+        self._traveller.shift(duration)
+
+
+@pytest.fixture(params=(MEMORY, *AWS))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Iterator[Held]:
+    if backend == MEMORY:
         clock = Clock(NOON)
         queue, letters = MemoryRunQueue(clock), MemoryDeadLetters(clock)
-        fifo = queue.queues["default"]
-        yield Held(
-            queue,
-            letters,
-            clock.advance,
-            lambda most: fifo.receive(most, hidden_for=LEASE),
-            lambda: letters.letters,
-            lambda delivery: delivery.acknowledge(),
-        )
+        yield Held(queue, letters, MemoryPool(queue, letters), clock, LEASE)
         return
-    with time_machine.travel(NOON, tick=False) as traveller:
-        url, dlq = request.getfixturevalue("queue_url"), request.getfixturevalue("dlq_url")
+    with ExitStack() as stack:
+        time: Time = SystemClock()
+        if backend == MOTO:
+            time = Travel(stack.enter_context(time_machine.travel(NOON, tick=False)))
+        url, dlq_url = request.getfixturevalue("queue_url"), request.getfixturevalue("dlq_url")
         client = sqs_client()
-        inbox = SqsInbox(client, queue_url=url)
-
-        def letters_there() -> list[tuple[str, str]]:
-            answer = client.receive_message(
-                QueueUrl=dlq, MaxNumberOfMessages=10, MessageAttributeNames=["failure"]
-            )
-            return [
-                (message["Body"], message["MessageAttributes"]["failure"]["StringValue"])
-                for message in answer.get("Messages", [])
-            ]
-
         yield Held(
             SqsRunQueue(client, queues={"default": url}, executor=InlineExecutor()),
-            SqsDeadLetters(client, queue_url=dlq),
-            traveller.shift,
-            lambda most: inbox.receive(most, wait=timedelta(), hidden_for=LEASE),
-            letters_there,
-            lambda delivery: inbox.acknowledge([delivery]),
+            SqsDeadLetters(client, queue_url=dlq_url),
+            SqsPool(client, url, dlq_url),
+            time,
+            LEASE if backend == MOTO else timedelta(seconds=1),
         )
 
 
 FIRST, SECOND, THIRD = run_key(), run_key(at("13:00")), run_key(at("14:00"))
-MOMENT = timedelta(milliseconds=100)
 
 
 def test_what_is_sent_is_received(held: Held) -> None:
@@ -111,26 +194,52 @@ def test_a_pool_that_is_not_there_accepts_nothing(held: Held) -> None:
     assert held.receive() == [SECOND.run_id]
 
 
-def test_a_dispatch_sent_again_within_five_minutes_is_accepted_and_merged(held: Held) -> None:
+def test_a_dispatch_that_is_sent_again_is_accepted_and_merged(held: Held) -> None:
     assert held.send(a_message()) == {0}
-    held.advance(timedelta(minutes=4, seconds=59))
     assert held.send(a_message(dispatched_at=at("12:04:59"))) == {0}
 
     assert len(held.take(10)) == 1
-    held.advance(2 * LEASE)
-    assert len(held.take(10)) == 1
+    assert held.queue.backlog("default") == 1
 
 
-def test_a_dispatch_is_merged_even_after_it_was_done() -> None:
-    """On the fake alone: moto forgets what was deleted, SQS does not."""
-    queue = MemoryRunQueue(Clock(NOON))
-    queue.send([("default", a_message())])
-    (delivery,) = queue.queues["default"].receive(1, hidden_for=LEASE)
-    delivery.acknowledge()
+@takes_minutes
+@pytest.mark.timeout(600)
+def test_a_dispatch_is_merged_for_five_minutes(held: Held) -> None:
+    held.send(a_message())
+    held.time.sleep(timedelta(minutes=4, seconds=55))
+    held.send(a_message())
+    assert held.queue.backlog("default") == 1
 
-    assert queue.send([("default", a_message())]) == {0}
+    held.time.sleep(timedelta(seconds=10))
+    held.send(a_message())
+    assert held.queue.backlog("default") == 2
 
-    assert len(queue.queues["default"]) == 0
+
+@DEDUP_OF_WHAT_WAS_DELETED.mark
+def test_a_dispatch_is_merged_even_after_it_was_done(held: Held) -> None:
+    held.send(a_message())
+    held.pool.acknowledge(held.take(1)[0])
+
+    assert held.send(a_message()) == {0}
+
+    assert held.take(10) == []
+
+
+def test_of_ten_that_send_a_dispatch_at_once_one_is_heard(held: Held) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        sent = list(threads.map(lambda _: held.send(a_message()), range(10)))
+
+    assert sent == [{0}] * 10
+    assert held.queue.backlog("default") == 1
+
+
+def test_of_ten_that_receive_at_once_one_has_the_message(held: Held) -> None:
+    held.send(a_message(dispatch=1), a_message(dispatch=2))
+
+    with ThreadPoolExecutor(10) as threads:
+        taken = [each for some in threads.map(lambda _: held.take(1), range(10)) for each in some]
+
+    assert [decode_message(delivery.body).dispatch for delivery in taken] == [1]
 
 
 def test_another_dispatch_of_a_run_is_another_message(held: Held) -> None:
@@ -143,25 +252,40 @@ def test_another_dispatch_of_a_run_is_another_message(held: Held) -> None:
 
 def test_a_message_is_hidden_until_its_time_is_up(held: Held) -> None:
     held.send(a_message())
-    held.take(1)
+    began_at = held.time.now()
+    held.take(1, held.brief)
 
-    held.advance(LEASE - MOMENT)
-    assert held.receive() == []
-    held.advance(2 * MOMENT)
-    assert held.receive() == [FIRST.run_id]
+    assert held.comes_back(FIRST.run_id, not_before=began_at + held.brief)
 
 
 def test_a_message_may_be_hidden_for_longer(held: Held) -> None:
     held.send(a_message())
+    (delivery,) = held.take(1, 3 * held.brief)
+    began_at = held.time.now()
+
+    delivery.hide(4 * held.brief)
+
+    assert held.comes_back(FIRST.run_id, not_before=began_at + 4 * held.brief)
+
+
+def test_a_message_may_be_hidden_for_less(held: Held) -> None:
+    held.send(a_message())
+    (delivery,) = held.take(1, 100 * held.brief)
+    began_at = held.time.now()
+
+    delivery.hide(held.brief)
+
+    assert held.comes_back(FIRST.run_id, not_before=began_at + held.brief)
+
+
+@pytest.mark.parametrize("hours", [1, 12])
+def test_a_message_may_be_hidden_for_hours(held: Held, hours: int) -> None:
+    held.send(a_message())
     (delivery,) = held.take(1)
-    held.advance(timedelta(seconds=50))
 
-    delivery.hide(LEASE)
+    delivery.hide(timedelta(hours=hours))
 
-    held.advance(LEASE - MOMENT)
     assert held.receive() == []
-    held.advance(2 * MOMENT)
-    assert held.receive() == [FIRST.run_id]
 
 
 def test_a_message_may_be_given_back_at_once(held: Held) -> None:
@@ -170,16 +294,60 @@ def test_a_message_may_be_given_back_at_once(held: Held) -> None:
 
     delivery.hide(timedelta())
 
-    held.advance(MOMENT)
+    assert held.comes_back(FIRST.run_id, not_before=held.time.now())
+
+
+@RECEIPTS_OF_BEFORE.mark
+def test_who_had_a_message_does_not_hide_it_from_who_has_it_now(held: Held) -> None:
+    held.send(a_message())
+    (first,) = held.take(1)
+    first.hide(timedelta())
+    held.time.sleep(MOMENT)
+    (second,) = held.take(1)
+
+    first.hide(timedelta())
+    held.time.sleep(MOMENT)
+
+    assert held.receive() == []
+    second.hide(timedelta())
+    assert held.comes_back(FIRST.run_id, not_before=held.time.now())
+
+
+@RECEIPTS_OF_BEFORE.mark
+def test_who_had_a_message_does_not_acknowledge_it_for_who_has_it_now(held: Held) -> None:
+    held.send(a_message())
+    (first,) = held.take(1)
+    first.hide(timedelta())
+    held.time.sleep(MOMENT)
+    (second,) = held.take(1)
+
+    held.pool.acknowledge(first)
+
+    assert held.queue.backlog("default") == 1
+    second.hide(timedelta())
+    assert held.comes_back(FIRST.run_id, not_before=held.time.now())
+
+
+@EXPIRED_RECEIPTS[0].mark
+@EXPIRED_RECEIPTS[1].mark
+def test_what_is_visible_again_is_acknowledged_too_late(held: Held) -> None:
+    held.send(a_message())
+    (delivery,) = held.take(1, held.brief)
+    held.time.sleep(held.brief + MOMENT)
+
+    held.pool.acknowledge(delivery)
+
     assert held.receive() == [FIRST.run_id]
 
 
 def test_an_acknowledged_message_is_gone(held: Held) -> None:
     held.send(a_message())
-    held.acknowledge(held.take(1)[0])
+    (delivery,) = held.take(1)
+    held.pool.acknowledge(delivery)
 
-    held.advance(2 * LEASE)
+    held.time.sleep(2 * held.brief)
     assert held.receive() == []
+    assert held.queue.backlog("default") == 0
 
 
 def test_a_run_s_next_message_waits_behind_the_one_in_flight(held: Held) -> None:
@@ -189,7 +357,7 @@ def test_a_run_s_next_message_waits_behind_the_one_in_flight(held: Held) -> None
 
     assert held.receive() == [SECOND.run_id]
 
-    held.acknowledge(delivery)
+    held.pool.acknowledge(delivery)
     assert held.receive() == [FIRST.run_id]
 
 
@@ -220,7 +388,7 @@ def test_the_second_exclusive_run_is_not_received_while_the_first_is_in_flight(
 
     assert held.receive() == [THIRD.run_id], "one that is not exclusive has its own group"
 
-    held.acknowledge(delivery)
+    held.pool.acknowledge(delivery)
     assert held.receive() == [SECOND.run_id]
 
 
@@ -231,9 +399,20 @@ def test_exclusive_messages_are_merged_by_run_and_dispatch(held: Held) -> None:
     while taken := held.take(1):
         message = decode_message(taken[0].body)
         seen.append((message.run_id, message.dispatch, message.exclusive))
-        held.acknowledge(taken[0])
+        held.pool.acknowledge(taken[0])
 
     assert seen == [(FIRST.run_id, 1, True), (SECOND.run_id, 1, True), (FIRST.run_id, 2, True)]
+
+
+@GROUP_SCOPED_DEDUP.mark
+def test_messages_of_two_groups_are_not_merged(held: Held) -> None:
+    """As when a job's runs become exclusive between two sends of a dispatch. The claim is what
+    has one of them do nothing.
+    """
+    held.send(a_message(FIRST))
+    held.send(exclusive(FIRST))
+
+    assert held.receive() == [FIRST.run_id, FIRST.run_id]
 
 
 def test_the_backlog_is_what_waits_and_what_is_in_flight(held: Held) -> None:
@@ -242,7 +421,7 @@ def test_the_backlog_is_what_waits_and_what_is_in_flight(held: Held) -> None:
     (delivery, *_) = held.take(10)
 
     assert held.queue.backlog("default") == 12
-    held.acknowledge(delivery)
+    held.pool.acknowledge(delivery)
     assert held.queue.backlog("default") == 11
     assert held.queue.backlog("nowhere") == 0
 
@@ -250,7 +429,7 @@ def test_the_backlog_is_what_waits_and_what_is_in_flight(held: Held) -> None:
 def test_what_is_no_longer_ours_is_not_hidden(held: Held) -> None:
     held.send(a_message())
     (delivery,) = held.take(1)
-    held.acknowledge(delivery)
+    held.pool.acknowledge(delivery)
 
     delivery.hide(LEASE)
 
@@ -262,7 +441,7 @@ def test_a_dead_letter_is_kept_with_its_failure(held: Held) -> None:
     held.dead_letters.put("silence", "", dedup="b")
     held.dead_letters.put("long", "x" * 5000, dedup="c")
 
-    assert sorted(held.letters()) == [
+    assert sorted(held.pool.letters()) == [
         ("garbage", "not a run message"),
         ("long", "x" * 1000),
         ("silence", "-"),
@@ -273,7 +452,7 @@ def test_a_dead_letter_is_kept_once(held: Held) -> None:
     held.dead_letters.put("garbage", "one", dedup="a")
     held.dead_letters.put("garbage", "two", dedup="a")
 
-    assert held.letters() == [("garbage", "one")]
+    assert held.pool.letters() == [("garbage", "one")]
 
 
 def test_a_failure_has_no_character_that_sqs_refuses() -> None:

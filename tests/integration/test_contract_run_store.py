@@ -1,4 +1,4 @@
-"""What `RunStore` promises, on the fake and on DynamoDB."""
+"""What `RunStore` promises, on the fake and on whatever plays DynamoDB."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from nextfire.domain.run import (
 )
 from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
+from tests.integration.backends import DYNAMODB, MEMORY
 
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
 HANDED_BACK = Result(AttemptOutcome.HANDED_BACK, "its worker shut down")
@@ -43,9 +44,14 @@ class Held:
     spoil: Callable[[RunKey], object]
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def held(request: pytest.FixtureRequest) -> Held:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Held:
+    if backend == MEMORY:
         memory = MemoryRunStore()
         return Held(memory, memory.request_cancel, memory.spoil)
     table = request.getfixturevalue("tables").runs
@@ -655,9 +661,9 @@ class Dead:
         return self.store.advance(run, run.ended(RunState.DEAD, FAILED, when)).run
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def dead(request: pytest.FixtureRequest) -> Dead:
-    if request.param == "memory":
+@pytest.fixture
+def dead(backend: str, request: pytest.FixtureRequest) -> Dead:
+    if backend == MEMORY:
         due = MemoryDueStore(shards=1)
         return Dead(MemoryRunStore(due), lambda: due.entries)
     tables = request.getfixturevalue("tables")

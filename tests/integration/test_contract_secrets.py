@@ -1,4 +1,4 @@
-"""What `Secrets` promises, on the fake and on Secrets Manager and Parameter Store."""
+"""What `Secrets` promises, on the fake and on what plays Secrets Manager and SSM."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.ports import Secrets
 from tests.fakes import MemorySecrets
+from tests.integration.backends import AWS, MEMORY, on_aws
 
 DB = SecretReference(secret="team/db")
 TOKEN = ParameterReference(parameter="team/token")
@@ -32,9 +33,14 @@ class Held:
     parameter: Callable[[str, str, str], object]
 
 
-@pytest.fixture(params=["memory", "aws"])
-def held(request: pytest.FixtureRequest) -> Held:
-    if request.param == "memory":
+@pytest.fixture(params=(MEMORY, *AWS))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Held:
+    if backend == MEMORY:
         memory = MemorySecrets()
 
         def remember(tenant: str, name: str, value: str) -> None:
@@ -45,10 +51,10 @@ def held(request: pytest.FixtureRequest) -> Held:
 
         return Held(memory, remember, remember)
     request.getfixturevalue("aws")
-    return on_aws()
+    return kept_by_aws()
 
 
-def on_aws() -> Held:
+def kept_by_aws() -> Held:
     manager, store = clients.secretsmanager(), clients.ssm()
     return Held(
         AwsSecrets(manager, store),
@@ -105,6 +111,7 @@ def test_another_tenant_s_are_not_found(held: Held) -> None:
             held.secrets.resolve("other", reference)
 
 
+@on_aws
 @pytest.mark.usefixtures("aws")
 @pytest.mark.parametrize(
     ("written", "picked"),
@@ -116,12 +123,13 @@ def test_another_tenant_s_are_not_found(held: Held) -> None:
     ],
 )
 def test_a_number_is_picked_as_it_is_written(written: str, picked: str) -> None:
-    held = on_aws()
+    held = kept_by_aws()
     held.secret("acme", "team/db", f'{{"it": {written}}}')
 
     assert held.secrets.resolve("acme", SecretReference(secret="team/db", key="it")) == picked
 
 
+@on_aws
 @pytest.mark.usefixtures("aws")
 @pytest.mark.parametrize(
     ("value", "key"),
@@ -141,7 +149,7 @@ def test_a_number_is_picked_as_it_is_written(written: str, picked: str) -> None:
 def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
     value: str, key: str | None
 ) -> None:
-    held = on_aws()
+    held = kept_by_aws()
     held.secret("acme", "team/db", value)
 
     with pytest.raises(InvalidInputError) as raised:
@@ -152,6 +160,7 @@ def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
     assert "hunter2" not in told
 
 
+@on_aws
 @pytest.mark.usefixtures("aws")
 def test_a_secret_of_bytes_is_none() -> None:
     client = clients.secretsmanager()
@@ -161,9 +170,10 @@ def test_a_secret_of_bytes_is_none() -> None:
         AwsSecrets(client, clients.ssm()).resolve("acme", DB)
 
 
+@on_aws
 @pytest.mark.usefixtures("aws")
 def test_a_secret_that_is_about_to_be_deleted_is_not_found() -> None:
-    held = on_aws()
+    held = kept_by_aws()
     held.secret("acme", "team/db", "hunter2")
     clients.secretsmanager().delete_secret(SecretId="nextfire/acme/team/db")
 
@@ -171,11 +181,12 @@ def test_a_secret_that_is_about_to_be_deleted_is_not_found() -> None:
         held.secrets.resolve("acme", DB)
 
 
+@on_aws
 @pytest.mark.usefixtures("aws")
 def test_a_change_is_seen_after_a_minute_at_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr("nextfire.adapters.secrets.monotonic", lambda: now)
-    held = on_aws()
+    held = kept_by_aws()
     held.parameter("acme", "team/token", "old")
     assert held.secrets.resolve("acme", TOKEN) == "old"
     held.parameter("acme", "team/token", "new")

@@ -1,0 +1,226 @@
+"""Servers that play AWS: MiniStack, and DynamoDB Local where there is a Java runtime.
+
+Each listens on the loopback interface only, holds its data in memory, and ends with its user, even
+if that is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nextfire_cli.local.cdk import inherited_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+LOOPBACK = "127.0.0.1"
+_PATIENCE = 60  # s, for a server to start
+
+# The npm package in which AWS's own Amplify ships DynamoDB Local. npm checks what it fetches; the
+# digest says that it is what these tests were written against.
+_PACKAGE = "amplify-dynamodb-simulator"
+_VERSION = "2.9.30"
+_SHA256 = "3503ffac19f183407909fecdacf4db51ab1fdad1da7b2f177016670b2d80e4b9"
+
+# Ends the server once nobody holds the other end of standard input any more.
+_GUARD = '"$@" </dev/null & read -r _; kill -9 $!; wait'
+
+# DynamoDB Local's own command line listens on every interface; its web server's does as it is told.
+_JETTY = """<?xml version="1.0"?>
+<Configure id="Server" class="org.eclipse.jetty.server.Server">
+  <Call name="addConnector">
+    <Arg>
+      <New class="org.eclipse.jetty.server.ServerConnector">
+        <Arg name="server"><Ref refid="Server"/></Arg>
+        <Set name="host">{host}</Set>
+        <Set name="port">{port}</Set>
+      </New>
+    </Arg>
+  </Call>
+  <Set name="handler">
+    <New class="com.amazonaws.services.dynamodbv2.local.server.LocalDynamoDBServerHandler">
+      <Arg>
+        <New class="com.amazonaws.services.dynamodbv2.local.server.LocalDynamoDBRequestHandler">
+          <Arg type="int">0</Arg>
+          <Arg type="boolean">true</Arg>  <!-- in memory -->
+          <Arg/>
+          <Arg type="boolean">true</Arg>  <!-- one database, whoever asks -->
+          <Arg type="boolean">false</Arg>
+        </New>
+      </Arg>
+      <Arg>*</Arg>
+    </New>
+  </Set>
+</Configure>
+"""
+
+
+class NotHereError(Exception):
+    """This machine cannot run the server; says what it lacks."""
+
+
+@contextmanager
+def ministack() -> Iterator[str]:
+    """A server without access control; yields its address. Each 12-digit access key is an account
+    of its own.
+    """
+    port = _free_port()
+    environment = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "BIND_HOST": LOOPBACK,
+        "GATEWAY_PORT": str(port),
+        "IOT_MTLS_ENABLED": "0",
+        "LOG_LEVEL": "WARNING",
+        "MINISTACK_REGION": "eu-central-1",
+        "SFTP_ENABLED": "0",
+    }
+    command = [sys.executable, "-m", "ministack"]
+    with _running("ministack", command, environment, port, "/_ministack/health") as address:
+        yield address
+
+
+@contextmanager
+def dynamodb_local() -> Iterator[str]:
+    """A server with one database for all; yields its address.
+
+    Raises:
+        NotHereError: There is no Java, or the package cannot be had.
+    """
+    java = _java()
+    folder = fetched_dynamodb_local(ROOT / ".nextfire")
+    port = _free_port()
+    with tempfile.TemporaryDirectory(prefix="dynamodb-local-") as scratch:
+        configuration = Path(scratch, "server.xml")
+        configuration.write_text(_JETTY.format(host=LOOPBACK, port=port))
+        command = [
+            java,
+            "-Xmx512m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dorg.eclipse.jetty.xml.XmlParser.Validating=false",
+            f"-Djava.library.path={folder / 'DynamoDBLocal_lib'}",
+            "-cp",
+            f"{folder / 'DynamoDBLocal.jar'}:{folder / 'DynamoDBLocal_lib' / '*'}",
+            "org.eclipse.jetty.xml.XmlConfiguration",
+            str(configuration),
+        ]
+        environment = {"DDB_LOCAL_TELEMETRY": "0"}
+        with _running("dynamodb-local", command, environment, port, "/") as address:
+            yield address
+
+
+def _java() -> str:
+    environment = inherited_environment()
+    java = shutil.which("java", path=environment["PATH"])
+    if java is not None:
+        # Some systems have a program of that name which only says where to get one.
+        asked = subprocess.run([java, "-version"], capture_output=True, check=False)
+        if asked.returncode == 0:
+            return java
+    raise NotHereError("there is no Java runtime (`java`) on the PATH")
+
+
+def fetched_dynamodb_local(cache: Path) -> Path:
+    """The folder of DynamoDB Local's jar under *cache*, fetched with npm the first time.
+
+    Raises:
+        NotHereError: It is not there and cannot be had.
+    """
+    folder = cache / f"dynamodb-local-{_VERSION}"
+    cache.mkdir(exist_ok=True)
+    with cache.joinpath("dynamodb-local.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=cache, prefix="fetching-") as scratch:
+                archive = _packed(Path(scratch))
+                with tarfile.open(archive) as package:
+                    package.extractall(scratch, filter="data")
+                Path(scratch, "package", "emulator").rename(folder)
+    return folder
+
+
+def _packed(into: Path) -> Path:
+    try:
+        subprocess.run(
+            ["npm", "pack", "--silent", "--fetch-retries=1", f"{_PACKAGE}@{_VERSION}"],
+            cwd=into,
+            env=inherited_environment(),
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+    except FileNotFoundError as error:
+        raise NotHereError("npm, which fetches DynamoDB Local, is not there") from error
+    except subprocess.TimeoutExpired as error:
+        raise NotHereError(f"npm did not get {_PACKAGE}@{_VERSION} in time") from error
+    except subprocess.CalledProcessError as error:
+        told = error.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+        raise NotHereError(f"npm cannot get {_PACKAGE}@{_VERSION}: {told[0]}") from error
+    (archive,) = into.glob("*.tgz")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if digest != _SHA256:
+        raise RuntimeError(f"{_PACKAGE}@{_VERSION} has the SHA-256 {digest}, not {_SHA256}.")
+    return archive
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _running(
+    name: str, command: Sequence[str], environment: Mapping[str, str], port: int, health: str
+) -> Iterator[str]:
+    """*command* while it is needed; yields its address once it answers to *health*."""
+    address = f"http://{LOOPBACK}:{port}"
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True) as scratch:
+        log = Path(scratch, "log")
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "guard", *command],
+                cwd=scratch,
+                env={
+                    **inherited_environment(),
+                    "DOCKER_HOST": f"unix://{scratch}/no-docker",
+                    "TMPDIR": scratch,
+                    **environment,
+                },
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for the tests, which end it in time
+            )
+        try:
+            if not _answers(address + health):
+                raise RuntimeError(f"{name} did not start:\n{log.read_text()[-2000:]}")
+            yield address
+        finally:
+            process.communicate()  # closes its standard input
+
+
+def _answers(url: str) -> bool:
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            try:
+                urllib.request.urlopen(url, timeout=5).close()  # noqa: S310 - our own server
+            except urllib.error.HTTPError:
+                return True  # it refuses, so it is there
+            return True
+        time.sleep(0.05)
+    return False
