@@ -679,7 +679,8 @@ class MemoryRunStore:
             there = self.get(was.key)
             if there is None:
                 raise UnavailableError("advance run: the record is gone. Try again.")
-            stopped = there.cancel_requested and to.state in {RunState.PENDING, RunState.DEAD}
+            tried_again = {RunState.PENDING, RunState.RUNNING, RunState.DEAD}
+            stopped = there.cancel_requested and to.state in tried_again
             stopped = stopped or (lapsed and there.lease_until != was.lease_until)
             if (there.fence, there.state) == (was.fence, RunState.RUNNING) and not stopped:
                 kept = replace(

@@ -290,8 +290,11 @@ def test_a_change_does_not_undo_a_request_to_cancel(held: Held) -> None:
         lambda run: run.retrying(FAILED, NOON, not_before=NOON),
         lambda run: run.handed_back(HANDED_BACK, NOON),
         lambda run: run.ended(RunState.DEAD, FAILED, NOON),
+        lambda run: run.taken_over(
+            dispatch=1, token="next", worker="b", now=NOON, lease_until=NOON + LEASE
+        ),
     ],
-    ids=["retrying", "handed back", "dead"],
+    ids=["retrying", "handed back", "dead", "taken over"],
 )
 def test_a_run_that_is_to_be_cancelled_does_not_go_where_it_could_be_tried_again(
     held: Held, to: Callable[[Run], Run]

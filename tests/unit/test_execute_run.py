@@ -329,6 +329,27 @@ def test_lost_workers_use_up_attempts(world: World) -> None:
     assert world.queued == []
 
 
+def test_a_cancel_just_before_a_lost_run_is_taken_over_is_followed_by_no_attempt(
+    world: World,
+) -> None:
+    job = dispatched(world)
+
+    def cancel() -> None:
+        world.runs.stop(world.run(job, "12:00"), reason="enough", now=world.now)
+
+    def taken_over() -> None:
+        world.faults.once_before("runs.advance", cancel)
+        world.worker("b").work_one()
+
+    world.script(**VANISHES, meanwhile=taken_over)
+    world.worker("a").work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt) == (RunState.CANCELLED, 1)
+    assert len(world.runner.calls) == 1
+    assert world.queued == []
+
+
 def test_a_vanished_worker_s_run_that_was_to_be_cancelled_is(world: World) -> None:
     job = dispatched(world)
 

@@ -50,7 +50,7 @@ _MUTABLE = (
 )
 _INDEX = "attention"
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
-_CLAIMABLE = frozenset({RunState.PENDING, RunState.DEAD})
+_TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
 """States that a run in which a cancel was asked for does not go to: it would be tried again."""
 
 
@@ -119,7 +119,7 @@ class DynamoDbRunStore:
         removes = ", ".join(f"#{n}" for n in _MUTABLE if fields.get(n) is None)
         condition = "#fence = :was_fence AND #state = :was_running"
         values |= {":was_fence": was.fence, ":was_running": RunState.RUNNING.value}
-        if to.state in _CLAIMABLE:
+        if to.state in _TRIED_AGAIN:
             condition += " AND attribute_not_exists(cancel_requested)"
         if lapsed and was.lease_until is not None:
             condition += " AND lease_until = :was_lease"

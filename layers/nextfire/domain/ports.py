@@ -264,8 +264,9 @@ class RunStore(Protocol):
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
         """Replace *was* by *to*, if *was* is RUNNING under its fence still; and, where *to* is
-        PENDING or DEAD, if no cancel was requested; and, where *was* is another's whose lease has
-        *lapsed*, if that has not been extended meanwhile. `taken` says whether it was.
+        PENDING, RUNNING (the next attempt) or DEAD, if no cancel was requested; and, where *was* is
+        another's whose lease has *lapsed*, if that has not been extended meanwhile. `taken` says
+        whether it was.
 
         `cancel_requested` is not written, nor is `checkpoint`. A repetition with the same *to*
         finds what it wrote.
