@@ -155,6 +155,25 @@ def test_a_renewal_whose_answer_was_lost_is_no_loss(control: MemoryControlStore)
     assert control.leases[0].epoch == first.epoch
 
 
+def test_a_renewal_whose_answer_was_lost_counts_from_its_first_try(
+    control: MemoryControlStore,
+) -> None:
+    faults = Faults()
+    holder = HoldLease(faults.through(control, "control"), group=0, holder="a")
+    standby = HoldLease(control, group=0, holder="b")
+    holder.step(NOON)
+    faults.lose_answer("control.replace_lease")
+    holder.step(second(1))
+    standby.step(second(1))
+    holder.step(second(1.5))
+    faults.refuse("control.replace_lease", times=1000)
+
+    for tenths in range(16, 100):
+        now = NOON + tenths * TENTH
+        held = holder.step(now), standby.step(now)
+        assert None in held, f"both hold the lease at {now}"
+
+
 @pytest.mark.parametrize("apart", [-2, 2], ids=["standby behind", "standby ahead"])
 def test_clocks_that_differ_change_nothing(control: MemoryControlStore, apart: int) -> None:
     holder = HoldLease(control, group=0, holder="a")

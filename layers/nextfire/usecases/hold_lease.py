@@ -28,6 +28,7 @@ class HoldLease:
         self._holder = holder
         self._mine: Lease | None = None
         self._renewed_at: datetime | None = None
+        self._asked: tuple[Lease, datetime] | None = None
         self._seen: Lease | None = None
         self._seen_at: datetime | None = None
         self.next_at: datetime | None = None
@@ -70,7 +71,11 @@ class HoldLease:
             self._replace(there, Lease(self._holder, epoch, 0), now)
 
     def _replace(self, was: Lease | None, to: Lease, now: datetime) -> None:
+        # What a first try may have written without our knowing stands still since then.
+        since = self._asked[1] if self._asked is not None and self._asked[0] == to else now
+        self._asked = to, since
         if self._control.replace_lease(self._group, was, to):
-            self._mine, self._renewed_at = to, now
+            self._mine, self._renewed_at = to, since
         else:
             self._mine = self._renewed_at = None
+        self._asked = None
