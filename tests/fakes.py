@@ -958,6 +958,12 @@ class Script:
     saves: bytes | None = None
     result: bytes | None = None
 
+    def ended(
+        self, exit_code: int, *, timed_out: bool = False, stopped: Verdict = Verdict.GO_ON
+    ) -> ScriptExit:
+        """Its end, whoever brought that about: what it printed and gave as its result is kept."""
+        return ScriptExit(exit_code, self.stdout, "", timed_out, stopped, self.result)
+
 
 @dataclass(slots=True)
 class MemoryScriptRunner:
@@ -988,14 +994,14 @@ class MemoryScriptRunner:
             self.clock.advance(script.lasts)
         while (worked := self.clock.now() - started_at) < script.lasts:
             if (verdict := ask()) is not Verdict.GO_ON:
-                return ScriptExit(-15, script.stdout, "", stopped=verdict)
+                return script.ended(-15, stopped=verdict)
             if worked >= call.timeout:
-                return ScriptExit(-9, script.stdout, "", timed_out=True)
+                return script.ended(-9, timed_out=True)
             self.clock.advance(seconds=1)
         script.meanwhile()
         if (verdict := ask()) is not Verdict.GO_ON:
-            return ScriptExit(-15, script.stdout, "", stopped=verdict)
-        return ScriptExit(script.exit_code, script.stdout, "", result=script.result)
+            return script.ended(-15, stopped=verdict)
+        return script.ended(script.exit_code)
 
 
 @dataclass

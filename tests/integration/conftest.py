@@ -8,8 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,14 +55,54 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="takes minutes; run with NEXTFIRE_LONG=1"))
 
 
-@dataclass(frozen=True, slots=True)
 class Tables:
-    """The names of the tables."""
+    """The names of the tables, each created when it is first asked for. Their keys are those of
+    `infra/constructs/stores.py`.
+    """
 
-    jobs: str = "jobs"
-    due: str = "due"
-    runs: str = "runs"
-    control: str = "control"
+    def __init__(self, client: DynamoDBClient, suffix: str = "") -> None:
+        self._client, self._suffix = client, suffix
+
+    @cached_property
+    def jobs(self) -> str:
+        return self._create("jobs", "tenant", "job_id")
+
+    @cached_property
+    def due(self) -> str:
+        return self._create("due", "bucket", "entry")
+
+    @cached_property
+    def runs(self) -> str:
+        return self._create("runs", "job", "run_id", index=("attention", "attention_at"))
+
+    @cached_property
+    def control(self) -> str:
+        return self._create("control", "id")
+
+    def _create(self, name: str, *key: str, index: tuple[str, str] | None = None) -> str:
+        def schema(names: tuple[str, ...]) -> Any:
+            roles = ("HASH", "RANGE")
+            return [{"AttributeName": n, "KeyType": r} for n, r in zip(names, roles, strict=False)]
+
+        request: dict[str, Any] = {}
+        if index is not None:
+            request["GlobalSecondaryIndexes"] = [
+                {
+                    "IndexName": index[0],
+                    "KeySchema": schema(index),
+                    "Projection": {"ProjectionType": "ALL"},
+                }
+            ]
+        self._client.create_table(
+            TableName=name + self._suffix,
+            KeySchema=schema(key),
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name in (*key, *(index or ()))
+            ],
+            BillingMode="PAY_PER_REQUEST",
+            **request,
+        )
+        return name + self._suffix
 
 
 @cache
@@ -151,15 +190,8 @@ def s3(aws: None) -> S3Client:  # noqa: ARG001
 
 @pytest.fixture
 def tables(dynamodb: DynamoDBClient, backend: str) -> Tables:
-    """The four tables. Their keys are those of `infra/constructs/stores.py`."""
-    tables = Tables()
-    if backend == DYNAMODB_LOCAL:  # which has one account
-        tables = Tables(*(f"{name}-{next(_accounts)}" for name in astuple(tables)))
-    _create(dynamodb, tables.jobs, "tenant", "job_id")
-    _create(dynamodb, tables.due, "bucket", "entry")
-    _create(dynamodb, tables.runs, "job", "run_id", index=("attention", "attention_at"))
-    _create(dynamodb, tables.control, "id")
-    return tables
+    # DynamoDB Local has one account for all tests.
+    return Tables(dynamodb, f"-{next(_accounts)}" if backend == DYNAMODB_LOCAL else "")
 
 
 @pytest.fixture
@@ -232,33 +264,6 @@ def _bucket(client: S3Client, name: str, backend: str) -> str:
         name = f"{name}-{next(_accounts)}"
     client.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION})
     return name
-
-
-def _create(
-    client: DynamoDBClient, table: str, *key: str, index: tuple[str, str] | None = None
-) -> None:
-    def schema(names: tuple[str, ...]) -> Any:
-        roles = ("HASH", "RANGE")
-        return [{"AttributeName": n, "KeyType": r} for n, r in zip(names, roles, strict=False)]
-
-    request: dict[str, Any] = {}
-    if index is not None:
-        request["GlobalSecondaryIndexes"] = [
-            {
-                "IndexName": index[0],
-                "KeySchema": schema(index),
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ]
-    client.create_table(
-        TableName=table,
-        KeySchema=schema(key),
-        AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in (*key, *(index or ()))
-        ],
-        BillingMode="PAY_PER_REQUEST",
-        **request,
-    )
 
 
 def _fifo(client: SQSClient, name: str, **more: str) -> str:

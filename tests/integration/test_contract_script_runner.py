@@ -1,0 +1,212 @@
+"""What `ScriptRunner` promises, on the fake and on real processes.
+
+A scenario is told twice: as a `Script` that the fake plays, and as the source of one that does the
+same. What only processes can do is tested in tests/unit/test_script_runner.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.log import Stream
+from nextfire.domain.ports import ScriptCall, ScriptExit, ScriptRunner, Supervisor, Verdict
+from tests.builders import NOON
+from tests.fakes import Clock, MemoryScriptRunner, Script
+from tests.supervisors import Watch
+
+CONTRACT_OF = (ScriptRunner,)
+ENDLESS = "import time\nwhile True: time.sleep(1)\n"
+FOREVER = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A runner on which scenarios are played."""
+
+    runner: ScriptRunner
+
+    def play(
+        self,
+        script: Script,
+        source: str,
+        watch: Supervisor | None = None,
+        *,
+        timeout: float = 20,
+        name: str = "report.py",
+    ) -> ScriptExit:
+        if isinstance(self.runner, MemoryScriptRunner):
+            self.runner.scripts.append(script)
+        call = ScriptCall(
+            name, dedent(source).encode(), "{}", timedelta(seconds=timeout), tenant="acme"
+        )
+        return self.runner.run(call, watch or Watch())
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessScriptRunner]:
+    folder = Path(tempfile.mkdtemp(prefix="test-runner-"))
+    folder.chmod(0o711)
+    yield ProcessScriptRunner(grace=timedelta(seconds=0.2), temp_root=folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["memory", "processes"])
+def stage(request: pytest.FixtureRequest) -> Stage:
+    if request.param == "memory":
+        return Stage(MemoryScriptRunner(Clock(NOON)))
+    return Stage(request.getfixturevalue("processes"))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_how_a_script_ended_is_told(stage: Stage, code: int) -> None:
+    source = f"print('so far')\nraise SystemExit({code})"
+
+    end = stage.play(Script(exit_code=code, stdout="so far\n"), source)
+
+    assert end == ScriptExit(code, "so far\n", "")
+
+
+def test_what_a_script_prints_is_told_while_it_runs(stage: Stage) -> None:
+    watch = Watch()
+
+    def told() -> Verdict:
+        return Verdict.CANCEL if watch.told["stdout"] else Verdict.GO_ON
+
+    watch.ask = told
+    source = "print('größer', flush=True)\n" + ENDLESS
+
+    end = stage.play(Script(stdout="größer\n", lasts=FOREVER), source, watch)
+
+    assert end.stopped is Verdict.CANCEL
+    assert bytes(watch.told["stdout"]) == "größer\n".encode()
+    assert end.stdout == "größer\n"
+
+
+def test_the_last_result_is_given_back(stage: Stage) -> None:
+    source = "from nextfire_job import result; result(1); result({'n': [1.5, None]})"
+
+    end = stage.play(Script(result=b'{"n":[1.5,null]}'), source)
+
+    assert (end.exit_code, end.result) == (0, b'{"n":[1.5,null]}')
+
+
+def test_a_result_is_kept_of_a_script_that_is_ended(stage: Stage) -> None:
+    source = "from nextfire_job import result; result(7); print('done', flush=True)\n" + ENDLESS
+    watch = Watch()
+    watch.ask = lambda: Verdict.CANCEL if watch.told["stdout"] else Verdict.GO_ON
+
+    end = stage.play(Script(stdout="done\n", result=b"7", lasts=FOREVER), source, watch)
+
+    assert (end.stopped, end.result) == (Verdict.CANCEL, b"7")
+
+
+def test_a_script_that_gives_no_result_has_none(stage: Stage) -> None:
+    assert stage.play(Script(), "").result is None
+
+
+def test_a_checkpoint_is_kept_by_the_supervisor(stage: Stage) -> None:
+    watch = Watch()
+    source = "from nextfire_job import save_checkpoint; save_checkpoint({'done': 4})"
+
+    end = stage.play(Script(saves=b'{"done":4}'), source, watch)
+
+    assert (end.exit_code, watch.saved) == (0, b'{"done":4}')
+
+
+def test_a_script_finds_what_was_saved_before(stage: Stage) -> None:
+    watch = Watch()
+    watch.saved = b"41"
+    source = """
+        from nextfire_job import checkpoint, save_checkpoint
+        save_checkpoint(checkpoint() + 1)
+    """
+
+    stage.play(Script(saves=b"42"), source, watch)
+
+    assert watch.saved == b"42"
+    if isinstance(stage.runner, MemoryScriptRunner):
+        assert stage.runner.found == [b"41"]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CANCEL, Verdict.HAND_BACK, Verdict.LEASE_LOST])
+def test_a_script_ends_when_its_supervisor_says_so(stage: Stage, verdict: Verdict) -> None:
+    asked: list[None] = []
+
+    def third() -> Verdict:
+        asked.append(None)
+        return verdict if len(asked) == 3 else Verdict.GO_ON
+
+    end = stage.play(Script(lasts=FOREVER), ENDLESS, Watch(third))
+
+    assert (end.stopped, end.timed_out, end.error) == (verdict, False, None)
+    assert end.exit_code is not None
+    assert end.exit_code < 0
+
+
+def test_a_script_ends_when_its_time_is_up(stage: Stage) -> None:
+    end = stage.play(Script(lasts=FOREVER), ENDLESS, timeout=1)
+
+    assert (end.timed_out, end.stopped, end.error) == (True, Verdict.GO_ON, None)
+    assert end.exit_code is not None
+    assert end.exit_code < 0
+
+
+def test_a_script_that_cannot_be_started_says_why(stage: Stage) -> None:
+    script = Script(error="report.zip is no archive", permanent=True)
+
+    end = stage.play(script, "no archive", name="report.zip")
+
+    assert end.exit_code is None
+    assert end.error
+    assert end.permanent, "it would not start if it were tried again"
+
+
+class Broken(Watch):
+    """A supervisor that fails in one of its calls."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(self._ask)
+        self._call = call
+
+    def _fail(self, call: str) -> None:
+        if call == self._call:
+            raise LookupError("supervisor", call)
+
+    def _ask(self) -> Verdict:
+        self._fail("ask")
+        return Verdict.GO_ON
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self._fail("output")
+        super().output(stream, data)
+
+    def checkpoint(self) -> bytes | None:
+        self._fail("checkpoint")
+        return super().checkpoint()
+
+    def save(self, checkpoint: bytes) -> str | None:
+        self._fail("save")
+        return super().save(checkpoint)
+
+
+@pytest.mark.parametrize("call", ["ask", "output", "checkpoint", "save"])
+def test_what_the_supervisor_raises_ends_the_script(stage: Stage, call: str) -> None:
+    source = """
+        import nextfire_job
+        print("x", flush=True)
+        nextfire_job.checkpoint()
+        nextfire_job.save_checkpoint(1)
+    """
+    script = Script(stdout="x\n", saves=b"1", lasts=FOREVER)
+
+    with pytest.raises(LookupError, match=call):
+        stage.play(script, dedent(source) + ENDLESS, Broken(call))

@@ -1,0 +1,174 @@
+"""What `ScriptStore` promises, on the fake and on whatever plays S3."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError  # noqa: TID251 - what the SDK raises
+
+from nextfire.adapters import script_store
+from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.domain.errors import InvalidInputError, NotFoundError
+from nextfire.domain.ports import ScriptStore
+from nextfire.domain.script import split_url
+from tests.fakes import MemoryScriptStore
+from tests.integration.backends import AWS, MEMORY, on_aws
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+CONTRACT_OF = (ScriptStore,)
+
+
+class Bucket:
+    """What plays S3, which refuses nothing, and before it a refusal to read some keys. Counts what
+    was sent back.
+    """
+
+    def __init__(self, client: S3Client, name: str) -> None:
+        self._client, self.name = client, name
+        self.forbidden: set[str] = set()
+        self.sent = 0
+
+    def put(self, key: str, source: bytes) -> bytes:
+        self._client.put_object(Bucket=self.name, Key=key, Body=source)
+        return source
+
+    def get_object(self, **request: Any) -> Any:
+        if request["Key"] in self.forbidden:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": ""}}, "GetObject")
+        answer = self._client.get_object(**request)
+        self.sent += 1
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A store of scripts, and how they come there: `upload` returns what was uploaded."""
+
+    store: ScriptStore
+    bucket: str
+    upload: Callable[[str], bytes]
+    lose: Callable[[str], object]
+    forbid: Callable[[str], object]
+
+    def url(self, name: str) -> str:
+        return f"s3://{self.bucket}/acme/default/{name}"
+
+
+@pytest.fixture(params=(MEMORY, *AWS))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def there(s3: S3Client, bucket: str) -> Bucket:
+    return Bucket(s3, bucket)
+
+
+@pytest.fixture
+def held(backend: str, request: pytest.FixtureRequest) -> Held:
+    if backend == MEMORY:
+        memory = MemoryScriptStore()
+        return Held(
+            memory,
+            "scripts",
+            lambda url: f"# {url}\n".encode(),
+            memory.missing.add,
+            memory.forbidden.add,
+        )
+    there: Bucket = request.getfixturevalue("there")
+    client: Any = there
+    return Held(
+        S3ScriptStore(client),
+        there.name,
+        lambda url: there.put(split_url(url)[1], b"\x00\xff" + url.encode()),
+        lambda _: None,
+        lambda url: there.forbidden.add(split_url(url)[1]),
+    )
+
+
+def test_a_script_is_fetched_as_it_was_uploaded(held: Held) -> None:
+    first, second = held.url("first.py"), held.url("über uns/sëcond.zip")
+    sources = held.upload(first), held.upload(second)
+
+    assert (held.store.fetch(first), held.store.fetch(second)) == sources
+    assert held.store.fetch(first) == sources[0]
+
+
+def test_a_script_that_is_not_there_is_not_found(held: Held) -> None:
+    held.upload(held.url("report.py"))
+    for url in (held.url("repor.py"), "s3://nobody-has-this-bucket/report.py"):
+        held.lose(url)
+
+        with pytest.raises(NotFoundError, match=re.escape(url)):
+            held.store.fetch(url)
+
+
+def test_a_script_that_may_not_be_read_is_the_caller_s_mistake(held: Held) -> None:
+    url = held.url("secret.py")
+    held.upload(url)
+    held.forbid(url)
+
+    with pytest.raises(InvalidInputError, match=r"secret\.py"):
+        held.store.fetch(url)
+
+
+@on_aws
+def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
+    there: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("nextfire.adapters.script_store.time.monotonic", lambda: now)
+    client: Any = there
+    store, url = S3ScriptStore(client), f"s3://{there.name}/report.py"
+    there.put("report.py", b"old")
+    assert store.fetch(url) == b"old"
+    there.put("report.py", b"new")
+
+    now += 1.9
+    assert store.fetch(url) == b"old", "S3 is not asked for each run"
+    now += 0.1
+    assert store.fetch(url) == b"new"
+
+
+@on_aws
+def test_a_script_that_has_not_changed_is_not_sent_again(there: Bucket) -> None:
+    client: Any = there
+    store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{there.name}/report.py"
+    there.put("report.py", b"same")
+
+    assert [store.fetch(url) for _ in range(3)] == [b"same"] * 3
+    assert there.sent == 1
+
+
+@on_aws
+def test_a_script_that_was_deleted_is_not_found_any_more(there: Bucket, s3: S3Client) -> None:
+    client: Any = there
+    store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{there.name}/report.py"
+    there.put("report.py", b"x")
+    store.fetch(url)
+    s3.delete_object(Bucket=there.name, Key="report.py")
+
+    with pytest.raises(NotFoundError):
+        store.fetch(url)
+
+
+@on_aws
+def test_a_script_that_is_too_large_is_refused(
+    there: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_store, "MAX_SCRIPT_BYTES", 10)
+    client: Any = there
+    store = S3ScriptStore(client)
+    there.put("fits.py", b"x" * 10)
+    there.put("large.py", b"x" * 11)
+
+    assert store.fetch(f"s3://{there.name}/fits.py") == b"x" * 10
+    with pytest.raises(InvalidInputError, match="11 bytes, more than 10"):
+        store.fetch(f"s3://{there.name}/large.py")
