@@ -94,13 +94,21 @@ def covered(world: Books, job: Job) -> list[str]:
     ]
 
 
-def assert_all_accounted(world: Books, job: Job, *, picked_up_late: bool = False) -> None:
+def assert_all_accounted(
+    world: Books,
+    job: Job,
+    *,
+    picked_up_late: bool = False,
+    stray: Callable[[RunKey], bool] = lambda _: False,
+) -> None:
     """Every occurrence of *job* up to now is covered by exactly one record; a record covers nothing
     else, and counts right; none is left undone; and the chain goes on.
 
     The world must be at rest: see `settle`. *picked_up_late*: leave out ranges that hold a run
     which an executor had before it more than a minute after it was due; see
-    `test_what_was_sent_before_it_was_missed_does_not_run`.
+    `test_what_was_sent_before_it_was_missed_does_not_run`. *stray*: which runs may be there though
+    no version owns them: those that were sent while a change of the job was being written, whose
+    instant is that of its request.
     """
     job = world.job(job.key)
     now = world.now
@@ -114,6 +122,8 @@ def assert_all_accounted(world: Books, job: Job, *, picked_up_late: bool = False
     covers: Counter[datetime] = Counter()
     for record in found:
         first, last = record.key.scheduled_at, record.covers_until
+        if first not in every and record.covered == 1 and stray(record.key):
+            continue
         assert first in every, f"{record.key.run_id} stands for no occurrence of the job"
         if record.covered_to is None:
             assert record.covered == 1

@@ -1,0 +1,390 @@
+"""What people and the world do to the system in a history. A new flow joins by its line in `FLOWS`.
+
+A flow is a function of the history; it begins at a moment that the dice choose, and whatever it asks
+of the API goes through `History.request`: a process of its own, interleaved with all others at each
+port call, that may die like them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from nextfire.domain.due import DueKind, Slot, bucket_name
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+    UndecodableError,
+)
+from nextfire.domain.ids import JobKey, group_id
+from nextfire.domain.instants import floor_minute, to_ms
+from nextfire.domain.job import JobDefinition
+from nextfire.domain.run import RunState
+from tests.simulation.kernel import SECOND
+from tests.simulation.system import Client
+
+if TYPE_CHECKING:
+    from tests.simulation.history import History
+
+REFUSALS = (ConflictError, InvalidInputError, NotFoundError, UnavailableError, UndecodableError)
+"""What a caller of the API may be told instead of an answer."""
+
+TENANTS = ("acme", "bolt")
+_MOST_CHANGES = 7
+"""Of when a job fires, in one history: a job remembers eight."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """`weight`: how often it happens, compared with the others."""
+
+    name: str
+    weight: int
+    begin: Callable[[History], None]
+
+
+# Jobs
+
+
+def register(history: History) -> None:
+    dice = history.kernel.dice
+    history.register(JobKey(dice.choice(TENANTS), f"job{dice.randrange(3)}"))
+
+
+def change_when(history: History) -> None:
+    key = history.any_job()
+    if key is None or history.changes[key] >= _MOST_CHANGES:
+        return
+    history.changes[key] += 1
+    when = history.a_schedule()
+
+    def change(client: Client) -> None:
+        def edit(definition: JobDefinition) -> JobDefinition:
+            return JobDefinition.model_validate(definition.document() | when)
+
+        client.jobs.change(key, edit, now=client.actor.now())
+
+    history.request(key.tenant, f"change {key.job_id} {when}", change)
+
+
+def change_what(history: History) -> None:
+    """Of a definition, what is not its schedule."""
+    key = history.any_job()
+    if key is None:
+        return
+    dice = history.kernel.dice
+    what: dict[str, Any] = dice.choice(
+        [
+            {"timeoutSec": dice.randint(30, 200)},
+            {"overlap": dice.choice(["ALLOW", "QUEUE", "SKIP", "REPLACE"])},
+            {"priority": dice.choice(["LOW", "NORMAL", "HIGH"])},
+            {"target": {"handler": "report", "pool": dice.choice(["default", "batch"])}},
+            {"misfire": {"policy": dice.choice(["RUN_ALL", "RUN_LATEST", "SKIP"])}},
+        ]
+    )
+
+    def change(client: Client) -> None:
+        def edit(definition: JobDefinition) -> JobDefinition:
+            return JobDefinition.model_validate(definition.document() | what)
+
+        client.jobs.change(key, edit, now=client.actor.now())
+
+    history.request(key.tenant, f"change {key.job_id} {what}", change)
+
+
+def pause(history: History) -> None:
+    key = history.any_job()
+    if key is None or history.changes[key] >= _MOST_CHANGES:
+        return
+    history.changes[key] += 1
+    history.request(
+        key.tenant,
+        f"pause {key.job_id}",
+        lambda client: client.jobs.pause(key, "a reason", now=client.actor.now()),
+    )
+
+
+def resume(history: History) -> None:
+    key = history.any_job()
+    if key is not None:
+        history.request(
+            key.tenant,
+            f"resume {key.job_id}",
+            lambda client: client.jobs.resume(key, now=client.actor.now()),
+        )
+
+
+def delete(history: History) -> None:
+    key = history.any_job()
+    if key is not None:
+        history.request(
+            key.tenant,
+            f"delete {key.job_id}",
+            lambda client: client.jobs.delete(key, now=client.actor.now()),
+        )
+
+
+# Runs
+
+
+def cancel(history: History) -> None:
+    key = history.any_run(RunState.PENDING, RunState.RUNNING) or history.recent_run()
+    if key is None:
+        return
+
+    def ask(client: Client) -> None:
+        run = client.runs.cancel(key, "enough")
+        history.cancelled.setdefault(key, len(run.attempts))
+
+    history.request(key.job.tenant, f"cancel {key.execution_id}", ask)
+
+
+def redrive(history: History) -> None:
+    key = history.any_run(RunState.DEAD)
+    if key is None:
+        return
+
+    def ask(client: Client) -> None:
+        run = client.runs.redrive(key, None)
+        history.redriven[key] = max(run.dispatch, history.redriven.get(key, 0))
+
+    history.request(key.job.tenant, f"redrive {key.execution_id}", ask)
+
+
+def redrive_pool(history: History) -> None:
+    """All that died in the last hour."""
+    tenant = history.kernel.dice.choice(TENANTS)
+
+    def ask(client: Client) -> None:
+        now = client.actor.now()
+        done = client.runs.redrive_dead(
+            tenant,
+            "default",
+            first=now - timedelta(hours=1),
+            last=now,
+            cursor=None,
+            limit=10,
+            reason=None,
+            until=now + timedelta(seconds=15),
+        )
+        for key in done.redriven:
+            history.redriven.setdefault(key, 0)
+
+    history.request(tenant, f"redrive {tenant}'s dead", ask)
+
+
+def look(history: History) -> None:
+    """Whoever looks changes nothing."""
+    key = history.any_run(*RunState) or history.recent_run()
+    if key is not None:
+        history.request(
+            key.job.tenant, f"find {key.execution_id}", lambda client: client.runs.find(key)
+        )
+
+
+# Processes
+
+
+def kill(history: History) -> None:
+    processes = history.system.processes
+    if processes:
+        history.kernel.dice.choice(processes).kill()
+
+
+def kill_amid(history: History) -> None:
+    """Have a process die within its next steps."""
+    processes = history.system.processes
+    if processes:
+        history.kernel.dice.choice(processes).dies_in = history.kernel.dice.randrange(12)
+
+
+def terminate_worker(history: History) -> None:
+    """SIGTERM; whoever takes too long is killed."""
+    workers = [each for each in history.system.processes if each in history.system.workers]
+    if not workers:
+        return
+    worker = history.kernel.dice.choice(workers)
+    worker.stopping = True
+    history.kernel.tell(worker.name, "is told to stop")
+    history.later(timedelta(seconds=30), worker.kill)
+
+
+def clock_step(history: History) -> None:
+    """A machine's clock is put right, or wrong: within a second of the true time."""
+    processes = history.system.processes
+    if processes:
+        actor = history.kernel.dice.choice(processes)
+        actor.skew = timedelta(microseconds=history.kernel.dice.randint(-SECOND, SECOND))
+        history.kernel.tell(actor.name, f"clock is {actor.skew.total_seconds():+.3f} s off")
+
+
+# EventBridge, and outages
+
+
+def invoke_watcher_twice(history: History) -> None:
+    group = history.kernel.dice.randrange(history.system.setting.groups)
+    history.system.invoke_watcher(group)
+
+
+def skip_minutes(history: History) -> None:
+    """EventBridge invokes nobody for a while; who lives goes on."""
+    history.outage(timers=True, seconds=history.kernel.dice.choice([60, 120, 200]))
+
+
+def dispatch_outage(history: History) -> None:
+    """No watcher lives, for long."""
+    for watcher in history.system.watchers:
+        watcher.kill()
+    history.outage(timers=True, seconds=history.kernel.dice.choice([90, 400, 1_500]))
+
+
+def worker_outage(history: History) -> None:
+    for worker in history.system.workers:
+        worker.kill()
+    history.outage(workers=True, seconds=history.kernel.dice.choice([20, 100, 500, 1_200]))
+
+
+def black_out(history: History) -> None:
+    """Nothing lives."""
+    for process in history.system.processes:
+        process.kill()
+    seconds = history.kernel.dice.choice([100, 700, 2_400])
+    history.outage(timers=True, workers=True, seconds=seconds)
+
+
+def storm(history: History) -> None:
+    """AWS has a bad time."""
+    dice, weather = history.kernel.dice, history.weather
+    kind = dice.choice(["refused", "unanswered", "unsent", "partial", "stale", "slow"])
+    odds = dice.choice([0.1, 0.3, 0.6]) if kind in {"partial", "stale"} else dice.choice([0.05, 0.2])
+    setattr(weather, kind, odds)
+    history.kernel.tell("weather", f"{kind} {odds}")
+    history.later(timedelta(seconds=dice.choice([2, 10, 60])), lambda: calm(history))
+
+
+def calm(history: History) -> None:
+    history.weather.clear()
+    history.kernel.tell("weather", "calm")
+
+
+# What cannot be read
+
+
+def spoil_job(history: History) -> None:
+    """A job's item reads as nothing, for a while."""
+    key = history.any_job()
+    if key is None:
+        return
+    jobs = history.stores.jobs
+    history.kernel.tell("somebody", f"spoils {key.job_id}")
+    jobs.spoil(key)
+    history.later(timedelta(seconds=history.kernel.dice.choice([3, 40, 100])), lambda: jobs.mend(key))
+
+
+def junk_entry(history: History) -> None:
+    """An item of the due table that reads as nothing, by itself or in place of a FIRE entry."""
+    dice, due = history.kernel.dice, history.stores.due
+    now = history.kernel.clock.now()
+    soon = now + timedelta(minutes=2)
+    fires = [e for e in due.entries if e.kind is DueKind.FIRE and e.at < soon]
+    if fires and dice.random() < 0.5:
+        entry = dice.choice(fires)
+        (slot, *_) = [slot for slot, item in due.items.items() if item is entry]
+        history.monitor.meddled.add(entry.job)
+        history.kernel.tell("somebody", f"spoils the entry {entry.sort_key}")
+        due.spoil(slot, tenant=entry.job.tenant, job_id=entry.job.job_id)
+        return
+    history.junk_entries += 1
+    at = now + timedelta(seconds=dice.choice([-100, -1, 1, 50]))
+    bucket = bucket_name(floor_minute(max(at, now)), dice.randrange(history.system.setting.shards))
+    key = dice.choice([f"{to_ms(at):013d}#junk", f"{to_ms(at):013d}#{history.junk_entries}", "x"])
+    slot = Slot(bucket, key)
+    if slot in due.items:
+        history.junk_entries -= 1
+        return
+    history.kernel.tell("somebody", f"puts junk into {bucket} {key}")
+    due.spoil(slot, nonsense="yes")
+
+
+def junk_message(history: History) -> None:
+    """A message that reads as nothing."""
+    history.junk_messages += 1
+    body = f"junk {history.junk_messages}"
+    history.kernel.tell("somebody", f"sends {body!r}")
+    history.stores.queue.queues["default"].send(body, group=body, dedup=body)
+
+
+def doubled_message(history: History) -> None:
+    """A message that was accepted comes once more, past the queue's deduplication."""
+    log = history.stores.queue.log
+    if not log:
+        return
+    message = history.kernel.dice.choice(log[-20:])
+    history.copies += 1
+    history.kernel.tell("somebody", f"doubles {message.key.execution_id} d{message.dispatch}")
+    history.stores.queue.queues["default"].send(
+        message.encode(),
+        group=group_id(message.key, exclusive=message.exclusive),
+        dedup=f"copy {history.copies}",
+    )
+
+
+# What only the auditor can mend
+
+
+def vandal(history: History) -> None:
+    """Somebody deletes a FIRE entry, or what is in a queue."""
+    if not history.vandalised:
+        return
+    dice, stores = history.kernel.dice, history.stores
+    if dice.random() < 0.5 and stores.due.entries:
+        entry = dice.choice(stores.due.entries)
+        if entry.kind is not DueKind.FIRE:
+            return
+        history.monitor.meddled.add(entry.job)
+        history.kernel.tell("somebody", f"deletes the entry {entry.sort_key}")
+        for slot in [slot for slot, item in stores.due.items.items() if item == entry]:
+            del stores.due.items[slot]
+    else:
+        pool = dice.choice([*stores.queue.queues])
+        history.kernel.tell("somebody", f"purges the queue of {pool}")
+        stores.queue.queues[pool].purge()
+
+
+def audit(history: History) -> None:
+    history.system.invoke_auditor(anew=history.kernel.dice.random() < 0.5)
+
+
+FLOWS = [
+    Flow("register", 6, register),
+    Flow("change when", 6, change_when),
+    Flow("change what", 3, change_what),
+    Flow("pause", 4, pause),
+    Flow("resume", 4, resume),
+    Flow("delete", 1, delete),
+    Flow("cancel", 8, cancel),
+    Flow("redrive", 6, redrive),
+    Flow("redrive a pool", 1, redrive_pool),
+    Flow("look", 1, look),
+    Flow("kill", 5, kill),
+    Flow("kill amid", 10, kill_amid),
+    Flow("terminate a worker", 3, terminate_worker),
+    Flow("clock step", 2, clock_step),
+    Flow("invoke a watcher twice", 2, invoke_watcher_twice),
+    Flow("skip minutes", 1, skip_minutes),
+    Flow("outage of watchers", 2, dispatch_outage),
+    Flow("outage of workers", 2, worker_outage),
+    Flow("black-out", 1, black_out),
+    Flow("storm", 8, storm),
+    Flow("calm", 4, calm),
+    Flow("spoil a job", 1, spoil_job),
+    Flow("junk entry", 1, junk_entry),
+    Flow("junk message", 1, junk_message),
+    Flow("doubled message", 2, doubled_message),
+    Flow("vandal", 4, vandal),
+    Flow("audit", 1, audit),
+]

@@ -1,0 +1,416 @@
+"""One history: a system, what the dice of its seed do to it, and whether it came out right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import blake2s
+from typing import Any
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.instants import MINUTE, floor_minute
+from nextfire.domain.job import JobDefinition, JobState
+from nextfire.domain.run import RunState
+from nextfire.domain.schedule import check
+from nextfire.usecases.audit import AuditJobs
+from nextfire.usecases.dispatch_due import Shares
+from tests.accounting import assert_all_accounted, settle
+from tests.builders import a_definition, at
+from tests.fakes import InlineExecutor, memory_stores
+from tests.simulation.flows import FLOWS, REFUSALS, TENANTS
+from tests.simulation.kernel import SECOND, Kernel
+from tests.simulation.monitor import Monitor
+from tests.simulation.system import Client, Setting, System
+from tests.simulation.wire import Journal, Log, Weather, Wire
+from tests.world import POOLS, World
+
+START = at("11:59:50")
+SCHEDULES: list[dict[str, Any]] = [
+    {"type": "CRON", "schedule": "* * * * *"},
+    {"type": "CRON", "schedule": "* * * * *"},
+    {"type": "CRON", "schedule": "*/5 * * * *"},
+    {"type": "CRON", "schedule": "7 * * * *"},
+    {"type": "CRON", "schedule": "30 13 * * *", "timezone": "Europe/Berlin"},
+    {"type": "INTERVAL", "schedule": "PT10S"},
+    {"type": "INTERVAL", "schedule": "PT15S"},
+    {"type": "INTERVAL", "schedule": "PT45S"},
+    {"type": "INTERVAL", "schedule": "PT7M"},
+    {"type": "ONCE", "schedule": "2026-05-24T12:01:00Z"},
+    {"type": "DELAY", "schedule": "PT40S"},
+    {
+        "type": "DATES",
+        "schedule": [f"2026-05-24T{h}:{m}:00Z" for h in range(12, 16) for m in ("02", 10, 11, 40)],
+    },
+]
+_STEP = timedelta(seconds=2)
+_GAPS = [0, 0, 100_000, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND]
+_AUDIT_EVERY = timedelta(minutes=15)
+
+
+class ViolatedError(AssertionError):
+    """A history in which an invariant did not hold. The message tells it from its beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a history was: `injected`, what went wrong in it, by kind; `digest`, of its steps."""
+
+    seed: int
+    injected: Counter[str]
+    occurrences: int
+    steps: int
+    digest: int
+    violations: list[str]
+
+
+class History:
+    """A seed's history. *interleaves*: see `Kernel`. *told*: keep its events to be read."""
+
+    def __init__(self, seed: int, *, interleaves: bool = True, told: bool = False) -> None:
+        self.seed = seed
+        self.kernel = Kernel(seed, START, interleaves=interleaves)
+        if told:
+            self.kernel.events = []
+        dice = self.kernel.dice
+        self.monitor = Monitor(self.kernel)
+        shards = dice.choice([1, 1, 2, 3])
+        self.setting = Setting(
+            shards=shards,
+            groups=dice.choice([1, 1, min(2, shards)]),
+            workers=dice.choice([1, 1, 2]),
+            slots=dice.choice([1, 2]),
+            on_lambda=dice.random() < 0.3,
+            drag=dice.choice([SECOND, 3 * SECOND, 6 * SECOND]),
+            doomed=dice.choice([0.0, 0.1, 0.5]),
+            dies_within=dice.choice([30, 200]),
+            shares=Shares(
+                backlogs=dice.choice([{}, {}, {"default": 3}, {"default": 1, "batch": 2}])
+            ),
+        )
+        self.stores = memory_stores(self.kernel.clock, POOLS, shards=shards)
+        self._keep_books()
+        self.weather = Weather()
+        ports = dict(vars(self.stores))
+        self.wire = Wire(self.kernel, ports, self.weather)
+        self.wire.watched = self.monitor.call
+        self.system = System(self.kernel, self.wire, self.stores, self.setting)
+        self.moments = dice.choice([8, 14, 24])
+        self.vandalised = dice.random() < 0.12
+        self.changes: Counter[JobKey] = Counter()
+        self.cancelled: dict[RunKey, int] = {}
+        """The runs whose cancelling was answered, with the attempts that they had by then."""
+        self.redriven: dict[RunKey, int] = {}
+        """The runs whose redriving was answered, with the dispatch that was given."""
+        self.junk_entries = 0
+        self.junk_messages = 0
+        self.copies = 0
+        self._begun: Counter[str] = Counter()
+
+    def _keep_books(self) -> None:
+        """Have every change of the stores told to the monitor."""
+        stores, kernel, monitor = self.stores, self.kernel, self.monitor
+        stores.due.items = Journal(kernel, monitor.entry_changed)
+        stores.jobs.items = Journal(kernel, monitor.job_changed)
+        stores.runs.items = Journal(kernel, monitor.run_changed)
+        stores.control.leases = Journal(kernel, lambda *_: None)
+        stores.queue.log = Log(monitor.accepted)
+        stores.due.page = kernel.dice.choice([1, 2, 100])
+        for queue in stores.queue.queues.values():
+            queue.order = lambda _: kernel.dice.random()
+        monitor.watch(stores)
+
+    # What flows use
+
+    def any_job(self) -> JobKey | None:
+        keys = [*self.stores.jobs.items]
+        return self.kernel.dice.choice(keys) if keys else None
+
+    def any_run(self, *states: RunState) -> RunKey | None:
+        found = [key for key, run in self.stores.runs.items.items() if run.state in states]
+        return self.kernel.dice.choice(found) if found else None
+
+    def recent_run(self) -> RunKey | None:
+        """The run of an occurrence that is due about now, if there is one."""
+        key = self.any_job()
+        if key is None:
+            return None
+        job = self.stores.jobs.items[key]
+        for each in job.upcoming(self.kernel.clock.now() - MINUTE, 1):
+            return RunKey(key, run_id(job.uid, each.occurrence.at))
+        return None
+
+    def a_schedule(self) -> dict[str, Any]:
+        return self.kernel.dice.choice(SCHEDULES)
+
+    def a_definition(self) -> JobDefinition:
+        """Of a job that may do anything."""
+        dice = self.kernel.dice
+        while True:
+            misfire: dict[str, Any] = {"policy": dice.choice(["RUN_ALL", "RUN_LATEST", "SKIP"])}
+            if dice.random() < 0.2:
+                misfire["relevancyWindowSec"] = dice.choice([5, 90, 1_800])
+            retries: dict[str, Any] = {"maxAttempts": dice.choice([1, 2, 3])}
+            retries["initialDelayMs"] = dice.choice([1_000, 5_000])
+            fields = {**self.a_schedule(), "misfire": misfire, "retryPolicy": retries}
+            for odds, more in (
+                (0.4, {"overlap": dice.choice(["QUEUE", "SKIP", "REPLACE"])}),
+                (0.2, {"jitterSec": dice.choice([5, 50])}),
+                (0.2, {"maxRuns": dice.choice([1, 2, 7])}),
+                (0.1, {"endAt": f"2026-05-24T{dice.choice([12, 13])}:33:00Z"}),
+                (0.2, {"target": {"handler": "report", "pool": "batch"}}),
+                (0.2, {"timeoutSec": 30}),
+                (0.3, {"priority": dice.choice(["LOW", "HIGH"])}),
+            ):
+                if dice.random() < odds:
+                    fields.update(more)
+            try:
+                definition = a_definition(**fields)
+                check(definition.schedule_from(self.kernel.clock.now()))
+            except (InvalidInputError, ValueError):
+                continue  # it would never fire
+            return definition
+
+    def register(self, key: JobKey) -> None:
+        definition, uid = self.a_definition(), self.system.new_uid()
+
+        def ask(client: Client) -> None:
+            job = client.jobs.register(key, definition, uid=uid, now=client.actor.now())
+            self.monitor.acknowledged(job)
+
+        self.request(key.tenant, f"register {key.job_id} {definition.document()}", ask)
+
+    def request(self, tenant: str, told: str, ask: Callable[[Client], object]) -> None:
+        """Ask the API for something; refusals are answers."""
+        self.kernel.tell(tenant, told)
+
+        def answered(client: Client) -> None:
+            try:
+                ask(client)
+            except REFUSALS as error:
+                self.kernel.tell(client.actor.name, f"{type(error).__name__}: {error}")
+            else:
+                self.kernel.tell(client.actor.name, "is answered")
+
+        self.system.request(tenant, answered)
+
+    def later(self, after: timedelta, do: Callable[[], object]) -> None:
+        """Have something happen in a while."""
+        aws = self.system.aws
+
+        def wait() -> None:
+            aws.sleep(after)
+            do()
+
+        aws.submit(wait)
+
+    def outage(self, *, timers: bool = False, workers: bool = False, seconds: int) -> None:
+        """Have EventBridge invoke nobody, or no worker be restarted, for some time. The black-out
+        lasts: whoever has begun goes on through it only if it is alive.
+        """
+        system = self.system
+        self.kernel.tell("outage", f"{'timers ' * timers}{'workers ' * workers}{seconds} s")
+        system.timers = system.timers and not timers
+        system.works = system.works and not workers
+
+        def over() -> None:
+            system.timers = system.timers or timers
+            system.works = system.works or workers
+
+        self.later(timedelta(seconds=seconds), over)
+        self._patience = timedelta(seconds=seconds)
+
+    # The course of things
+
+    def play(self) -> Outcome:
+        """Let it happen, let it come to rest, and look."""
+        kernel, aws = self.kernel, self.system.aws
+        self._patience = timedelta()
+        self.stores.control.seed_cursors(self.setting.shards, floor_minute(kernel.clock.now()))
+        over = aws.submit(self._direct)
+        for group in range(self.setting.groups):
+            aws.submit(lambda group=group: self._timer(group))
+        aws.submit(self._auditor_timer)
+        aws.submit(self._supervise)
+        if self.setting.on_lambda:
+            aws.submit(self._event_source)
+        wrong = self.monitor.violations
+        kernel.run(lambda: over.done() or bool(wrong))
+        if over.done() and over.exception() is not None:
+            raise over.exception()
+        self._end_all()
+        wrong += [f"escaped: {each}" for each in self.system.escaped]
+        occurrences = 0
+        if not wrong:
+            try:
+                occurrences = self._come_to_rest()
+            except AssertionError as error:
+                wrong.append(str(error).partition("\n")[0])
+        return Outcome(
+            self.seed, self.wire.injected, occurrences, kernel.steps, self._digest(), wrong
+        )
+
+    def _direct(self) -> None:
+        """The dice's part."""
+        dice, aws = self.kernel.dice, self.system.aws
+        for number in range(dice.choice([1, 2, 3])):
+            self.register(JobKey(TENANTS[number % 2], f"job{number}"))
+        weights = [flow.weight for flow in FLOWS]
+        for _ in range(self.moments):
+            aws.sleep(timedelta(microseconds=dice.choice(_GAPS)) + self._patience)
+            self._patience = timedelta()
+            (flow,) = dice.choices(FLOWS, weights)
+            self.kernel.tell("dice", flow.name)
+            self._begun[flow.name] += 1
+            flow.begin(self)
+        aws.sleep(timedelta(seconds=5))
+
+    def _timer(self, group: int) -> None:
+        """EventBridge's rule of a group: about each minute, now and then none or two."""
+        dice, aws = self.kernel.dice, self.system.aws
+        while True:
+            if self.system.timers:
+                for _ in range(dice.choice([1, 1, 1, 1, 1, 1, 0, 2])):
+                    self.system.invoke_watcher(group)
+            aws.sleep(timedelta(seconds=60 + dice.choice([0, 0, -0.5, 0.5, 8])))
+
+    def _auditor_timer(self) -> None:
+        while True:
+            self.system.aws.sleep(_AUDIT_EVERY)
+            if self.system.timers:
+                self.system.invoke_auditor()
+
+    def _supervise(self) -> None:
+        """ECS: as many workers as there are to be."""
+        system, setting = self.system, self.setting
+        pools = ["batch"] if setting.on_lambda else ["default", "default", "batch"]
+        while True:
+            alive = [w for w in system.workers if w.alive and not w.stopping and w.tasks]
+            if system.works:
+                for number in range(len(alive), setting.workers + 1):
+                    system.start_worker(pools[number % len(pools)])
+            system.aws.sleep(timedelta(seconds=self.kernel.dice.choice([1, 5, 20])))
+
+    def _event_source(self) -> None:
+        """SQS's poller for a pool on Lambda."""
+        dice, system = self.kernel.dice, self.system
+        while True:
+            if system.works:
+                system.invoke_executor("default")
+            system.aws.sleep(timedelta(seconds=dice.choice([0.2, 1, 2])))
+
+    def _end_all(self) -> None:
+        """Whatever runs is killed: nothing of it happens after this."""
+        system = self.system
+        for actor in [*system.processes, system.aws]:
+            actor.kill()
+        self.kernel.run(lambda: False)
+
+    def _digest(self) -> int:
+        """Two histories with the same went the same way."""
+        runs = sorted(str(run) for run in self.stores.runs.items.values())
+        text = "\n".join([str(self.kernel.steps), str(self.kernel.at), *runs])
+        return int.from_bytes(blake2s(text.encode(), digest_size=8).digest(), "big")
+
+    # At rest
+
+    def _come_to_rest(self) -> int:
+        """With everything well again, let all end that is to end; then look at the records.
+
+        Returns:
+            How many occurrences were accounted for.
+        """
+        world = World(
+            stores=self.stores,
+            clock=self.kernel.clock,
+            shards=self.setting.shards,
+            first_epoch=10**15,
+        )
+        self.kernel.tell("rest", "all processes are new, all is well")
+        for key in [*self.stores.jobs.items]:
+            self.stores.jobs.mend(key)
+            if world.job(key).state is JobState.PAUSED:
+                world.manage.resume(key, now=world.now)
+        if self.vandalised:
+            # What was purged from a queue rests for ever, if nobody audits.
+            with suppress(AssertionError):
+                settle(world, step=_STEP, at_most=500)
+        if self.monitor.meddled or self.vandalised:
+            world.advance(minutes=16)
+            for _ in range(2):
+                self._audit(world)
+                with suppress(AssertionError):
+                    settle(world, step=_STEP, at_most=500)
+        settle(world, step=_STEP, at_most=3_000)
+        if self.junk_entries:  # a key that is no instant is met when its bucket is closed
+            world.advance(minutes=3)
+            settle(world, step=_STEP, at_most=3_000)
+        for job in [*self.stores.jobs.items.values()]:
+            if job.key in self.monitor.meddled and job.state is JobState.CANCELLED:
+                continue  # the auditor looks after living jobs only
+            assert_all_accounted(world, job, picked_up_late=True, stray=self.monitor.is_stray)
+        occurrences = sum(run.covered for run in self.stores.runs.items.values())
+        self._check_cancelled()
+        self._check_redriven()
+        self._check_undecodable()
+        self.monitor.check_queue_ids()
+        assert not self.monitor.violations, self.monitor.violations[0]
+        return occurrences
+
+    def _audit(self, world: World) -> None:
+        audit = AuditJobs(
+            jobs=self.stores.jobs,
+            due=self.stores.due,
+            runs=self.stores.runs,
+            queue=self.stores.queue,
+            control=self.stores.control,
+            clock=world.clock,
+            executor=InlineExecutor(),
+            pools=POOLS,
+            write_shards=self.setting.shards,
+            read_shards=self.setting.shards,
+            every=timedelta(days=1),
+        )
+        for report in audit.go_on(world.now + timedelta(minutes=14), anew=True):
+            self.kernel.tell("auditor", str(report))
+
+    def _check_cancelled(self) -> None:
+        """What was cancelled was not tried again, unless it was redriven. It may have done well
+        before that was seen.
+        """
+        for key, attempts in self.cancelled.items():
+            run = self.stores.runs.items[key]
+            if run.attempt_base:
+                continue
+            assert run.state in {RunState.CANCELLED, RunState.SUCCEEDED}, (
+                f"{key.execution_id} was cancelled and is {run.state}"
+            )
+            assert len(run.attempts) <= attempts, f"{key.execution_id} was cancelled, tried again"
+
+    def _check_redriven(self) -> None:
+        """What was redriven was sent again."""
+        for key, dispatch in self.redriven.items():
+            run = self.stores.runs.items[key]
+            assert run.attempt_base, f"{key.execution_id} was redriven and does not know it"
+            assert run.dispatch >= dispatch, f"{key.execution_id}: dispatch {dispatch} is gone"
+            tried = run.attempt > run.attempt_base
+            assert tried or run.state is RunState.CANCELLED, f"{key.execution_id} was not redriven"
+
+    def _check_undecodable(self) -> None:
+        """What does not decode is kept (invariant 9)."""
+        kept = len(self.stores.due.quarantined)
+        assert kept >= self.junk_entries, (
+            f"{self.junk_entries} entries did not decode, {kept} are kept (invariant 9)"
+        )
+        letters = {body for body, _ in self.stores.dead_letters.letters}
+        for number in range(1, self.junk_messages + 1):
+            assert f"junk {number}" in letters or self.vandalised, (
+                f"junk {number} is not in the dead-letter queue (invariant 9)"
+            )
+        for run in self.stores.runs.items.values():
+            if run.state is RunState.DEAD:
+                told = any(run.key.run_id in body for body in letters)
+                assert told, f"{run.key.execution_id} died and is not in the dead-letter queue"

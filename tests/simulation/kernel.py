@@ -1,0 +1,205 @@
+"""Simulated time, and actors that take turns at every step of it.
+
+An actor is a process: a watcher's Lambda, a worker, an API request. Its threads are greenlets of one
+real thread. Whoever pauses gives the turn to whatever is to happen next; among what happens at one
+instant the seeded dice choose. So a history depends on its seed alone, and replays exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any, TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from tests.fakes import Clock, Killed
+
+T = TypeVar("T")
+
+SECOND = 1_000_000
+"""Instants and durations of the kernel are whole microseconds since its start."""
+_NO_TIME = timedelta()
+
+
+class Task(greenlet):
+    """A thread of an actor."""
+
+    def __init__(self, actor: Actor, do: Callable[[], Any], future: SimulatedFuture[Any]) -> None:
+        super().__init__(self._live, actor.kernel.hub)
+        self.actor = actor
+        self.do = do
+        self.future = future
+        self.turn = 0
+        """Counts its resumptions: what was planned for an earlier one is void."""
+
+    def _live(self) -> None:
+        """Whatever it ends with is the future's, save the death of the process."""
+        try:
+            outcome = self.do()
+        except Killed:
+            self.actor.tasks.discard(self)
+        except Exception as error:  # noqa: BLE001 — as an executor does
+            self.actor.tasks.discard(self)
+            self.future.set_exception(error)
+        else:
+            self.actor.tasks.discard(self)
+            self.future.set_result(outcome)
+
+
+class Kernel:
+    """The clock, and what is planned. `interleaves`: False lets every actor go on to the end of
+    what it does whenever it would only give others a turn; what finds a race then needs no
+    interleaving.
+    """
+
+    def __init__(self, seed: int | str, start: datetime, *, interleaves: bool = True) -> None:
+        self.dice = Random(seed)  # noqa: S311 — no secret
+        self.clock = Clock(start)
+        self.start = start
+        self.at = 0
+        self.hub: greenlet = getcurrent()
+        self.steps = 0
+        self.events: list[str] | None = None
+        """What happened, if anybody is to read it."""
+        self._interleaves = interleaves
+        self._planned: list[tuple[int, float, int, Task, int]] = []
+        self._numbers = 0
+
+    def tell(self, who: str, what: str) -> None:
+        if self.events is not None:
+            self.events.append(f"{self.clock.now():%H:%M:%S.%f}  {who:<14} {what}")
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Go on until *until*, asked after each step, or until nothing is planned."""
+        self.hub = getcurrent()
+        while self._planned and not until():
+            at, _, _, task, turn = heapq.heappop(self._planned)
+            if turn != task.turn or task.dead:
+                continue
+            if at > self.at:
+                self.at = at
+                self.clock.move_to(self.start + timedelta(microseconds=at))
+            self.steps += 1
+            task.turn += 1
+            task.switch()
+
+    def plan(self, task: Task, after: int) -> None:
+        """Resume *task* in *after* µs, unless something else does before."""
+        self._numbers += 1
+        entry = (self.at + after, self.dice.random(), self._numbers, task, task.turn)
+        heapq.heappush(self._planned, entry)
+
+    def pause(self, after: int) -> None:
+        """Give the turn to others for *after* µs. Called by a task.
+
+        Raises:
+            Killed: The actor has died meanwhile.
+        """
+        task = current()
+        if after or self._interleaves:
+            self.plan(task, after)
+            self.hub.switch()
+        task.actor.look_alive()
+
+
+def current() -> Task:
+    """The task that runs."""
+    task = getcurrent()
+    assert isinstance(task, Task), "only a task of an actor may wait"
+    return task
+
+
+class SimulatedFuture(Future[T]):
+    """A future whose `result` lets others go on until it is there."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self._waiting: list[Task] = []
+
+    def result(self, timeout: float | None = None) -> T:
+        until = None if timeout is None else self._kernel.at + int(timeout * SECOND)
+        while not self.done() and (until is None or self._kernel.at < until):
+            task = current()
+            self._waiting.append(task)
+            if until is not None:
+                self._kernel.plan(task, until - self._kernel.at)
+            self._kernel.hub.switch()
+            task.actor.look_alive()
+        return super().result(0)
+
+    def set_result(self, result: T) -> None:
+        super().set_result(result)
+        self._wake()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        super().set_exception(exception)
+        self._wake()
+
+    def _wake(self) -> None:
+        for task in self._waiting:
+            self._kernel.plan(task, 0)
+
+
+class Actor(Executor):
+    """A process, and the executor of its threads. `skew`: how far its clock is off, in µs.
+
+    What is killed never reaches a port again: every pause of it raises `Killed`, those in `except`
+    and `finally` included.
+    """
+
+    def __init__(self, kernel: Kernel, name: str, *, skew: int = 0) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.skew = timedelta(microseconds=skew)
+        self.alive = True
+        self.stopping = False
+        """Told to end, as by SIGTERM."""
+        self.tenant: str | None = None
+        """Whose request it carries out, if it is one."""
+        self.tasks: set[Task] = set()
+        self.dies_in: int | None = None
+        """Half steps (before a port call, after it) until it dies; None: not by itself."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> SimulatedFuture[T]:
+        future: SimulatedFuture[T] = SimulatedFuture(self.kernel)
+        task = Task(self, lambda: fn(*args, **kwargs), future)
+        self.tasks.add(task)
+        self.kernel.plan(task, 0)
+        return future
+
+    def look_alive(self) -> None:
+        if not self.alive:
+            raise Killed
+
+    def half_step(self) -> None:
+        """Die here, if it is to."""
+        self.look_alive()
+        if self.dies_in is not None:
+            if self.dies_in <= 0:
+                self.kill()
+                raise Killed
+            self.dies_in -= 1
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.kernel.tell(self.name, "DIES")
+        self.alive = False
+        for task in self.tasks:
+            self.kernel.plan(task, 0)
+
+    # The clock of its machine
+
+    def now(self) -> datetime:
+        return self.kernel.clock.now() + self.skew
+
+    def sleep(self, duration: timedelta) -> None:
+        self.kernel.pause(max(int(duration / timedelta(microseconds=1)), 0))
+
+    def advance(self, by: timedelta = _NO_TIME, /, **units: float) -> None:
+        """Let time pass, as one who owned the clock would."""
+        self.sleep(by + timedelta(**units))

@@ -1,0 +1,241 @@
+"""The invariants of the design, watched while a history goes on.
+
+Each write of a job, an entry or a run is looked at as it happens, whoever made it; what can only be
+told at rest is in `history.assert_at_rest`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from nextfire.domain.due import DueEntry, DueKind, Slot
+from nextfire.domain.ids import JobKey, RunKey, dedup_id, group_id, run_id
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Claim, Page
+from nextfire.domain.run import AttemptOutcome, Run, RunState
+from tests.simulation.kernel import SECOND, Actor, Kernel
+from tests.fakes import Stores
+
+CLOCKS_APART = timedelta(seconds=2)
+STALE = 3 * SECOND
+"""For so long after a write a reader may see what was before it."""
+WRITING = 30 * SECOND
+"""So long may a request take from reading its clock to its write."""
+
+
+@dataclass
+class _Granted:
+    """The attempts that a run may have: since its last redrive, and before it."""
+
+    most: int
+    before: int = 0
+
+
+class Monitor:
+    """`violations`: what must not have happened, in words."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.violations: list[str] = []
+        self.known: dict[tuple[JobKey, str], Job] = {}
+        """Every job there ever was, as it was last."""
+        self._fires: Counter[tuple[str, int]] = Counter()
+        self._ended: set[tuple[str, int]] = set()
+        self._accepted: dict[tuple[RunKey, int], int] = {}
+        self._replaced_at: dict[str, list[int]] = defaultdict(list)
+        self._granted: dict[RunKey, _Granted] = {}
+        self._most_attempts: dict[str, int] = defaultdict(int)
+        self._runs_of: dict[tuple[JobKey, str], dict[RunKey, Run]] = defaultdict(dict)
+        self._watched: Stores | None = None
+        self.meddled: set[JobKey] = set()
+        """Jobs of which somebody deleted something behind the system's back."""
+
+    def watch(self, stores: Stores) -> None:
+        self._watched = stores
+
+    @property
+    def stores(self) -> Stores:
+        assert self._watched is not None, "watches nothing yet"
+        return self._watched
+
+    def wrong(self, what: str) -> None:
+        self._kernel.tell("MONITOR", what)
+        self.violations.append(what)
+
+    # Jobs
+
+    def job_changed(self, key: JobKey, was: Job | None, job: Job | None) -> None:
+        if job is None:
+            return
+        self.known[key, job.uid] = job
+        if was is not None and was.schedule_version != job.schedule_version:
+            self._replaced_at[was.uid].append(self._kernel.at)
+        most = self._most_attempts
+        most[job.uid] = max(most[job.uid], job.definition.retry_policy.max_attempts)
+        if was is not None and was.uid == job.uid and job.revision != was.revision + 1:
+            self.wrong(f"{key.job_id}: revision {job.revision} was written over {was.revision}")
+        chain = (job.uid, job.schedule_version)
+        if key in self.meddled:
+            return
+        if job.state is JobState.ACTIVE and not self._fires[chain] and chain not in self._ended:
+            self.wrong(f"{key.job_id} is ACTIVE and has no FIRE entry (invariants 1, 2)")
+
+    def acknowledged(self, job: Job) -> None:
+        """A caller was told that *job* is stored."""
+        if (job.key, job.uid) not in self.known:
+            self.wrong(f"{job.key.job_id} was acknowledged and is not stored (invariant 1)")
+
+    # Entries
+
+    def entry_changed(self, slot: Slot, was: Any, entry: Any) -> None:
+        if isinstance(entry, DueEntry) and entry.kind is DueKind.FIRE:
+            self._fires[entry.uid, entry.version] += 1
+        if not isinstance(was, DueEntry):
+            return
+        if was.kind is DueKind.FIRE:
+            self._fires[was.uid, was.version] -= 1
+        if entry is None and was.job not in self.meddled:
+            self._deleted(slot, was)
+
+    def _deleted(self, slot: Slot, entry: DueEntry) -> None:
+        """A due entry is deleted only after its message was accepted, or its record written, and
+        its successor stored; or it lies elsewhere.
+        """
+        if any(each == entry for each in self.stores.due.items.values()):
+            return
+        if entry.kind is DueKind.RETRY:
+            if (RunKey(entry.job, entry.run_id), entry.dispatch) not in self._accepted:
+                self.wrong(f"{slot.sort_key}: deleted before it was sent (invariant 3)")
+            return
+        job = self.stores.jobs.items.get(entry.job)
+        chain = (entry.uid, entry.version)
+        if job is None or (job.uid, job.schedule_version) != chain:
+            return  # of a replaced version: whether it owns anything still is told at rest
+        if job.state is not JobState.ACTIVE:
+            return
+        if not self._accounted(entry):
+            self.wrong(f"{slot.sort_key}: deleted before it was sent (invariant 3)")
+        if not self._fires[chain]:
+            if job.successor(entry) is not None and self._left(job, entry):
+                self.wrong(f"{slot.sort_key}: deleted before its successor was stored (invariant 3)")
+            self._ended.add(chain)
+
+    def _accounted(self, entry: DueEntry) -> bool:
+        key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+        runs = self._runs_of[entry.job, entry.uid]
+        return (
+            (key, 1) in self._accepted
+            or key in runs
+            or any(r.key.scheduled_at <= entry.occurs_at <= r.covers_until for r in runs.values())
+        )
+
+    def _left(self, job: Job, entry: DueEntry) -> bool:
+        """Whether an occurrence after *entry*'s is in no record yet: a range may be longer."""
+        runs = self._runs_of[entry.job, entry.uid].values()
+        until = max([entry.occurs_at, *(r.covers_until for r in runs)])
+        following = job.next_after(until)
+        most = job.definition.max_runs
+        return following is not None and (most is None or job.ordinal(following) <= most)
+
+    def accepted(self, message: RunMessage) -> None:
+        """A queue took *message*."""
+        self._accepted.setdefault((message.key, message.dispatch), self._kernel.at)
+
+    def is_stray(self, key: RunKey) -> bool:
+        """Whether the run was sent while a change of its job was being written."""
+        sent_at = self._accepted.get((key, 1))
+        return sent_at is not None and any(
+            sent_at - STALE <= at <= sent_at + WRITING for at in self._replaced_at[key.uid]
+        )
+
+    # Runs
+
+    def run_changed(self, key: RunKey, was: Run | None, run: Run | None) -> None:
+        runs = self._runs_of[key.job, key.uid]
+        if run is None:
+            runs.pop(key, None)
+            return
+        runs[key] = run
+        if was is not None:
+            self._check_step(was, run)
+        self._check_attempts(run)
+
+    def _check_step(self, was: Run, run: Run) -> None:
+        name = run.key.execution_id
+        if run.fence < was.fence:
+            self.wrong(f"{name}: fence {was.fence} became {run.fence} (invariant 5)")
+        redriven = run.attempt_base != was.attempt_base
+        if redriven:
+            if was.state is not RunState.DEAD:
+                self.wrong(f"{name}: {was.state} was redriven (invariant 4)")
+            if run.dispatch <= was.dispatch + 1:
+                self.wrong(f"{name}: dispatch {run.dispatch} may have been sent (invariant 4)")
+            self._granted.setdefault(run.key, _Granted(0)).before = run.attempt
+        elif was.state.ended and (run.state is not was.state or run.attempts != was.attempts):
+            self.wrong(f"{name}: {was.state} became {run.state} (invariant 4)")
+        taken_over = was.state is RunState.RUNNING and run.fence != was.fence
+        if taken_over and was.lease_until is not None:
+            if run.fence != was.fence + 1:
+                self.wrong(f"{name}: fence {was.fence} became {run.fence} (invariant 5)")
+            if self._kernel.clock.now() < was.lease_until - CLOCKS_APART:
+                self.wrong(f"{name}: taken over under a live lease (invariant 5)")
+
+    def _check_attempts(self, run: Run) -> None:
+        counted = [a for a in run.attempts if a.outcome is not AttemptOutcome.HANDED_BACK]
+        before = self._granted.get(run.key, _Granted(0)).before
+        most = self._most_attempts[run.key.uid]
+        if len(counted) - before > most and len(run.attempts) < 100:  # noqa: PLR2004
+            self.wrong(f"{run.key.execution_id}: {len(counted)} attempts (invariant 6)")
+
+    # Tenants
+
+    def call(self, actor: Actor, call: str, values: Any) -> None:
+        """What an API request of one tenant asks and is answered (invariant 10)."""
+        tenant = getattr(actor, "tenant", None)
+        if tenant is not None and any(t != tenant for t in _tenants(values)):
+            self.wrong(f"{actor.name}, of {tenant}, met another's data by {call} (invariant 10)")
+
+    def check_queue_ids(self) -> None:
+        """No deduplication id or message group is shared between tenants (invariant 10), and no
+        deduplication id between dispatches.
+        """
+        meant: dict[str, tuple[str, ...]] = {}
+        for message in self.stores.queue.log:
+            key = message.key
+            ids: Mapping[str, tuple[str, ...]] = {
+                dedup_id(key, message.dispatch): (key.job.tenant, key.run_id, str(message.dispatch)),
+                group_id(key, exclusive=message.exclusive): (key.job.tenant, key.job.job_id),
+            }
+            for each, means in ids.items():
+                if meant.setdefault(each, means) != means:
+                    self.wrong(f"one queue id for {means} and {meant[each]} (invariant 10)")
+
+
+def _tenants(value: Any) -> Iterator[str]:
+    match value:
+        case JobKey():
+            yield value.tenant
+        case RunKey():
+            yield value.job.tenant
+        case Job() | Run():
+            yield from _tenants(value.key)
+        case Claim():
+            yield from _tenants(value.run)
+        case DueEntry():
+            yield value.job.tenant
+        case RunMessage():
+            yield value.tenant
+        case Page():
+            yield from _tenants(value.items)
+        case Mapping():
+            yield from _tenants([*value.keys(), *value.values()])
+        case str() | bytes():
+            return
+        case Iterable():
+            for each in value:
+                yield from _tenants(each)

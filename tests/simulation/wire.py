@@ -1,0 +1,320 @@
+"""What lies between an actor and a port: time passes, others take their turn, things go wrong.
+
+Each call may be refused (throttled), done without an answer, neither done nor answered, half done
+(batches), or answered from a moment ago (where the contract allows eventually consistent reads).
+Before it and after it the actor may die.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from nextfire.domain.due import DueEntry, Slot, StoredEntry
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Claim, Lease, Page
+from nextfire.domain.run import Run
+from tests.simulation.kernel import SECOND, Actor, Kernel
+
+EVENTUAL: Mapping[str, str] = {
+    "jobs.get_many": "items",
+    "due.read": "items",
+    "runs.peek": "items",
+    "runs.list_dead": "items",
+    "control.lease": "leases",
+}
+"""The reads that may be stale, and the attribute of their fake that holds what they read. Of
+`due.read` those that do not ask for a consistent answer."""
+
+LAZY = {"due.read", "runs.between"}
+"""Answered page by page; each page is a step, and may fail."""
+
+_POLLS = {"inbox.receive", "due.read"}
+"""Told only if they bring something."""
+_LATENCIES = [0] * 12 + [1_000, 3_000, 8_000, 20_000, 60_000, 300_000]
+_TIMEOUTS = [SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND]
+_LAGS = [100_000, 500_000, SECOND, 2 * SECOND]
+_REMEMBERED = 3 * SECOND
+_NOTHING = object()
+
+
+class Journal(dict[Any, Any]):
+    """What a fake holds. Tells of each change, and knows what it held a moment ago."""
+
+    def __init__(self, kernel: Kernel, changed: Callable[[Any, Any, Any], None]) -> None:
+        super().__init__()
+        self._kernel = kernel
+        self._changed = changed
+        self._past: deque[tuple[int, Any, Any]] = deque()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        was = self._remember(key)
+        super().__setitem__(key, value)
+        self._changed(key, was, value)
+
+    def __delitem__(self, key: Any) -> None:
+        was = self._remember(key)
+        super().__delitem__(key)
+        self._changed(key, was, None)
+
+    def pop(self, key: Any, default: Any = None) -> Any:
+        if key not in self:
+            return default
+        value = self[key]
+        del self[key]
+        return value
+
+    def as_of(self, ago: int) -> dict[Any, Any]:
+        """What was here *ago* µs ago, at most `_REMEMBERED`."""
+        held = dict(self)
+        for at, key, was in reversed(self._past):
+            if at <= self._kernel.at - ago:
+                break
+            if was is _NOTHING:
+                held.pop(key, None)
+            else:
+                held[key] = was
+        return held
+
+    def _remember(self, key: Any) -> Any:
+        at = self._kernel.at
+        was = self.get(key, _NOTHING)
+        self._past.append((at, key, was))
+        while self._past[0][0] < at - _REMEMBERED:
+            self._past.popleft()
+        return None if was is _NOTHING else was
+
+
+class Log(list[Any]):
+    """What was accepted, in order. Tells of each."""
+
+    def __init__(self, accepted: Callable[[Any], None]) -> None:
+        super().__init__()
+        self._accepted = accepted
+
+    def append(self, message: Any) -> None:
+        super().append(message)
+        self._accepted(message)
+
+
+@dataclass(slots=True)
+class Weather:
+    """How likely each call goes wrong, and how. `slow`: it takes seconds."""
+
+    refused: float = 0.0
+    unanswered: float = 0.0
+    unsent: float = 0.0
+    partial: float = 0.0
+    stale: float = 0.0
+    slow: float = 0.0
+
+    def clear(self) -> None:
+        for each in fields(self):
+            setattr(self, each.name, 0.0)
+
+
+class Wire:
+    """Between all actors and all ports. `injected` counts what went wrong, by kind."""
+
+    def __init__(self, kernel: Kernel, ports: Mapping[str, Any], weather: Weather) -> None:
+        self.kernel = kernel
+        self.ports = ports
+        self.weather = weather
+        self.injected: Counter[str] = Counter()
+        self.watched: Callable[[Actor, str, Any], None] = lambda actor, call, values: None
+
+    def port(self, actor: Actor, name: str, port: Any = None) -> Any:
+        """What *actor* takes for its port: *port*, else the one of that *name*."""
+        return _Port(self, actor, name, self.ports[name] if port is None else port)
+
+    def call(
+        self, actor: Actor, call: str, port: Any, method: str, /, *args: Any, **kwargs: Any
+    ) -> Any:
+        if call in LAZY:
+            return self._pages(actor, call, port, method, args, kwargs)
+        trouble = self._before(actor, call)
+        done = self._do(call, port, method, args, kwargs)
+        self.watched(actor, call, (args, done))
+        return self._after(actor, call, trouble, done, args)
+
+    def _before(self, actor: Actor, call: str) -> str | None:
+        """What happens before a call is done. Returns what is to go wrong after that.
+
+        Raises:
+            UnavailableError: It is not done.
+            Killed: The actor died.
+        """
+        kernel, weather = self.kernel, self.weather
+        actor.half_step()
+        kernel.pause(self._latency())
+        actor.half_step()
+        odds = kernel.dice.random()
+        if odds < weather.refused:
+            self._went_wrong(actor, call, "refused")
+            raise UnavailableError(f"{call}: refused. Try again.")
+        odds -= weather.refused
+        if odds < weather.unsent:
+            self._went_wrong(actor, call, "unsent")
+            kernel.pause(kernel.dice.choice(_TIMEOUTS))
+            raise UnavailableError(f"{call}: no answer. Try again.")
+        odds -= weather.unsent
+        return "unanswered" if odds < weather.unanswered else None
+
+    def _do(self, call: str, port: Any, method: str, args: Any, kwargs: Any) -> Any:
+        dice, weather = self.kernel.dice, self.weather
+        if weather.partial and call in _PARTIAL and dice.random() < weather.partial:
+            self._count("partial")
+            return _PARTIAL[call](self, port, *args, **kwargs)
+        if weather.stale and call in EVENTUAL and dice.random() < weather.stale:
+            port = self._as_it_was(call, port)
+        return getattr(port, method)(*args, **kwargs)
+
+    def _after(self, actor: Actor, call: str, trouble: str | None, done: Any, args: Any) -> Any:
+        kernel = self.kernel
+        if trouble is not None:
+            self._went_wrong(actor, call, trouble)
+            kernel.pause(kernel.dice.choice(_TIMEOUTS))
+            raise UnavailableError(f"{call}: no answer. Try again.")
+        if kernel.events is not None and (done or call not in _POLLS):
+            kernel.tell(actor.name, f"{call} {brief(args)} -> {brief(done)}")
+        kernel.pause(self._latency())
+        actor.half_step()
+        return done
+
+    def _pages(
+        self, actor: Actor, call: str, port: Any, method: str, args: Any, kwargs: Any
+    ) -> Iterator[Any]:
+        dice, weather = self.kernel.dice, self.weather
+        page = getattr(port, "page", None) or kwargs.get("page", 100)
+        stale = weather.stale and call in EVENTUAL and not kwargs.get("consistent")
+        if stale and dice.random() < weather.stale:
+            port = self._as_it_was(call, port)
+        found, ended = getattr(port, method)(*args, **kwargs), False
+        while not ended:
+            trouble = self._before(actor, call)
+            items = []
+            for item in found:
+                items.append(item)
+                if len(items) == page:
+                    break
+            ended = len(items) < page
+            self.watched(actor, call, (args, items))
+            yield from self._after(actor, call, trouble, items, args)
+
+    def _latency(self) -> int:
+        dice = self.kernel.dice
+        if self.weather.slow and dice.random() < self.weather.slow:
+            self._count("slow")
+            return dice.randrange(SECOND, 8 * SECOND)
+        return dice.choice(_LATENCIES)
+
+    def _as_it_was(self, call: str, port: Any) -> Any:
+        """*port*, holding what it held a moment ago."""
+        self._count("stale")
+        name = EVENTUAL[call]
+        past = copy(port)
+        setattr(past, name, getattr(port, name).as_of(self.kernel.dice.choice(_LAGS)))
+        return past
+
+    def _went_wrong(self, actor: Actor, call: str, what: str) -> None:
+        self._count(what)
+        self.kernel.tell(actor.name, f"{call}: {what.upper()}")
+
+    def _count(self, what: str) -> None:
+        self.injected[what] += 1
+
+    def some(self, things: list[Any]) -> list[Any]:
+        """A part of *things*."""
+        return [each for each in things if self.kernel.dice.random() < 0.5]
+
+
+class _Port:
+    def __init__(self, wire: Wire, actor: Actor, name: str, port: Any) -> None:
+        self._wire = wire
+        self._actor = actor
+        self._name = name
+        self._port = port
+
+    def __getattr__(self, method: str) -> Any:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        if not callable(getattr(self._port, method)):
+            return getattr(self._port, method)
+        call = f"{self._name}.{method}"
+        bound = partial(self._wire.call, self._actor, call, self._port, method)
+        setattr(self, method, bound)
+        return bound
+
+
+# Batches of which a part is done, or is said to be
+
+
+def _put_some(wire: Wire, due: Any, entries: Any, now: Any) -> set[DueEntry]:
+    going = wire.some(sorted(entries, key=lambda entry: (entry.sort_key, entry.job.tenant)))
+    done = due.put(going, now) if going else set()
+    return set(wire.some(sorted(done, key=lambda entry: (entry.sort_key, entry.job.tenant))))
+
+
+def _delete_some(wire: Wire, due: Any, slots: Any) -> None:
+    due.delete(wire.some(sorted(slots, key=lambda slot: (slot.bucket, slot.sort_key))))
+
+
+def _send_some(wire: Wire, queue: Any, messages: Any) -> set[int]:
+    going = wire.some([*range(len(messages))])
+    done = queue.send([messages[index] for index in going])
+    return set(wire.some([going[index] for index in sorted(done)]))
+
+
+def _get_some(wire: Wire, jobs: Any, keys: Any) -> Any:
+    return jobs.get_many(wire.some(sorted(keys, key=lambda key: (key.tenant, key.job_id))))
+
+
+_PARTIAL: Mapping[str, Callable[..., Any]] = {
+    "due.put": _put_some,
+    "due.delete": _delete_some,
+    "queue.send": _send_some,
+    "jobs.get_many": _get_some,
+}
+
+
+def brief(value: Any) -> str:  # noqa: C901 — one line a type
+    """*value* as a reader of a history wants it."""
+    match value:
+        case None | bool() | int() | float():
+            return str(value)
+        case JobKey():
+            return f"{value.tenant}/{value.job_id}"
+        case RunKey():
+            return f"{brief(value.job)}.{value.run_id[9:15]}-{value.uid}"
+        case Run():
+            return f"{brief(value.key)}[{value.state} d{value.dispatch} a{value.attempt} f{value.fence}]"
+        case Claim():
+            return f"{'TAKEN' if value.taken else 'not taken'} {brief(value.run)}"
+        case Job():
+            return f"{brief(value.key)}[{value.state} r{value.revision} v{value.schedule_version}]"
+        case DueEntry():
+            return f"{value.kind} {brief(value.job)} {value.at:%H:%M:%S.%f} v{value.version} d{value.dispatch}"
+        case StoredEntry():
+            return f"{{{value.slot.bucket}: {brief(value.entry)}}}"
+        case Slot():
+            return f"{value.bucket}:{value.sort_key}"
+        case RunMessage():
+            return f"{brief(value.key)} d{value.dispatch}"
+        case Lease():
+            return f"lease({value.holder} e{value.epoch} b{value.beat}{' released' * value.released})"
+        case Page():
+            return brief(value.items)
+        case Mapping():
+            return "{" + ", ".join(f"{brief(k)}: {brief(v)}" for k, v in value.items()) + "}"
+        case list() | tuple() | set() | frozenset():
+            return "[" + ", ".join(brief(each) for each in value) + "]"
+        case str():
+            return value[:60]
+    return repr(value)[:80]
