@@ -1,0 +1,102 @@
+# ruff: noqa: T201 — a command prints
+"""Take each guard away that the design leans on, and see that some test notices.
+
+The list is derived from the code (see `derive`). Prints a table, and one JSON object as the last
+line; exit status 0 only if nothing survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.mutation.children import copied, warm_up
+from tests.mutation.derive import derived
+from tests.mutation.equivalents import sorted_out
+from tests.mutation.meeting import Kept
+from tests.mutation.running import FOLDERS
+from tests.mutation.source import Mutant, Product
+from tests.mutation.trial import Plan, Verdict, told, tried
+
+ROOT = Path(__file__).parents[2]
+WORK = ROOT / ".nextfire" / "mutation"
+_STDERR = os.dup(2)  # children have another
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns its exit status."""
+    asked = _parser().parse_args(arguments)
+    began = time.monotonic()
+    folders = [WORK / f"copy-{number}" for number in range(asked.jobs)]
+    product = Product.read(ROOT, FOLDERS)
+    mutants, equivalent, unused = sorted_out(derived(product))
+    wanted = [each for each in mutants if asked.only in f"{each.kind} {each.place} {each.name}"]
+    if asked.list:
+        for each in wanted:
+            print(f"{each.kind:9} {each.place} {each.where}: {each.change}")
+        print(json.dumps({"mutants": len(wanted), "equivalent": len(equivalent)}))
+        return 0
+    for folder in folders:
+        copied(ROOT, folder)
+    warm_up()
+    sources = {each.path: each.source for each in product.modules}
+    kept = Kept(folders[0], WORK / "meeting")
+    plan = Plan(sources, wanted, folders, kept, _say, thorough=asked.thorough)
+    found = tried(plan)
+    verdicts = [(each, found[number]) for number, each in enumerate(wanted)]
+    survived = [mutant for mutant, verdict in verdicts if verdict.killer is None]
+    if not asked.json:
+        _print_table(verdicts)
+    for entry in unused:
+        print(f"equivalent, and no mutant is like it: {entry.path} {entry.where}: {entry.change}")
+    kinds = Counter(mutant.kind for mutant, _ in verdicts)
+    document = {
+        "mutants": len(verdicts),
+        "killed": len(verdicts) - len(survived),
+        "equivalent": len(equivalent),
+        "unused_equivalents": len(unused),
+        "kinds": dict(sorted(kinds.items())),
+        "seconds": round(time.monotonic() - began),
+        "survived": [f"{each.place} {each.where}: {each.change}" for each in survived],
+    }
+    print(json.dumps(document))
+    return 1 if survived or unused else 0
+
+
+def _print_table(verdicts: list[tuple[Mutant, Verdict]]) -> None:
+    for mutant, verdict in verdicts:
+        print(told(mutant, verdict))
+    print()
+    for kind in sorted({mutant.kind for mutant, _ in verdicts}):
+        of_kind = [verdict for mutant, verdict in verdicts if mutant.kind == kind]
+        left = sum(each.killer is None for each in of_kind)
+        print(f"{kind:9} {len(of_kind):4} mutants, {left} survived")
+
+
+def _say(text: str) -> None:
+    os.write(_STDERR, f"{text}\n".encode())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument(
+        "--only", default="", help="mutants whose kind, place or change has this in it; all"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="children at a time; 2")
+    parser.add_argument(
+        "--thorough",
+        action="store_true",
+        help="with all tests that meet a mutant, not the first 150",
+    )
+    parser.add_argument("--list", action="store_true", help="list the mutants, try none")
+    parser.add_argument("--json", action="store_true", help="print no table")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

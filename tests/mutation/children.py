@@ -1,0 +1,187 @@
+"""Forked children that run tests in a copy of the project, and what they bring back.
+
+The parent has imported the heavy libraries and nothing of the project, so a child has only the
+project's own modules to import. Each child works in a copy of its own: mutated source never lies in
+the work tree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+HEAVY = (
+    *("boto3", "botocore.client", "botocore.auth", "pydantic", "aws_lambda_powertools"),
+    *("aws_lambda_powertools.event_handler", "aws_lambda_powertools.utilities.batch"),
+    *("pytest", "_pytest.runner", "hypothesis", "hypothesis.strategies", "hypothesis.stateful"),
+    *("coverage", "croniter", "cronsim", "greenlet", "time_machine", "httpx", "yaml"),
+    *("typer", "rich.console", "rich.table"),
+    *(f"moto.{name}" for name in ("core", "dynamodb", "events", "s3", "secretsmanager", "sqs")),
+    *(f"moto.{name}.models" for name in ("dynamodb", "events", "s3", "secretsmanager", "sqs")),
+    *(f"moto.{name}.responses" for name in ("dynamodb", "events", "s3", "secretsmanager", "sqs")),
+    *("moto.ssm.models", "moto.ssm.responses", "moto.sts.models", "moto.sts.responses"),
+)
+_LIBC = ctypes.CDLL(None)
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_MEMORY = 6 << 30  # of a child: one that never ends must not take the machine along
+
+
+def warm_up() -> None:
+    """Import what every child needs."""
+    for name in HEAVY:
+        importlib.import_module(name)
+
+
+def copied(root: Path, folder: Path) -> None:
+    """Copy the project's files, as git sees them, from *root* to *folder*, which is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        check=True,
+        capture_output=True,
+    ).stdout.decode()
+    for name in filter(None, listed.split("\0")):
+        if (root / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(root / name, folder / name)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a child made of *task*, in *folder*. `answer`: None where it died, or was ended after
+    `seconds`.
+    """
+
+    task: T
+    folder: Path
+    answer: Any
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Child(Generic[T]):
+    task: T
+    pid: int
+    folder: Path
+    pipe: int
+    started: float
+    until: float
+    data: bytes = b""
+
+
+def fan_out(
+    tasks: Iterable[T],
+    work: Callable[[T, Path], object],
+    folders: list[Path],
+    *,
+    limit: Callable[[T], float],
+) -> Iterator[Outcome[T]]:
+    """Do *work* on each of *tasks* in a child process, one for each of *folders* at a time.
+
+    Args:
+        tasks: Asked for one by one, when a folder is free.
+        work: Given the task and the folder, which is the current one; its answer becomes JSON.
+        folders: Copies of the project.
+        limit: Seconds that a task may take.
+
+    Yields:
+        The outcomes, as they come. Nothing is begun in an outcome's folder before the next one is
+        asked for.
+    """
+    waiting = iter(tasks)
+    free = list(folders)
+    selector = selectors.DefaultSelector()
+    running: dict[int, _Child[T]] = {}
+    try:
+        while True:
+            while free and (task := next(waiting, None)) is not None:
+                child = _start(task, work, free.pop(), limit(task))
+                running[child.pipe] = child
+                selector.register(child.pipe, selectors.EVENT_READ)
+            if not running:
+                return
+            for key, _ in selector.select(timeout=0.5):
+                child = running[key.fd]
+                data = os.read(key.fd, 1 << 16)
+                child.data += data
+                if not data:
+                    child.until = 0
+            for child in [*running.values()]:
+                if time.monotonic() >= child.until:
+                    selector.unregister(child.pipe)
+                    del running[child.pipe]
+                    _end(child)
+                    free.append(child.folder)
+                    answer = json.loads(child.data) if child.data.endswith(b"\n") else None
+                    yield Outcome(
+                        child.task, child.folder, answer, time.monotonic() - child.started
+                    )
+    finally:
+        for child in running.values():
+            _end(child)
+
+
+def _start(task: T, work: Callable[[T, Path], object], folder: Path, limit: float) -> _Child[T]:
+    reader, writer = os.pipe()
+    started = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(reader)
+            _settle_in(folder)
+            answer = json.dumps(work(task, folder)) + "\n"
+            with os.fdopen(writer, "w") as pipe:
+                pipe.write(answer)
+            status = 0
+        except BaseException:  # noqa: BLE001 — told in the log, since nobody is above
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writer)
+    return _Child(task, pid, folder, reader, started, started + limit)
+
+
+def _settle_in(folder: Path) -> None:
+    """Make this process one of the copy in *folder*, and of nothing else."""
+    os.setsid()
+    _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if Path.cwd() != folder:
+        here = str(Path.cwd())
+        of_the_tree = {"", here, f"{here}/layers", f"{here}/cli"}
+        sys.path[:] = [each for each in sys.path if each not in of_the_tree]
+        os.chdir(folder)
+    with Path(os.devnull).open("r+b") as nothing, Path("child.log").open("ab") as log:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    sys.argv[:] = ["pytest"]
+
+
+def _end(child: _Child[Any]) -> None:
+    """End the child and what it started, by its process group, and await it."""
+    os.close(child.pipe)
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        os.kill(child.pid, signal.SIGKILL)  # before it made its group
+    os.waitpid(child.pid, 0)

@@ -1,0 +1,34 @@
+"""The list of mutants, derived from the code."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.mutation import checks, conditions, ids, orders, pages, reads
+from tests.mutation.source import Mutant, Product
+
+FOLDERS = ("layers", "functions")
+"""What is mutated."""
+
+
+def derived(product: Product) -> list[Mutant]:
+    """Every mutant of *product*, by place. One that two kinds come to is listed once."""
+    found: dict[tuple[str, int, int, str], Mutant] = {}
+    for mutant in _all(product):
+        outcome = mutant.change.partition(" for ")[0] if " for " in mutant.change else ""
+        key = outcome if outcome in {"True", "False"} else mutant.replacement
+        found.setdefault((mutant.path, mutant.start, mutant.end, key), mutant)
+    sources = {module.path: module.source for module in product.modules}
+    for mutant in found.values():
+        ast.parse(mutant.applied(sources[mutant.path]))
+    return sorted(found.values(), key=lambda each: (each.path, each.start, each.change))
+
+
+def _all(product: Product) -> Iterator[Mutant]:
+    yield from conditions.mutants(product)
+    yield from ids.mutants(product)
+    yield from orders.mutants(product)
+    yield from pages.mutants(product)
+    yield from checks.mutants(product)
+    yield from reads.mutants(product)

@@ -1,0 +1,192 @@
+"""Source text and what is changed in it: one expression or statement at a time, the rest stays."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One guard taken away.
+
+    `path`: from the project's root. `start` and `end`: bytes of the source that `replacement` takes
+    the place of. `where`: the function's qualified name; `owner`: that of the outermost function
+    around, empty at the level of the module. `change`: what was done to what, which
+    together with `path` and `where` names the mutant whatever line it stands on. `lines`: those
+    that a test has to meet, by path.
+    """
+
+    kind: str
+    path: str
+    line: int
+    where: str
+    owner: str
+    change: str
+    start: int
+    end: int
+    replacement: str
+    lines: frozenset[tuple[str, int]] = field(repr=False)
+
+    @property
+    def place(self) -> str:
+        return f"{self.path}:{self.line}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.path} {self.where}: {self.change}"
+
+    def applied(self, source: bytes) -> bytes:
+        """*source*, that of `path`, with the change."""
+        return source[: self.start] + self.replacement.encode() + source[self.end :]
+
+
+class Module:
+    """A parsed source file, whose nodes know what they stand in."""
+
+    def __init__(self, path: str, source: bytes) -> None:
+        self.path = path
+        self.source = source
+        self.tree = ast.parse(source)
+        self._parents = {
+            child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
+        }
+        self._line_starts = [0]
+        for line in source.splitlines(keepends=True):
+            self._line_starts.append(self._line_starts[-1] + len(line))
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes, in the order of the source."""
+        found = [node for node in ast.walk(self.tree) if hasattr(node, "lineno")]
+        return sorted(found, key=self.span)
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """The bytes of *node*: from, to."""
+        place: Any = node
+        start = self._line_starts[place.lineno - 1] + place.col_offset
+        return start, self._line_starts[place.end_lineno - 1] + place.end_col_offset
+
+    def text(self, node: ast.AST) -> str:
+        """The source of *node*."""
+        start, end = self.span(node)
+        return self.source[start:end].decode()
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self._parents.get(node)
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What *node* stands in, from the inside out."""
+        while (found := self._parents.get(node)) is not None:
+            yield found
+            node = found
+
+    def function(self, node: ast.AST) -> Function | None:
+        """The innermost function (or lambda) around *node*."""
+        return next((each for each in self.above(node) if isinstance(each, Function)), None)
+
+    def where(self, node: ast.AST) -> str:
+        """The qualified name of the function around *node*, or of the name that it is given to."""
+        names = [
+            each.name
+            for each in (node, *self.above(node))
+            if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        ]
+        return ".".join(reversed(names)) or self.constant(node) or "<module>"
+
+    def owner(self, node: ast.AST) -> str:
+        """The qualified name of the outermost function whose body *node* is in; empty if none."""
+        names: list[str] = []
+        below = node
+        for each in self.above(node):
+            if isinstance(each, ast.FunctionDef) and below in each.body:
+                names = [each.name]
+            elif isinstance(each, ast.ClassDef):
+                names.append(each.name)
+            below = each
+        inside = any(isinstance(each, ast.FunctionDef) for each in self.above(node))
+        return ".".join(reversed(names)) if inside else ""
+
+    def constant(self, node: ast.AST) -> str:
+        """The name that the module gives to the value around *node*; empty if there is none."""
+        for each in (node, *self.above(node)):
+            if self.parent(each) is self.tree:
+                match each:
+                    case ast.Assign(targets=[ast.Name(id=name)]):
+                        return name
+                    case ast.AnnAssign(target=ast.Name(id=name)):
+                        return name
+        return ""
+
+    def line_span(self, node: ast.AST) -> set[int]:
+        """The lines that run when *node* does: those of its statement's head and of itself."""
+        lines = set(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined]
+        statement = next(
+            (each for each in (node, *self.above(node)) if isinstance(each, ast.stmt)), None
+        )
+        if statement is not None and not isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            lines.add(statement.lineno)
+        return lines
+
+
+class Product:
+    """All modules, and what their names mean across them."""
+
+    def __init__(self, modules: list[Module]) -> None:
+        self.modules = modules
+
+    @classmethod
+    def read(cls, root: Path, folders: tuple[str, ...]) -> Product:
+        """The modules below *folders* of *root*."""
+        paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
+        return cls([Module(str(path.relative_to(root)), path.read_bytes()) for path in paths])
+
+    def mutant(
+        self, kind: str, module: Module, node: ast.AST, replacement: str, change: str
+    ) -> Mutant:
+        """The mutant in which *replacement* stands in place of *node*."""
+        return self.mutant_of_span(kind, module, node, module.span(node), replacement, change)
+
+    def mutant_of_span(
+        self,
+        kind: str,
+        module: Module,
+        node: ast.AST,
+        span: tuple[int, int],
+        replacement: str,
+        change: str,
+    ) -> Mutant:
+        """As `mutant`, for the bytes *span*; *node* says where they stand."""
+        lines = frozenset((module.path, line) for line in module.line_span(node))
+        if module.function(node) is None and (name := module.constant(node)):
+            lines = self._uses(name)
+        words = " ".join(change.split())
+        line = module.source[: span[0]].count(b"\n") + 1
+        where = module.where(node)
+        owner = module.owner(node)
+        return Mutant(kind, module.path, line, where, owner, words, *span, replacement, lines)
+
+    def _uses(self, name: str) -> frozenset[tuple[str, int]]:
+        """The lines of functions in which *name* is read."""
+        return frozenset(
+            (module.path, line)
+            for module in self.modules
+            for node in module.nodes
+            if isinstance(node, ast.Name) and node.id == name and module.function(node)
+            for line in module.line_span(node)
+        )
+
+
+def names_in(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    """The variables that *node* reads (`ast.Load`) or binds (`ast.Store`)."""
+    return {
+        each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Name) and isinstance(each.ctx, context)
+    }

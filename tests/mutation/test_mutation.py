@@ -1,0 +1,213 @@
+"""The harness: that it finds what is newly written, changes just that, and tells of a survivor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.children import fan_out
+from tests.mutation.conditions import clauses
+from tests.mutation.derive import derived
+from tests.mutation.equivalents import EQUIVALENTS, Equivalent, sorted_out
+from tests.mutation.source import Module, Mutant, Product
+from tests.mutation.trial import in_order
+
+PORTS = """
+class RunStore(Protocol):
+    def advance(self, run): ...
+class DueStore(Protocol):
+    def put(self, entries): ...
+    def read(self, minute, *, consistent): ...
+class Adapter:
+    def advance(self, run):
+        self._client.update_item(Key=run, ConditionExpression="fence = :fence AND beat = :beat")
+class Due:
+    def put(self, entries):
+        return self._client.batch_write_item(entries)
+    def read(self, minute, *, consistent):
+        while True:
+            page = self._client.query(minute, ConsistentRead=True)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+"""
+USE_CASE = """
+class Retry:
+    def __init__(self, runs: RunStore, due: DueStore):
+        self._runs = runs
+        self._due = due
+    def retry(self, run, entry):
+        if not self._due.put([entry]):
+            raise UnavailableError
+        note = f"run {run.uid} again"
+        self._runs.advance(f"{run.uid}#{run.dispatch:03d}")
+        if run.fence == 1 and run.mine:
+            return max(run.epoch + 1, 5)
+        return note
+"""
+SAMPLE = Product([Module("ports.py", PORTS.encode()), Module("use_case.py", USE_CASE.encode())])
+SOURCES = {module.path: module.source.decode() for module in SAMPLE.modules}
+
+
+@pytest.fixture(scope="module")
+def mutants() -> list[Mutant]:
+    return derived(SAMPLE)
+
+
+def one(mutants: list[Mutant], kind: str, change: str) -> Mutant:
+    [found] = [each for each in mutants if each.kind == kind and each.change.startswith(change)]
+    return found
+
+
+def lines_changed(mutant: Mutant) -> list[tuple[str, str]]:
+    """The lines that are not the same, before and after, of a mutant that adds and takes none."""
+    before = SOURCES[mutant.path]
+    after = mutant.applied(before.encode()).decode()
+    pairs = zip(before.splitlines(), after.splitlines(), strict=True)
+    return [(a.strip(), b.strip()) for a, b in pairs if a != b]
+
+
+def test_each_clause_of_a_condition_is_found_and_replaced_by_what_is_always_true(
+    mutants: list[Mutant],
+) -> None:
+    [(before, after)] = lines_changed(one(mutants, "condition", "without beat"))
+    assert '"fence = :fence AND beat = :beat"' in before
+    assert "'fence = :fence AND (beat = :beat OR NOT beat = :beat)'" in after
+    one(mutants, "condition", "without fence")
+    one(mutants, "condition", "no condition")
+
+
+def test_a_condition_is_found_through_variables_parameters_and_joins() -> None:
+    source = b"""
+FREE = "absent OR (a = :a AND b = :b)"
+def change(self, condition):
+    self._client.put_item(ConditionExpression=condition)
+def advance(self):
+    condition = "c = :c"
+    condition += " AND d = :d"
+    self.change(condition=condition)
+    self.change(condition=FREE)
+def unchanged(fields):
+    tests = [f"#{name} = :{name}" for name in fields]
+    return {"ConditionExpression": " AND ".join(["there", *tests])}
+"""
+    found = derived(Product([Module("store.py", source)]))
+    changes = {each.change for each in found if each.kind == "condition"}
+    assert {f"without {each}" for each in ("absent", "a = :a", "b = :b", "d = :d")} <= changes
+    assert {"without (a = :a AND b = :b)", "without there"} <= changes
+    assert {"without #{name} = :{name}", 'no condition "c = :c"', "no condition FREE"} & changes
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a = :a", [("a = :a", "AND")]),
+        ("a OR b", [("a", "OR"), ("b", "OR")]),
+        (" AND a", [("a", "AND")]),
+        (
+            "a OR (b AND f(c))",
+            [("a", "OR"), ("(b AND f(c))", "OR"), ("b", "AND"), ("f(c)", "AND")],
+        ),
+    ],
+)
+def test_clauses(text: str, found: list[tuple[str, str]]) -> None:
+    assert [(text[start:end], word) for start, end, word in clauses(text)] == found
+
+
+def test_each_part_of_an_id_is_taken_out_and_of_no_text_for_people(mutants: list[Mutant]) -> None:
+    ids = [each for each in mutants if each.kind == "id"]
+    assert {each.change.partition(" in ")[0] for each in ids} == {
+        *("without {run.uid}", "without {run.dispatch}"),
+        *("the same for all: {run.uid}", "the same for all: {run.dispatch}"),
+    }
+    [(_, after)] = lines_changed(one(ids, "id", "without {run.uid}"))
+    assert "('#' + format((run.dispatch), ('03d')))" in after
+
+
+def test_two_writes_are_swapped_with_what_guards_them(mutants: list[Mutant]) -> None:
+    mutant = one(mutants, "order", "first self._runs.advance")
+    after = mutant.applied(USE_CASE.encode()).decode()
+    assert after.index("self._runs.advance(") < after.index("self._due.put(")
+    assert sorted(after.split()) == sorted(USE_CASE.split())
+
+
+def test_the_answer_of_a_write_is_not_minded(mutants: list[Mutant]) -> None:
+    [(before, after)] = lines_changed(one(mutants, "answer", "False for not self._due.put"))
+    assert before == "if not self._due.put([entry]):"
+    assert after == "if ((not self._due.put([entry])), False)[1]:"
+
+
+def test_a_loop_over_pages_ends_after_the_first(mutants: list[Mutant]) -> None:
+    page = one(mutants, "page", "True for")
+    assert lines_changed(page) == [('if "LastEvaluatedKey" not in page:', "if True:")]
+    after = one(mutants, "page", "one round of while").applied(PORTS.encode()).decode()
+    assert after.split() == [*PORTS.split(), "break"]
+
+
+def test_a_check_is_taken_out_of_what_it_stands_in(mutants: list[Mutant]) -> None:
+    fence = one(mutants, "check", "True for run.fence == 1")
+    assert lines_changed(fence) == [("if run.fence == 1 and run.mine:", "if True and run.mine:")]
+    step = one(mutants, "check", "run.epoch + 0")
+    assert lines_changed(step)[0][1] == "return max((run.epoch + 0), 5)"
+    one(mutants, "check", "5 for max")
+
+
+def test_a_consistent_read_is_made_eventually_consistent(mutants: list[Mutant]) -> None:
+    [(_, after)] = lines_changed(one(mutants, "read", "not ConsistentRead"))
+    assert "ConsistentRead=False" in after
+
+
+def test_every_mutant_reads_as_python_and_differs(mutants: list[Mutant]) -> None:
+    for each in mutants:
+        after = each.applied(SOURCES[each.path].encode()).decode()
+        compile(after, each.path, "exec")
+        assert after != SOURCES[each.path], each.name
+
+
+def test_an_equivalent_is_told_by_what_it_changes_and_an_idle_entry_is_told_of(
+    mutants: list[Mutant],
+) -> None:
+    known = [
+        Equivalent("use_case.py", "Retry.retry", "5 for max…", "for the test"),
+        Equivalent("use_case.py", "Retry.retry", "True for run.gone", "for the test"),
+    ]
+    to_try, equivalent, unused = sorted_out(mutants, known)
+    assert [each.change for each in equivalent] == ["5 for max(run.epoch + 1, 5)"]
+    assert len(to_try) == len(mutants) - 1
+    assert unused == known[1:]
+
+
+def test_every_entry_has_a_reason() -> None:
+    assert all(each.reason for each in EQUIVALENTS)
+
+
+def test_quick_tests_of_the_nearest_files_come_first_and_random_histories_always() -> None:
+    quick = [f"tests/unit/test_near.py::test_{n}" for n in range(3)]
+    others = [f"tests/unit/test_file{n}.py::test" for n in range(200)]
+    slow = "tests/unit/test_simulation.py::test_history"
+    seconds = dict.fromkeys([*quick, *others], 0.1) | {slow: 20.0}
+    chosen = in_order([*quick, *others, slow], seconds, thorough=False)
+    assert chosen[:3] == quick
+    assert slow in chosen
+    assert len(chosen) == 151
+    assert len(in_order([*quick, *others, slow], seconds, thorough=True)) == 204
+
+
+def test_children_answer_die_and_are_ended(tmp_path: Path) -> None:
+    def work(task: str, _: Path) -> str:
+        while task == "never ends":
+            pass
+        if task == "dies":
+            raise RuntimeError(task)
+        return task.upper()
+
+    limits = {"never ends": 0.5}
+    outcomes = fan_out(
+        ["answers", "dies", "never ends"], work, [tmp_path], limit=lambda task: limits.get(task, 60)
+    )
+    assert {each.task: each.answer for each in outcomes} == {
+        "answers": "ANSWERS",
+        "dies": None,
+        "never ends": None,
+    }

@@ -1,0 +1,242 @@
+"""Which mutants some test finds out.
+
+Most mutants are tried in a child of a process that has collected all tests: the one function is
+swapped there (`swap`). What that cannot show is what runs while modules are imported: such a mutant
+is tried in a child that imports everything anew, from a copy of the project with the changed file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.children import fan_out
+from tests.mutation.meeting import Kept, Meeting
+from tests.mutation.running import Tests, collected, test_files, traced
+from tests.mutation.source import Mutant
+from tests.mutation.swap import Calls, first_line, swap
+
+AT_MOST = 150
+"""Tests of a mutant, beside `ALWAYS`."""
+ALWAYS = ("tests/simulation/", "tests/crashes/", "tests/unit/test_simulation.py")
+"""Histories made at random: run where they meet the line, though they are slow."""
+_FIRST, _FIRST_FILES = 60, 2
+_LIMIT = 300.0  # seconds, of one mutant
+_FILE_LIMIT = 900.0  # seconds, of one file's tests, traced
+_NO_LIMIT = 1e9
+_STAMPS = count(2_000_000_000)  # the times of mutated files: never twice the same
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`killer`: the test that was red, or how else it was found out; None: nothing noticed it.
+    `ran`, `met_by`: how many tests were run, of those that meet it.
+    """
+
+    killer: str | None = None
+    ran: int = 0
+    met_by: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to try. `thorough`: with all the tests that meet a mutant. `distrusted`: tests that are
+    red without any mutant.
+    """
+
+    sources: dict[str, bytes]
+    mutants: Sequence[Mutant]
+    folders: list[Path]
+    kept: Kept
+    say: Say
+    thorough: bool = False
+    distrusted: set[str] = field(default_factory=set)
+    verdicts: dict[int, Verdict] = field(default_factory=dict)
+
+    def tests_of(self, meeting: Meeting, mutant: Mutant) -> list[str]:
+        """The tests for *mutant*, in order."""
+        met = [each for each in meeting.of(mutant) if each not in self.distrusted]
+        return in_order(met, meeting.seconds, thorough=self.thorough)
+
+    def judge(self, number: int, verdict: Verdict) -> None:
+        self.verdicts[number] = verdict
+        self.say(f"{len(self.verdicts)}/{len(self.mutants)} {told(self.mutants[number], verdict)}")
+
+
+def told(mutant: Mutant, verdict: Verdict) -> str:
+    """*verdict* in a line."""
+    outcome = verdict.killer or f"SURVIVED ({verdict.ran} of {verdict.met_by} tests)"
+    change = mutant.change if len(mutant.change) <= 100 else mutant.change[:99] + "…"
+    return f"{mutant.kind:9} {mutant.place} {change} | {outcome} | {verdict.seconds:.1f} s"
+
+
+def in_order(tests: list[str], seconds: dict[str, float], *, thorough: bool) -> list[str]:
+    """*tests*, which come the quickest first: those of the files with most of them, then the others
+    by turns; and random histories. All, if *thorough*.
+    """
+    files = Counter(each.partition("::")[0] for each in tests if seconds[each] < 1)
+    near = {file for file, _ in files.most_common(_FIRST_FILES)}
+    first = [each for each in tests if each.partition("::")[0] in near][:_FIRST]
+    others = [each for each in tests if each not in set(first)]
+    seen: Counter[str] = Counter()
+    turns: dict[str, int] = {}
+    for each in others:
+        turns[each] = seen[each.partition("::")[0]]
+        seen[each.partition("::")[0]] += 1
+    others.sort(key=turns.__getitem__)
+    if thorough:
+        return first + others
+    rest = others[AT_MOST - len(first) :]
+    return (first + others)[:AT_MOST] + [each for each in rest if each.startswith(ALWAYS)]
+
+
+def tried(plan: Plan) -> dict[int, Verdict]:
+    """The verdicts over the mutants of *plan*, by their numbers there."""
+    root = plan.folders[0]
+    while True:
+        for outcome in fan_out([plan], _serve, [root], limit=lambda _: _NO_LIMIT):
+            if outcome.answer is None:
+                raise RuntimeError(f"The tests' process ended: see {root / 'child.log'}")
+            for number, values in outcome.answer["verdicts"].items():
+                plan.verdicts[int(number)] = Verdict(**values)
+            plan.distrusted.update(outcome.answer["distrusted"])
+        _try_anew(plan)
+        doubtful = [n for n, v in plan.verdicts.items() if v.killer in plan.distrusted]
+        for number in doubtful:
+            del plan.verdicts[number]
+        if not doubtful:
+            return plan.verdicts
+        plan.say(f"{len(doubtful)} were killed by tests that are red without them: tried again")
+
+
+def _serve(plan: Plan, root: Path) -> dict[str, Any]:
+    """In a process of its own: find which tests meet what, try what can be swapped, and run the
+    killers once without any mutant.
+    """
+    calls = Calls()
+
+    def serve(tests: Tests) -> dict[str, Any]:
+        called = calls.end(root)
+        for each in tests.broken:
+            plan.say(each)
+        _trace(plan, tests, root)
+        _try_swapped(plan, tests, root, called)
+        return {
+            "verdicts": {number: asdict(each) for number, each in plan.verdicts.items()},
+            "distrusted": _red_anyway(plan, tests, root),
+        }
+
+    calls.begin()
+    return dict(collected(test_files(root), serve).answer)
+
+
+def _trace(plan: Plan, tests: Tests, root: Path) -> None:
+    """Find which tests meet what, where that is not known."""
+    missing = plan.kept.missing()
+    places = [root] * len(plan.folders)
+    outcomes = fan_out(missing, lambda path, _: traced(tests, path), places, limit=_file_limit)
+    for number, outcome in enumerate(outcomes, start=1):
+        plan.say(f"which tests meet which lines: {number}/{len(missing)} {outcome.task}")
+        if outcome.answer is None:
+            plan.say(f"left out, since it never ends: {outcome.task}")
+        else:
+            plan.kept.keep(outcome.task, outcome.answer)
+
+
+def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, int]]) -> None:
+    """Try what can be swapped here."""
+    meeting = plan.kept.meeting()
+    for each in meeting.red:
+        plan.say(f"left out, since it is red without any mutant: {each}")
+
+    def run(number: int, _: Path) -> dict[str, Any] | None:
+        mutant = plan.mutants[number]
+        put_in = swap(mutant, plan.sources[mutant.path])
+        if put_in is None:
+            return {"anew": True}
+        put_in()
+        tests.run(plan.tests_of(meeting, mutant), stop=True)
+        return {"red": tests.red[:1], "ran": len(tests.seconds)}
+
+    numbers = [
+        number
+        for number, mutant in enumerate(plan.mutants)
+        if number not in plan.verdicts
+        and (place := first_line(mutant)) is not None
+        and place not in called
+    ]
+    places = [root] * len(plan.folders)
+    for outcome in fan_out(numbers, run, places, limit=_limit):
+        if outcome.answer is None or "anew" not in outcome.answer:
+            met_by = len(meeting.of(plan.mutants[outcome.task]))
+            plan.judge(outcome.task, _verdict(outcome.answer, met_by, outcome.seconds))
+
+
+def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
+    """The killers that are red without any mutant, too."""
+    killers = sorted({v.killer for v in plan.verdicts.values() if v.killer and v.killer in tests})
+    parts = [part for n in range(len(plan.folders)) if (part := killers[n :: len(plan.folders)])]
+
+    def run(part: list[str], _: Path) -> list[str]:
+        tests.run(part, stop=False)
+        return tests.red
+
+    red: list[str] = []
+    for outcome in fan_out(parts, run, [root] * len(parts), limit=lambda _: _NO_LIMIT):
+        if outcome.answer is None:
+            raise RuntimeError("The control run, without any mutant, did not end.")
+        red += outcome.answer
+    return red
+
+
+def _try_anew(plan: Plan) -> None:
+    """Try what is left, each mutant in a process that imports it."""
+    meeting = plan.kept.meeting()
+    numbers = [number for number in range(len(plan.mutants)) if number not in plan.verdicts]
+
+    def run(number: int, folder: Path) -> dict[str, Any]:
+        mutant = plan.mutants[number]
+        chosen = plan.tests_of(meeting, mutant)
+        _write(folder / mutant.path, mutant.applied(plan.sources[mutant.path]))
+        red: list[str] = []
+        ran = 0
+        files = {each.partition("::")[0] for each in chosen}
+        if files:
+            tests = collected(sorted(files), lambda tests: tests.run(chosen, stop=True))
+            red, ran = tests.broken + tests.red, len(tests.seconds)
+        return {"red": red[:1], "ran": ran}
+
+    for outcome in fan_out(numbers, run, plan.folders, limit=_limit):
+        mutant = plan.mutants[outcome.task]
+        _write(outcome.folder / mutant.path, plan.sources[mutant.path])
+        met_by = len(meeting.of(mutant))
+        plan.judge(outcome.task, _verdict(outcome.answer, met_by, outcome.seconds))
+
+
+def _verdict(answer: dict[str, Any] | None, met_by: int, seconds: float) -> Verdict:
+    if answer is None:
+        return Verdict("died, or never ended", 0, met_by, seconds)
+    return Verdict(next(iter(answer["red"]), None), answer["ran"], met_by, seconds)
+
+
+def _write(file: Path, source: bytes) -> None:
+    file.write_bytes(source)
+    # Compiled code is told by the time and the length of its source.
+    stamp = next(_STAMPS)
+    os.utime(file, (stamp, stamp))
+
+
+def _limit(_: object) -> float:
+    return _LIMIT
+
+
+def _file_limit(_: object) -> float:
+    return _FILE_LIMIT

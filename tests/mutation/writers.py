@@ -1,0 +1,129 @@
+"""Which names write: SDK calls, and all that comes down to one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.mutation.source import Module, Product
+
+_SDK_WRITE = re.compile(r"(put|update|delete|batch_write|transact_write|send|change)_[a-z_]+")
+_CLIENT = re.compile(r"_?(client|sqs|dynamodb|s3|events)")
+
+
+@dataclass(slots=True)
+class _Class:
+    name: str
+    module: Module
+    methods: dict[str, ast.FunctionDef] = field(default_factory=dict)
+    is_port: bool = False
+
+
+class Writers:
+    """What of *product* writes, found by following calls from the SDK's up to the handlers.
+
+    A receiver's class is told by annotations: `self._runs` is what `runs` is annotated with. A port
+    writes where a class that has all its methods does.
+    """
+
+    def __init__(self, product: Product) -> None:
+        self._classes: dict[str, _Class] = {}
+        self._types: dict[Module, dict[str, set[str]]] = {}
+        self._local: dict[Module, dict[str, list[ast.FunctionDef]]] = {}
+        for module in product.modules:
+            self._types[module] = _annotated(module)
+            self._local[module] = {}
+            for each in module.nodes:
+                if isinstance(each, ast.FunctionDef) and module.function(each):
+                    self._local[module].setdefault(each.name, []).append(each)
+                if isinstance(each, ast.ClassDef):
+                    methods = {m.name: m for m in each.body if isinstance(m, ast.FunctionDef)}
+                    port = any(isinstance(b, ast.Name) and b.id == "Protocol" for b in each.bases)
+                    self._classes[each.name] = _Class(each.name, module, methods, port)
+        self._methods: set[tuple[str, str]] = set()
+        self._functions: set[str] = set()
+        while self._found_more(product):
+            pass
+
+    def references(self, module: Module, node: ast.AST) -> Iterator[ast.expr]:
+        """What in *node* names something that writes: called there, or handed on to be called."""
+        for each in ast.walk(node):
+            if isinstance(each, ast.Name | ast.Attribute) and self._writes(module, each):
+                yield each
+
+    def is_in(self, module: Module, node: ast.AST) -> bool:
+        """Whether *node* writes."""
+        return next(self.references(module, node), None) is not None
+
+    def _writes(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
+        match node:
+            case ast.Name(id=name):
+                return name in self._functions or self._is_local(module, node)
+            case ast.Attribute(value=ast.Name(id="self"), attr=method) if (
+                cls := _class_around(module, node)
+            ) in self._classes and method in self._classes[cls].methods:
+                return (cls, method) in self._methods
+            case ast.Attribute(value=receiver, attr=method):
+                name = _last_name(receiver)
+                if _SDK_WRITE.fullmatch(method) and _CLIENT.fullmatch(name):
+                    return True
+                types = self._types[module].get(name.lstrip("_"), set())
+                return any((cls, method) in self._methods for cls in types)
+        return False
+
+    def _is_local(self, module: Module, node: ast.Name) -> bool:
+        """Whether *node* names a function, defined within the one around it, that writes."""
+        around = {each for each in module.above(node) if isinstance(each, ast.FunctionDef)}
+        return any(
+            module.function(local) in around and local not in around and self.is_in(module, local)
+            for local in self._local[module].get(node.id, [])
+        )
+
+    def _found_more(self, product: Product) -> bool:
+        before = len(self._methods) + len(self._functions)
+        for name, cls in self._classes.items():
+            for method, body in cls.methods.items():
+                if (name, method) not in self._methods and self.is_in(cls.module, body):
+                    self._methods.add((name, method))
+        for port in self._classes.values():
+            if port.is_port:
+                for cls in self._classes.values():
+                    if not cls.is_port and cls.methods.keys() >= port.methods.keys():
+                        written = {m for c, m in self._methods if c == cls.name}
+                        self._methods |= {(port.name, m) for m in written & port.methods.keys()}
+        for module in product.modules:
+            for each in module.tree.body:
+                if isinstance(each, ast.FunctionDef) and self.is_in(module, each):
+                    self._functions.add(each.name)
+        return len(self._methods) + len(self._functions) > before
+
+
+def _annotated(module: Module) -> dict[str, set[str]]:
+    """The classes that *module* says its variables, parameters and fields to be."""
+    found: dict[str, set[str]] = {}
+    for node in module.nodes:
+        match node:
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                pass
+            case ast.AnnAssign(target=target, annotation=annotation):
+                name = _last_name(target)
+            case ast.Assign(targets=[target], value=ast.Call(func=ast.Name() as annotation)):
+                name = _last_name(target)
+            case _:
+                continue
+        types = {each.id for each in ast.walk(annotation) if isinstance(each, ast.Name)}
+        found.setdefault(name.lstrip("_"), set()).update(types)
+    return found
+
+
+def _last_name(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _class_around(module: Module, node: ast.AST) -> str:
+    return next((each.name for each in module.above(node) if isinstance(each, ast.ClassDef)), "")
