@@ -51,7 +51,7 @@ _MAX_FAILURE = 1000
 
 
 class Clock:
-    """A clock that stands still until it is moved."""
+    """`Clock` that stands still until it is moved."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at

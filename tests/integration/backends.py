@@ -13,6 +13,7 @@ same, and must fail, so that an entry goes as soon as the backend is right.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,15 @@ REAL_TIME = frozenset({MINISTACK, DYNAMODB_LOCAL})
 
 on_dynamodb = pytest.mark.parametrize("backend", DYNAMODB)
 on_aws = pytest.mark.parametrize("backend", AWS)
+COLLECTED = pytest.StashKey[list[pytest.Function]]()
+"""In pytest's configuration: all tests that were collected, deselected ones included."""
+
 takes_minutes = pytest.mark.takes_minutes
 """On a backend of `REAL_TIME`, run with NEXTFIRE_LONG only."""
+
+
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
 
 
 @dataclass(frozen=True, slots=True)

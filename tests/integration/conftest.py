@@ -20,7 +20,14 @@ from moto.core.botocore_stubber import BotocoreStubber
 from nextfire.adapters import aws as clients
 from tests.crons import LONG
 from tests.integration import emulators
-from tests.integration.backends import DYNAMODB_LOCAL, MINISTACK, MOTO, REAL_TIME
+from tests.integration.backends import (
+    COLLECTED,
+    DYNAMODB_LOCAL,
+    MINISTACK,
+    MOTO,
+    REAL_TIME,
+    parameters_of,
+)
 from tests.integration.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -43,9 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[COLLECTED] = [item for item in items if isinstance(item, pytest.Function)]
     for item in items:
-        backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+        backend = parameters_of(item).get("backend")
         for mark in item.iter_markers("deviates"):
             (deviation,) = mark.args
             if deviation.backend == backend:

@@ -19,6 +19,7 @@ from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 
+CONTRACT_OF = (ControlStore,)
 DAY = timedelta(days=1)
 
 # Forms that an item may have and no watcher writes. The fake has one for all.

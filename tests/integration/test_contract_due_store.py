@@ -19,6 +19,7 @@ from tests.fakes import InlineExecutor, MemoryDueStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 from tests.integration.conftest import Tables
 
+CONTRACT_OF = (DueStore,)
 QUARANTINE = "quarantine"
 
 

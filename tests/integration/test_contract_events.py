@@ -23,6 +23,7 @@ from tests.integration.backends import AWS, MEMORY, TIME_OF_AN_EVENT
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
+CONTRACT_OF = (Events,)
 DEAD = Event(EventKind.EXECUTION_DEAD, {"id": "1", "reason": "exit code 1, größer"}, NOON)
 UNDECODABLE = Event(
     EventKind.MESSAGE_UNDECODABLE, {"id": "2", "version": 1}, NOON + timedelta(seconds=1)

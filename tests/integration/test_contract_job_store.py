@@ -22,6 +22,8 @@ from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
 from tests.integration.backends import DYNAMODB, MEMORY
 
+CONTRACT_OF = (JobStore,)
+
 
 @dataclass(frozen=True, slots=True)
 class Held:

@@ -15,6 +15,7 @@ from tests.integration.backends import AWS, MEMORY, on_aws
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+CONTRACT_OF = (RunFiles,)
 RUN = run_key()
 
 

@@ -19,7 +19,7 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import DeadLetters, Delivery, RunQueue
 from tests.builders import LEASE, NOON, a_message, at, run_key
-from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryRunQueue
+from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryDelivery, MemoryRunQueue
 from tests.integration.backends import (
     AWS,
     DEDUP_OF_WHAT_WAS_DELETED,
@@ -31,6 +31,7 @@ from tests.integration.backends import (
     takes_minutes,
 )
 
+CONTRACT_OF = (RunQueue, Delivery, DeadLetters)
 MOMENT = timedelta(milliseconds=100)
 
 
@@ -90,7 +91,7 @@ class MemoryPool:
     def __init__(self, queue: MemoryRunQueue, letters: MemoryDeadLetters) -> None:
         self._fifo, self._letters = queue.queues["default"], letters
 
-    def take(self, most: int, hidden_for: timedelta) -> Sequence[Delivery]:
+    def take(self, most: int, hidden_for: timedelta) -> Sequence[MemoryDelivery]:
         return self._fifo.receive(most, hidden_for=hidden_for)
 
     def acknowledge(self, delivery: Any) -> None:

@@ -29,6 +29,7 @@ from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
 from tests.integration.backends import DYNAMODB, MEMORY
 
+CONTRACT_OF = (RunStore,)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
 HANDED_BACK = Result(AttemptOutcome.HANDED_BACK, "its worker shut down")
 RAGGED = NOON + timedelta(microseconds=123_456)

@@ -20,6 +20,7 @@ from nextfire.domain.ports import Secrets
 from tests.fakes import MemorySecrets
 from tests.integration.backends import AWS, MEMORY, on_aws
 
+CONTRACT_OF = (Secrets,)
 DB = SecretReference(secret="team/db")
 TOKEN = ParameterReference(parameter="team/token")
 
