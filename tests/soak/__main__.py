@@ -26,9 +26,11 @@ should have run.
 
 Killed (SIGKILL): workers, which are started again within a second; the emulator's processes of
 watcher, Lambda executor, API and auditor, which are invoked again by their rules, queues and
-callers. Not killed: the emulator itself. It keeps its state (tables, queues, files) only over a
-clean stop, so a restart stops it cleanly; a crash of the database or the queue is AWS's to survive,
-and is not shown here.
+callers. A Lambda executor that is killed just when it gets a message leaves that hidden for the
+pool's 15 minutes: then the end waits for it. Do not change the project meanwhile: a restart would
+deploy the change. Not killed: the emulator itself. It keeps its state (tables, queues, files) only
+over a clean stop, so a restart stops it cleanly; a crash of the database or the queue is AWS's to
+survive, and is not shown here.
 
 The last line is one JSON object. Exit code 0 only if nothing was lost, nothing was done twice, and
 no other anomaly was found. Attempts that were repeated because their worker was killed are counted
@@ -138,6 +140,16 @@ def _show_lateness(console: Console, late: Sequence[Lateness]) -> None:
             shown = [f"{value.total_seconds():.2f}" for value in picked]
             table.add_row(what, *shown, str(len(known)))
     console.print(table)
+    dispatched = [each for each in late if each.dispatched_apart is not None]
+    for what, each in (
+        (
+            "dispatched",
+            max(dispatched, key=lambda x: x.dispatched_apart or timedelta(), default=None),
+        ),
+        ("started", max(late, key=lambda x: x.started_apart, default=None)),
+    ):
+        if each is not None:
+            console.print(f"{what} latest: {each.execution_id}", markup=False)
     console.print(
         "Of a run that was retried only the first start is known, not the first dispatch. "
         "`worst_lateness_s` is the worst of the first line.",

@@ -359,7 +359,11 @@ class _Job:
             done = attempt.get("outcome") == "SUCCEEDED"
             if done and instant(attempt["finishedAt"]) < mark.begun_at:
                 return f"after attempt {attempt['number']} had SUCCEEDED"
-        if "finishedAt" in record and instant(record["finishedAt"]) < mark.begun_at:
+        # A cancel bears the instant of its decision, which may be before the last attempt's end.
+        ends = [each["finishedAt"] for each in record.get("attempts", []) if "finishedAt" in each]
+        if "finishedAt" in record and (
+            max(map(instant, [record["finishedAt"], *ends])) < mark.begun_at
+        ):
             return f"after the run had ended {record['state']}"
         answered_at = self.history.cancels.get(record["executionId"])
         if answered_at is not None and answered_at < mark.begun_at:

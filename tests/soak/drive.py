@@ -38,6 +38,8 @@ _REST_AT_MOST = timedelta(minutes=17)
 """A message of a Lambda executor that was killed at its very beginning is hidden for 15 minutes."""
 _KILLED = ("worker", "watcher", "executor-lambda", "api", "auditor")
 _KILL_WEIGHTS = (50, 12, 18, 12, 8)
+_LOOKED_AT = 10
+_LIVING = frozenset({"PENDING", "RUNNING"})
 _ACTIONS = ("change", "pause", "resume", "cancel", "redrive", "delete")
 _ACTION_WEIGHTS = (26, 18, 22, 14, 14, 6)
 
@@ -170,7 +172,7 @@ class Soak:
         away = AWAY[self.restarts % len(AWAY)]
         if self._wanted.minutes < 5:
             away = AWAY[0]
-        self._tell(f"stopping the stack, for {away:.0f} s")
+        self._tell(f"stopping the stack cleanly, for {away:.0f} s: a crash would lose its state")
         self._stack.restart(lambda: time.sleep(away))
         self._apis = self._stack.apis()
 
@@ -268,15 +270,19 @@ class Soak:
         return True
 
     def _cancel(self, api: Client, history: History, _ends_at: datetime) -> bool:
-        found, _ = self._insist(lambda: api.executions(history.job_id, limit=10))
-        living = [run["executionId"] for run in found if run["state"] in {"PENDING", "RUNNING"}]
-        if not living:
-            return False
-        execution_id = self._random.choice(living)
-        history.cancels[execution_id] = None
-        self._insist(lambda: api.cancel_execution(execution_id, "soak"))
-        history.cancels[execution_id] = now()
-        return True
+        """Cancel a run that has not ended: of *history*, or else of some other job."""
+        others = [each for each in self._histories.values() if each.tenant == history.tenant]
+        for job in [history, *self._random.sample(others, min(len(others), _LOOKED_AT))]:
+            with suppress(ApiError):  # one without runs and long over is not found
+                found, _ = self._insist(lambda j=job.job_id: api.executions(j, limit=10))  # type: ignore[misc]
+                living = [run["executionId"] for run in found if run["state"] in _LIVING]
+                if living:
+                    execution_id = self._random.choice(living)
+                    job.cancels[execution_id] = None
+                    self._insist(lambda i=execution_id: api.cancel_execution(i, "soak"))  # type: ignore[misc]
+                    job.cancels[execution_id] = now()
+                    return True
+        return False
 
     def _redrive(self, api: Client, history: History, _ends_at: datetime) -> bool:
         tenant = next(n for n, name in enumerate(self._stack.tenants) if name == history.tenant)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.soak.accounting import Found, Loss, Record, Stops, Wrong, account
 from tests.soak.marks import Mark
-from tests.soak.oracle import Did, Document, History
+from tests.soak.oracle import Did, Document, Event, History
 from tests.soak.test_oracle import TEN, at, history
 
 TENANT = "000000000000"
@@ -224,6 +224,39 @@ def test_an_attempt_after_a_cancel_was_answered_is_done_twice() -> None:
     assert counted(accounted(job, [run(10), twice])) == (0, 0, 0)
     job.cancels[execution_id(20)] = at(23)
     assert counted(accounted(job, [run(10), twice])) == (0, 1, 0)
+
+
+def test_a_cancel_that_was_decided_while_an_attempt_ended_is_no_end_before_it() -> None:
+    """The watcher decides to replace the run, the attempt fails, the run waits and is CANCELLED: as
+    of the decision.
+    """
+    replaced = run(20, attempt(1, 29.9, 30.6, "FAILED"), state="CANCELLED", finishedAt=iso(30.1))
+    records = [run(10), replaced, run(30, attempt(1, 31, 32))]
+
+    found = accounted({**ALL, "overlap": "REPLACE"}, records, until=35)
+    assert counted(found) == (0, 0, 0)
+    later = mark(20, 1, begun=30.7, until=30.8)
+    marks = [*marks_of(run(10), records[2]), later]
+    found = accounted({**ALL, "overlap": "REPLACE"}, records, marks, until=35)
+    assert counted(found) == (0, 1, 0)
+    # Nobody replaces where all run.
+    assert counted(accounted(ALL, records, until=35)) == (1, 0, 0)
+
+
+def test_what_was_due_as_the_pause_was_asked_for_may_run() -> None:
+    job = history({**SKIP, "maxRuns": 2})
+    job.events += [Event(Did.PAUSED, at(19.9), at(20.1)), Event(Did.RESUMED, at(30), at(30))]
+
+    assert counted(accounted(job, [run(10), run(20)], until=60)) == (0, 0, 0)
+    assert counted(accounted(job, [run(10), skipped(20, 20, 1, decided=31)], until=60)) == (0, 0, 0)
+
+
+def test_each_anomaly_is_told_with_its_record() -> None:
+    early = run(20, attempt(1, 21, 22, "FAILED"), state="DEAD")
+    found = accounted(ALL, [run(10), early])
+
+    assert [(a.wrong, a.record) for a in found.anomalies] == [(Wrong.LOST, early)]
+    assert (found.total.dead, found.total.cancelled, found.total.skipped) == (1, 0, 0)
 
 
 def test_a_cancel_that_nobody_asked_for_is_lost() -> None:
