@@ -787,7 +787,8 @@ class MemoryRunStore:
             there = self.get(run.key)
             if there is None:
                 return Claim(replace(run, state=RunState.CANCELLED), taken=False)
-            if there.state is RunState.DEAD and there.attempt == run.attempt_base:
+            of_the_one_before = there.attempt == run.attempt_base and there.dispatch < run.dispatch
+            if there.state is RunState.DEAD and of_the_one_before:
                 self._due.put([entry], now)
                 return Claim(self._store(run), taken=True)
             ours = (there.dispatch, there.attempt_base) == (run.dispatch, run.attempt_base)

@@ -210,10 +210,30 @@ def test_whoever_lost_the_run_changes_nothing(store: RunStore) -> None:
 
     late = store.advance(first, first.ended(RunState.SUCCEEDED, FAILED, now))
 
+    assert store.save(first, Value(1, text="0")) is None
     assert second.taken
     assert (second.run.attempt, second.run.fence, second.run.worker) == (2, 2, "b")
     assert not late.taken
     assert late.run == second.run == store.get(first.key)
+
+
+def test_whoever_gave_the_run_up_changes_nothing(store: RunStore) -> None:
+    run = claim(store).run
+    given_up = store.advance(run, run.handed_back(HANDED_BACK, NOON)).run
+
+    late = store.advance(run, run.ended(RunState.SUCCEEDED, FAILED, NOON))
+
+    assert (late.taken, late.run) == (False, given_up)
+    assert store.get(run.key) == given_up
+
+
+def test_a_claim_that_is_repeated_after_its_run_ended_takes_nothing(store: RunStore) -> None:
+    run = claim(store, mark="t1").run
+    ended = store.advance(run, run.ended(RunState.DEAD, FAILED, NOON)).run
+
+    again = claim(store, mark="t1")
+
+    assert (again.taken, again.run) == (False, ended)
 
 
 def test_of_twenty_concurrent_take_overs_one_has_the_run(store: RunStore) -> None:
@@ -741,19 +761,79 @@ def test_of_ten_concurrent_redrives_one_makes_an_entry(dead: Dead) -> None:
     assert len(dead.entries()) == 1
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda to: replace(to, dispatch=to.dispatch - 2),
+        lambda to: replace(to, attempt_base=to.attempt_base - 1),
+    ],
+    ids=["the number that died", "an attempt before"],
+)
+def test_a_redrive_has_a_new_number_and_the_attempts_as_they_are(
+    dead: Dead, other: Callable[[Run], Run]
+) -> None:
+    run = dead.die(run_key())
+    to = other(run.redriven("redriven", NOON))
+
+    refused = dead.store.redrive(to, a_retry(run.key, NOON, dispatch=to.dispatch), NOON)
+
+    assert (refused.taken, refused.run) == (False, run)
+    assert dead.entries() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda to: replace(to, dispatch=to.dispatch + 1),
+        lambda to: replace(to, attempt_base=to.attempt_base + 1),
+    ],
+    ids=["another number", "another attempt"],
+)
+def test_another_redrive_is_no_repetition(dead: Dead, other: Callable[[Run], Run]) -> None:
+    run = dead.die(run_key())
+    redriven = redrive(dead, run).run
+    to = other(run.redriven("redriven", NOON))
+
+    refused = dead.store.redrive(to, a_retry(run.key, NOON, dispatch=to.dispatch), NOON)
+
+    assert (refused.taken, refused.run) == (False, redriven)
+    assert len(dead.entries()) == 1
+
+
+def test_a_redriven_run_is_free_from_its_not_before_on(dead: Dead) -> None:
+    run = dead.die(run_key())
+    to = run.redriven("redriven", at("12:01"))
+
+    dead.store.redrive(to, a_retry(run.key, at("12:01"), dispatch=to.dispatch), NOON)
+
+    third = a_message(dispatch=3)
+    assert not claim(dead.store, third, mark="t2", now=at("12:00:59")).taken
+    assert claim(dead.store, third, mark="t2", now=at("12:01")).taken
+
+
 def test_that_a_death_was_told_is_on_record_for_its_dispatch_only(dead: Dead) -> None:
     run = dead.die(run_key())
-    dead.store.mark_buried(run)
-    told = dead.store.get(run.key)
-    assert told is not None
-    assert told.buried == run.dispatch == 1
-
-    redrive(dead, told)
-    again = dead.die(run_key(), dispatch=3)
+    redrive(dead, run)
     dead.store.mark_buried(run)  # late
+    again = dead.die(run_key(), dispatch=3)
+    dead.store.mark_buried(run)  # later still
 
     assert dead.store.get(run.key) == again
-    assert again.buried != again.dispatch
+    assert again.buried == 0
+
+    dead.store.mark_buried(again)
+    told = dead.store.get(run.key)
+    assert told is not None
+    assert told.buried == again.dispatch == 3
+
+
+def test_of_a_run_that_lives_no_death_was_told(store: RunStore) -> None:
+    run = claim(store).run
+
+    store.mark_buried(run)
+
+    assert store.get(run.key) == run
+    assert run.buried == 0
 
 
 def test_the_dead_of_a_tenant_are_listed_the_latest_death_first(dead: Dead) -> None:

@@ -25,6 +25,7 @@ from tests.mutation.trial import Plan, Verdict, told, tried
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".nextfire" / "mutation"
+SURVIVED = WORK / "survived.json"
 _STDERR = os.dup(2)  # children have another
 
 
@@ -36,6 +37,9 @@ def main(arguments: list[str]) -> int:
     product = Product.read(ROOT, FOLDERS)
     mutants, equivalent, unused = sorted_out(derived(product))
     wanted = [each for each in mutants if asked.only in f"{each.kind} {each.place} {each.name}"]
+    if asked.again:
+        last = set(json.loads(SURVIVED.read_text()))
+        wanted = [each for each in wanted if each.name in last]
     if asked.list:
         for each in wanted:
             print(f"{each.kind:9} {each.place} {each.where}: {each.change}")
@@ -50,6 +54,7 @@ def main(arguments: list[str]) -> int:
     found = tried(plan)
     verdicts = [(each, found[number]) for number, each in enumerate(wanted)]
     survived = [mutant for mutant, verdict in verdicts if verdict.killer is None]
+    SURVIVED.write_text(json.dumps([each.name for each in survived]))
     if not asked.json:
         _print_table(verdicts)
     for entry in unused:
@@ -88,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
         "--only", default="", help="mutants whose kind, place or change has this in it; all"
     )
     parser.add_argument("--jobs", type=int, default=2, help="children at a time; 2")
+    parser.add_argument(
+        "--again", action="store_true", help="only those that survived the run before this"
+    )
     parser.add_argument(
         "--thorough",
         action="store_true",

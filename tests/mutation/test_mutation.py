@@ -182,16 +182,22 @@ def test_every_entry_has_a_reason() -> None:
     assert all(each.reason for each in EQUIVALENTS)
 
 
-def test_quick_tests_of_the_nearest_files_come_first_and_random_histories_always() -> None:
-    quick = [f"tests/unit/test_near.py::test_{n}" for n in range(3)]
+def test_the_module_s_own_tests_come_first_then_the_quick_ones_and_random_histories_always() -> (
+    None
+):
+    own = "tests/unit/test_lease.py::test_slow"
+    near = [f"tests/unit/test_near.py::test_{n}" for n in range(3)]
     others = [f"tests/unit/test_file{n}.py::test" for n in range(200)]
-    slow = "tests/unit/test_simulation.py::test_history"
-    seconds = dict.fromkeys([*quick, *others], 0.1) | {slow: 20.0}
-    chosen = in_order([*quick, *others, slow], seconds, thorough=False)
-    assert chosen[:3] == quick
-    assert slow in chosen
-    assert len(chosen) == 151
-    assert len(in_order([*quick, *others, slow], seconds, thorough=True)) == 204
+    history = "tests/unit/test_simulation.py::test_history"
+    met = [*near, *others, own, history]
+    seconds = dict.fromkeys(met, 0.1) | {own: 5.0, history: 20.0}
+
+    chosen = in_order(met, seconds, "lease")
+
+    assert chosen[:4] == [own, *near]
+    assert history in chosen
+    assert len(chosen) == 1 + 150 + 1
+    assert sorted(in_order(met, seconds, "lease", thorough=True)) == sorted(met)
 
 
 def test_children_answer_die_and_are_ended(tmp_path: Path) -> None:

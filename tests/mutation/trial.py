@@ -22,10 +22,10 @@ from tests.mutation.source import Mutant
 from tests.mutation.swap import Calls, first_line, swap
 
 AT_MOST = 150
-"""Tests of a mutant, beside `ALWAYS`."""
+"""Tests of a mutant, beside those that are named for its module, and `ALWAYS`."""
 ALWAYS = ("tests/simulation/", "tests/crashes/", "tests/unit/test_simulation.py")
 """Histories made at random: run where they meet the line, though they are slow."""
-_FIRST, _FIRST_FILES = 60, 2
+_NEAR, _NEAR_FILES = 30, 2
 _LIMIT = 300.0  # seconds, of one mutant
 _FILE_LIMIT = 900.0  # seconds, of one file's tests, traced
 _NO_LIMIT = 1e9
@@ -64,7 +64,8 @@ class Plan:
     def tests_of(self, meeting: Meeting, mutant: Mutant) -> list[str]:
         """The tests for *mutant*, in order."""
         met = [each for each in meeting.of(mutant) if each not in self.distrusted]
-        return in_order(met, meeting.seconds, thorough=self.thorough)
+        stem = Path(mutant.path).stem
+        return in_order(met, meeting.seconds, stem, thorough=self.thorough)
 
     def judge(self, number: int, verdict: Verdict) -> None:
         self.verdicts[number] = verdict
@@ -78,24 +79,27 @@ def told(mutant: Mutant, verdict: Verdict) -> str:
     return f"{mutant.kind:9} {mutant.place} {change} | {outcome} | {verdict.seconds:.1f} s"
 
 
-def in_order(tests: list[str], seconds: dict[str, float], *, thorough: bool) -> list[str]:
-    """*tests*, which come the quickest first: those of the files with most of them, then the others
-    by turns; and random histories. All, if *thorough*.
+def in_order(
+    tests: list[str], seconds: dict[str, float], stem: str, *, thorough: bool = False
+) -> list[str]:
+    """*tests*, which come the quickest first: those of the files that are named for the module
+    *stem*; the first of the files with most of them; then the others by turns, and random
+    histories. All, if *thorough*.
     """
+    own = [each for each in tests if stem in each.partition("::")[0]]
     files = Counter(each.partition("::")[0] for each in tests if seconds[each] < 1)
-    near = {file for file, _ in files.most_common(_FIRST_FILES)}
-    first = [each for each in tests if each.partition("::")[0] in near][:_FIRST]
-    others = [each for each in tests if each not in set(first)]
+    near = {file for file, _ in files.most_common(_NEAR_FILES)}
     seen: Counter[str] = Counter()
-    turns: dict[str, int] = {}
-    for each in others:
-        turns[each] = seen[each.partition("::")[0]]
-        seen[each.partition("::")[0]] += 1
-    others.sort(key=turns.__getitem__)
+    places: dict[str, int] = {}
+    for each in tests:
+        file = each.partition("::")[0]
+        seen[file] += 1
+        places[each] = 0 if file in near and seen[file] <= _NEAR else seen[file]
+    others = sorted((each for each in tests if each not in set(own)), key=places.__getitem__)
     if thorough:
-        return first + others
-    rest = others[AT_MOST - len(first) :]
-    return (first + others)[:AT_MOST] + [each for each in rest if each.startswith(ALWAYS)]
+        return own + others
+    histories = [each for each in others[AT_MOST:] if each.startswith(ALWAYS)]
+    return own + others[:AT_MOST] + histories
 
 
 def tried(plan: Plan) -> dict[int, Verdict]:
