@@ -23,7 +23,8 @@ from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryDelivery
 from tests.integration.backends import (
     AWS,
     DEDUP_OF_WHAT_WAS_DELETED,
-    EXPIRED_RECEIPTS,
+    EXPIRED_RECEIPTS_MINISTACK,
+    EXPIRED_RECEIPTS_MOTO,
     GROUP_SCOPED_DEDUP,
     MEMORY,
     MOTO,
@@ -329,8 +330,8 @@ def test_who_had_a_message_does_not_acknowledge_it_for_who_has_it_now(held: Held
     assert held.comes_back(FIRST.run_id, not_before=held.time.now())
 
 
-@EXPIRED_RECEIPTS[0].mark
-@EXPIRED_RECEIPTS[1].mark
+@EXPIRED_RECEIPTS_MOTO.mark
+@EXPIRED_RECEIPTS_MINISTACK.mark
 def test_what_is_visible_again_is_acknowledged_too_late(held: Held) -> None:
     held.send(a_message())
     (delivery,) = held.take(1, held.brief)
