@@ -1,0 +1,127 @@
+"""What adapters ask of DynamoDB, and emulators would not miss: consistent reads, and the rest of a
+batch that was not done whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.domain.due import Slot
+from tests.builders import NOON, a_fire, a_job, at, job_key, run_key
+from tests.fakes import InlineExecutor
+from tests.integration.conftest import Tables
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+class Adapters:
+    """The stores, over one client."""
+
+    def __init__(self, client: Any, tables: Tables) -> None:
+        self.jobs = DynamoDbJobStore(client, table=tables.jobs, due_table=tables.due)
+        self.due = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+        self.runs = DynamoDbRunStore(client, table=tables.runs)
+        self.control = DynamoDbControlStore(client, table=tables.control)
+
+
+class FirstOnly:
+    """A client of DynamoDB that does only the first of each batch."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def batch_get_item(self, RequestItems: dict[str, Any]) -> Any:  # noqa: N803 — as AWS has it
+        [(table, request)] = RequestItems.items()
+        first, *rest = request["Keys"]
+        answer = self._client.batch_get_item(RequestItems={table: request | {"Keys": [first]}})
+        left = {table: request | {"Keys": rest}} if rest else {}
+        return answer | {"UnprocessedKeys": left}
+
+    def batch_write_item(self, RequestItems: dict[str, Any]) -> Any:  # noqa: N803 — as AWS has it
+        [(table, (first, *rest))] = RequestItems.items()
+        self._client.batch_write_item(RequestItems={table: [first]})
+        return {"UnprocessedItems": {table: rest} if rest else {}}
+
+
+def slot(n: int) -> Slot:
+    return Slot("2026-05-24T12:00Z#000", f"000000000000{n}#x")
+
+
+@pytest.mark.parametrize(
+    ("read", "consistent"),
+    [
+        (lambda a: a.jobs.get(job_key()), True),
+        (lambda a: a.jobs.scan(None, limit=1), True),
+        (lambda a: a.jobs.get_many([job_key()]), False),
+        (lambda a: a.jobs.list("acme", cursor=None, limit=1), False),
+        (lambda a: [*a.due.read(NOON, 0, before=None, consistent=True)], True),
+        (lambda a: [*a.due.read(NOON, 0, before=NOON, consistent=False)], False),
+        (lambda a: a.due.occupied([slot(1)]), True),
+        (lambda a: a.runs.get(run_key()), True),
+        (lambda a: a.runs.peek(run_key()), False),
+        (lambda a: [*a.runs.between(job_key(), "0", "9")], True),
+        (lambda a: a.runs.list(job_key(), cursor=None, limit=1), False),
+        (lambda a: a.control.cursors([0]), True),
+        (lambda a: a.control.audit(), True),
+        (lambda a: a.control.lease(0), False),
+    ],
+    ids=[
+        *("jobs.get", "jobs.scan", "jobs.get_many", "jobs.list", "due.read", "due.read at hand"),
+        *("due.occupied", "runs.get", "runs.peek", "runs.between", "runs.list"),
+        *("control.cursors", "control.audit", "control.lease"),
+    ],
+)
+def test_a_read_is_consistent_where_its_port_says_so(
+    dynamodb: DynamoDBClient,
+    tables: Tables,
+    read: Callable[[Adapters], object],
+    consistent: bool,  # noqa: FBT001 — a case of the table
+) -> None:
+    adapters = Adapters(dynamodb, tables)
+    asked: list[bool] = []
+
+    def note(params: dict[str, Any], **_: object) -> None:
+        requests = params.get("RequestItems", {"": params}).values()
+        asked.extend(request.get("ConsistentRead", False) for request in requests)
+
+    dynamodb.meta.events.register("provide-client-params.dynamodb", note)
+
+    read(adapters)
+
+    assert asked == [consistent]
+
+
+def test_the_rest_of_a_batch_that_was_not_read_is_asked_for_again(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    whole, sparing = Adapters(dynamodb, tables), Adapters(FirstOnly(dynamodb), tables)
+    entries = [a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(3)]
+    whole.due.put(entries, NOON)
+    slots = {Slot("2026-05-24T12:00Z#000", entry.sort_key) for entry in entries}
+    whole.control.seed_cursors(3, NOON)
+
+    assert sparing.due.occupied([*slots, slot(1)]) == slots
+    assert sparing.control.cursors([0, 1, 2, 3]) == dict.fromkeys(range(3), NOON)
+
+
+def test_what_of_a_batch_was_not_written_is_told(dynamodb: DynamoDBClient, tables: Tables) -> None:
+    whole, sparing = Adapters(dynamodb, tables), Adapters(FirstOnly(dynamodb), tables)
+    entries = [a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(3)]
+
+    stored = sparing.due.put(entries, NOON)
+
+    there = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
+    assert len(stored) == 1 == len(there)
+    assert whole.due.put(entries, NOON + timedelta(seconds=1)) == set(entries)
