@@ -3,9 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CDK := $(BIN)/python -m infra
+PROVE := PYTHONPATH=layers:cli:. $(BIN)/python -m tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test test-long check bench synth deploy bootstrap destroy clean
+.PHONY: help install demo up down test test-long simulate crashes model mutants fuzz soak check bench synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,12 +29,33 @@ down: install ## Stop the local stack and remove its data; also ends one that wa
 	$(BIN)/nextfire down --yes
 
 test: install ## Run all tests
-	$(BIN)/pytest -n 2 tests/unit tests/integration
+	$(BIN)/pytest -n 2 tests/unit tests/integration tests/simulation tests/crashes tests/model tests/fuzz tests/mutation tests/soak
+	$(PROVE).simulation --seeds 2000
 	$(BIN)/pytest tests/infra tests/e2e
 
 test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives; minutes
 	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/unit/test_stretch.py tests/unit/test_simulation.py tests/unit/test_audit.py tests/integration/test_preview.py
-	NEXTFIRE_LONG=1 $(BIN)/pytest tests/e2e/test_redrive_many.py
+	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/integration tests/crashes tests/model tests/fuzz
+	$(PROVE).simulation --seeds 100000
+	NEXTFIRE_LONG=1 $(BIN)/pytest tests/soak tests/e2e/test_redrive_many.py
+
+simulate: install ## Play histories under faults; SEEDS=n (2000), or SEED=n to read one
+	$(PROVE).simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
+
+crashes: install ## Kill every AWS call of every flow, one at a time and in pairs; minutes
+	$(PROVE).crashes
+
+model: install ## Explore the models of the protocol, and their broken versions
+	$(PROVE).model --long
+
+mutants: install ## Take away each guard that the design leans on; an hour
+	$(PROVE).mutation
+
+fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n
+	$(PROVE).fuzz --examples $(or $(EXAMPLES),2000)
+
+soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10)
+	$(PROVE).soak --minutes $(or $(MINUTES),10)
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports

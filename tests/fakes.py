@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
@@ -69,6 +69,14 @@ class Clock:
 
     def sleep(self, duration: timedelta) -> None:
         self.advance(duration)
+
+
+class MovingClock(Protocol):
+    """What a script's time passes on."""
+
+    def now(self) -> datetime: ...
+
+    def advance(self, by: timedelta = ..., /, **units: float) -> object: ...
 
 
 class Killed(BaseException):
@@ -973,7 +981,7 @@ class MemoryScriptRunner:
     `found`: the checkpoint that each script found; `refused`: the answer to each that saved one.
     """
 
-    clock: Clock
+    clock: MovingClock
     scripts: deque[Script] = field(default_factory=deque)
     calls: list[ScriptCall] = field(default_factory=list)
     found: list[bytes | None] = field(default_factory=list)

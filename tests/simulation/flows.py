@@ -1,8 +1,8 @@
 """What people and the world do to the system in a history. A new flow joins by its line in `FLOWS`.
 
-A flow is a function of the history; it begins at a moment that the dice choose, and whatever it asks
-of the API goes through `History.request`: a process of its own, interleaved with all others at each
-port call, that may die like them.
+A flow is a function of the history; it begins at a moment that the dice choose, and whatever it
+asks of the API goes through `History.request`: a process of its own, interleaved with all others at
+each port call, that may die like them.
 """
 
 from __future__ import annotations
@@ -260,7 +260,9 @@ def storm(history: History) -> None:
     """AWS has a bad time."""
     dice, weather = history.kernel.dice, history.weather
     kind = dice.choice(["refused", "unanswered", "unsent", "partial", "stale", "slow"])
-    odds = dice.choice([0.1, 0.3, 0.6]) if kind in {"partial", "stale"} else dice.choice([0.05, 0.2])
+    odds = (
+        dice.choice([0.1, 0.3, 0.6]) if kind in {"partial", "stale"} else dice.choice([0.05, 0.2])
+    )
     setattr(weather, kind, odds)
     history.kernel.tell("weather", f"{kind} {odds}")
     history.later(timedelta(seconds=dice.choice([2, 10, 60])), lambda: calm(history))
@@ -282,7 +284,9 @@ def spoil_job(history: History) -> None:
     jobs = history.stores.jobs
     history.kernel.tell("somebody", f"spoils {key.job_id}")
     jobs.spoil(key)
-    history.later(timedelta(seconds=history.kernel.dice.choice([3, 40, 100])), lambda: jobs.mend(key))
+    history.later(
+        timedelta(seconds=history.kernel.dice.choice([3, 40, 100])), lambda: jobs.mend(key)
+    )
 
 
 def junk_entry(history: History) -> None:

@@ -1,8 +1,8 @@
 """Simulated time, and actors that take turns at every step of it.
 
-An actor is a process: a watcher's Lambda, a worker, an API request. Its threads are greenlets of one
-real thread. Whoever pauses gives the turn to whatever is to happen next; among what happens at one
-instant the seeded dice choose. So a history depends on its seed alone, and replays exactly.
+An actor is a process: a watcher's Lambda, a worker, an API request. Its threads are greenlets of
+one real thread. Whoever pauses gives the turn to whatever is to happen next; among what happens at
+one instant the seeded dice choose. So a history depends on its seed alone, and replays exactly.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Task(greenlet):
 
 
 class Kernel:
-    """The clock, and what is planned. `interleaves`: False lets every actor go on to the end of
-    what it does whenever it would only give others a turn; what finds a race then needs no
+    """The clock, and what is planned. `interleaves`: False lets nobody in between two port calls of
+    an actor, as in a test that lets one do its work and then the next. What is found then needs no
     interleaving.
     """
 
@@ -63,6 +63,7 @@ class Kernel:
         self.at = 0
         self.hub: greenlet = getcurrent()
         self.steps = 0
+        self.deaths = 0
         self.events: list[str] | None = None
         """What happened, if anybody is to read it."""
         self._interleaves = interleaves
@@ -100,10 +101,14 @@ class Kernel:
             Killed: The actor has died meanwhile.
         """
         task = current()
-        if after or self._interleaves:
-            self.plan(task, after)
-            self.hub.switch()
+        self.plan(task, after)
+        self.hub.switch()
         task.actor.look_alive()
+
+    def step(self, after: int) -> None:
+        """Give the turn to others, amid what an actor does."""
+        if self._interleaves:
+            self.pause(after)
 
 
 def current() -> Task:
@@ -188,6 +193,7 @@ class Actor(Executor):
     def kill(self) -> None:
         """SIGKILL."""
         self.kernel.tell(self.name, "DIES")
+        self.kernel.deaths += 1
         self.alive = False
         for task in self.tasks:
             self.kernel.plan(task, 0)

@@ -18,8 +18,8 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, Page
 from nextfire.domain.run import AttemptOutcome, Run, RunState
-from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.fakes import Stores
+from tests.simulation.kernel import SECOND, Actor, Kernel
 
 CLOCKS_APART = timedelta(seconds=2)
 STALE = 3 * SECOND
@@ -122,7 +122,9 @@ class Monitor:
             self.wrong(f"{slot.sort_key}: deleted before it was sent (invariant 3)")
         if not self._fires[chain]:
             if job.successor(entry) is not None and self._left(job, entry):
-                self.wrong(f"{slot.sort_key}: deleted before its successor was stored (invariant 3)")
+                self.wrong(
+                    f"{slot.sort_key}: deleted before its successor was stored (invariant 3)"
+                )
             self._ended.add(chain)
 
     def _accounted(self, entry: DueEntry) -> bool:
@@ -189,7 +191,7 @@ class Monitor:
         counted = [a for a in run.attempts if a.outcome is not AttemptOutcome.HANDED_BACK]
         before = self._granted.get(run.key, _Granted(0)).before
         most = self._most_attempts[run.key.uid]
-        if len(counted) - before > most and len(run.attempts) < 100:  # noqa: PLR2004
+        if len(counted) - before > most and len(run.attempts) < 100:
             self.wrong(f"{run.key.execution_id}: {len(counted)} attempts (invariant 6)")
 
     # Tenants
@@ -208,7 +210,11 @@ class Monitor:
         for message in self.stores.queue.log:
             key = message.key
             ids: Mapping[str, tuple[str, ...]] = {
-                dedup_id(key, message.dispatch): (key.job.tenant, key.run_id, str(message.dispatch)),
+                dedup_id(key, message.dispatch): (
+                    key.job.tenant,
+                    key.run_id,
+                    str(message.dispatch),
+                ),
                 group_id(key, exclusive=message.exclusive): (key.job.tenant, key.job.job_id),
             }
             for each, means in ids.items():

@@ -129,9 +129,9 @@ class System:
 
     def invoke_watcher(self, group: int) -> None:
         """As EventBridge does: in a process that is idle, if there is one."""
-        for index, (warm_group, actor, watch) in enumerate(self._warm):
-            if warm_group == group and actor.alive and self.kernel.dice.random() < 0.7:
-                del self._warm[index]
+        for index, (warm_group, warm, _) in enumerate(self._warm):
+            if warm_group == group and warm.alive and self.kernel.dice.random() < 0.7:
+                _, actor, watch = self._warm.pop(index)
                 break
         else:
             actor = self.process("watcher")
@@ -244,9 +244,7 @@ class System:
                     execute_run,
                     delivery,
                     stopping=lambda: actor.stopping or end_at - actor.now() < _HAND_BACK_BEFORE,
-                    longest=max(
-                        end_at - actor.now() - _HAND_BACK_BEFORE, timedelta(seconds=1)
-                    ),
+                    longest=max(end_at - actor.now() - _HAND_BACK_BEFORE, timedelta(seconds=1)),
                 )
                 if not done:
                     left_behind.add(group)

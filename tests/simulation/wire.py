@@ -128,7 +128,7 @@ class Wire:
         self.ports = ports
         self.weather = weather
         self.injected: Counter[str] = Counter()
-        self.watched: Callable[[Actor, str, Any], None] = lambda actor, call, values: None
+        self.watched: Callable[[Actor, str, Any], None] = lambda *_: None
 
     def port(self, actor: Actor, name: str, port: Any = None) -> Any:
         """What *actor* takes for its port: *port*, else the one of that *name*."""
@@ -153,7 +153,7 @@ class Wire:
         """
         kernel, weather = self.kernel, self.weather
         actor.half_step()
-        kernel.pause(self._latency())
+        kernel.step(self._latency())
         actor.half_step()
         odds = kernel.dice.random()
         if odds < weather.refused:
@@ -184,7 +184,7 @@ class Wire:
             raise UnavailableError(f"{call}: no answer. Try again.")
         if kernel.events is not None and (done or call not in _POLLS):
             kernel.tell(actor.name, f"{call} {brief(args)} -> {brief(done)}")
-        kernel.pause(self._latency())
+        kernel.step(self._latency())
         actor.half_step()
         return done
 
@@ -284,7 +284,7 @@ _PARTIAL: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def brief(value: Any) -> str:  # noqa: C901 — one line a type
+def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line a type
     """*value* as a reader of a history wants it."""
     match value:
         case None | bool() | int() | float():
@@ -294,13 +294,15 @@ def brief(value: Any) -> str:  # noqa: C901 — one line a type
         case RunKey():
             return f"{brief(value.job)}.{value.run_id[9:15]}-{value.uid}"
         case Run():
-            return f"{brief(value.key)}[{value.state} d{value.dispatch} a{value.attempt} f{value.fence}]"
+            numbers = f"d{value.dispatch} a{value.attempt} f{value.fence}"
+            return f"{brief(value.key)}[{value.state} {numbers}]"
         case Claim():
             return f"{'TAKEN' if value.taken else 'not taken'} {brief(value.run)}"
         case Job():
             return f"{brief(value.key)}[{value.state} r{value.revision} v{value.schedule_version}]"
         case DueEntry():
-            return f"{value.kind} {brief(value.job)} {value.at:%H:%M:%S.%f} v{value.version} d{value.dispatch}"
+            at = f"{value.at:%H:%M:%S.%f}"
+            return f"{value.kind} {brief(value.job)} {at} v{value.version} d{value.dispatch}"
         case StoredEntry():
             return f"{{{value.slot.bucket}: {brief(value.entry)}}}"
         case Slot():
@@ -308,7 +310,9 @@ def brief(value: Any) -> str:  # noqa: C901 — one line a type
         case RunMessage():
             return f"{brief(value.key)} d{value.dispatch}"
         case Lease():
-            return f"lease({value.holder} e{value.epoch} b{value.beat}{' released' * value.released})"
+            return (
+                f"lease({value.holder} e{value.epoch} b{value.beat}{' released' * value.released})"
+            )
         case Page():
             return brief(value.items)
         case Mapping():

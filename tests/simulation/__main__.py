@@ -1,0 +1,118 @@
+"""Plays histories: ``python -m tests.simulation --seeds 2000``; one again, told: ``--seed 17``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from tests.simulation.history import History, Outcome
+
+_CHUNK = 25
+_TELL_EVERY = 10.0
+_TOLD_AT_MOST = 5
+
+
+@dataclass
+class Total:
+    """What many histories were."""
+
+    histories: int = 0
+    occurrences: int = 0
+    steps: int = 0
+    injected: Counter[str] = field(default_factory=Counter)
+    failed: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        self.histories += 1
+        self.occurrences += outcome.occurrences
+        self.steps += outcome.steps
+        self.injected.update(outcome.injected)
+        if outcome.violations:
+            self.failed.append((outcome.seed, outcome.violations[0]))
+
+    def merge(self, other: Total) -> None:
+        self.histories += other.histories
+        self.occurrences += other.occurrences
+        self.steps += other.steps
+        self.injected.update(other.injected)
+        self.failed += other.failed
+
+
+def play(seeds: range) -> Total:
+    """The histories of *seeds*."""
+    total = Total()
+    for seed in seeds:
+        total.add(History(seed).play())
+    return total
+
+
+def told(seed: int) -> list[str]:
+    """The history of *seed*, event by event, and what was wrong with it."""
+    history = History(seed, told=True)
+    outcome = history.play()
+    wrong = [f"VIOLATED: {each}" for each in outcome.violations] or ["nothing was wrong"]
+    return [f"{history.setting}", *(history.kernel.events or []), *wrong]
+
+
+def play_all(first: int, count: int, jobs: int) -> Total:
+    """The histories of *count* seeds from *first* on, in *jobs* processes."""
+    total, began_at = Total(), time.monotonic()
+    tell_at = began_at + _TELL_EVERY
+    chunks = [
+        range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)
+    ]
+    with ProcessPoolExecutor(jobs) as processes:
+        for done in as_completed([processes.submit(play, chunk) for chunk in chunks]):
+            total.merge(done.result())
+            if time.monotonic() >= tell_at:
+                tell_at += _TELL_EVERY
+                rate = total.histories / (time.monotonic() - began_at)
+                print(
+                    f"{total.histories} of {count} histories, {rate:.0f} a second, "
+                    f"{len(total.failed)} failed",
+                    flush=True,
+                )
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2_000, help="how many histories (%(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (%(default)s)")
+    parser.add_argument("--seed", type=int, help="play this one, and tell all that happens in it")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (%(default)s)"
+    )
+    asked = parser.parse_args()
+    if asked.seed is not None:
+        print("\n".join(told(asked.seed)))
+        return
+    began_at = time.monotonic()
+    total = play_all(asked.first, asked.seeds, asked.jobs)
+    took = time.monotonic() - began_at
+    for seed, wrong in sorted(total.failed)[:_TOLD_AT_MOST]:
+        print(f"seed {seed}: {wrong}\n  again, told: python -m tests.simulation --seed {seed}")
+    if total.failed:
+        print("\n".join(told(min(total.failed)[0])))
+    print(
+        f"{total.histories} histories in {took:.0f} s, {total.histories / took:.1f} a second: "
+        f"{total.steps} steps, {total.occurrences} occurrences accounted for"
+    )
+    print("injected: " + ", ".join(f"{n} {kind}" for kind, n in total.injected.most_common()))
+    figures = {
+        "histories": total.histories,
+        "violations": len(total.failed),
+        "faults_injected": total.injected.total(),
+    }
+    print(json.dumps(figures))
+    sys.exit(1 if total.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

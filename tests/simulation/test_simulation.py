@@ -1,0 +1,158 @@
+"""That the simulation can find what it looks for: planted races, dead actors.
+
+The histories themselves are played by ``python -m tests.simulation``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import pytest
+
+from tests.builders import at
+from tests.fakes import Killed
+from tests.simulation.flows import FLOWS
+from tests.simulation.history import History
+from tests.simulation.kernel import SECOND, Actor, Kernel
+from tests.simulation.wire import Weather, Wire
+
+TRIES = 80
+"""Seeds; each plant is found in a few of them."""
+
+
+def read_then_write(name: str, method: str) -> Callable[[History], None]:
+    """Plant an adapter that looks whether it may write, and writes a moment later."""
+
+    def plant(history: History) -> None:
+        store, kernel = getattr(history.stores, name), history.kernel
+
+        def racy(*args: Any, **kwargs: Any) -> Any:
+            seen = copy(store)
+            seen.items = dict(store.items)
+            before = dict(seen.items)
+            answer = getattr(type(store), method)(seen, *args, **kwargs)
+            kernel.step(SECOND // 10)
+            for key, value in seen.items.items():
+                if before.get(key) is not value:
+                    store.items[key] = value
+            return answer
+
+        setattr(store, method, racy)
+
+    return plant
+
+
+RACES = {
+    "a claim that looks, then writes": read_then_write("runs", "claim"),
+    "an outcome that looks at the fence, then writes": read_then_write("runs", "advance"),
+    "a change of a job that looks at the revision, then writes": read_then_write("jobs", "update"),
+}
+
+
+@pytest.mark.parametrize("race", RACES.values(), ids=[*RACES])
+def test_a_planted_race_is_found_by_interleaving_and_by_nothing_else(
+    race: Callable[[History], None],
+) -> None:
+    def violated(seed: int, *, interleaves: bool) -> bool:
+        history = History(seed, interleaves=interleaves)
+        race(history)
+        return bool(history.play().violations)
+
+    found = next((seed for seed in range(TRIES) if violated(seed, interleaves=True)), None)
+    assert found is not None
+    assert not any(violated(seed, interleaves=False) for seed in range(found + 1))
+
+
+def test_a_seed_replays_exactly_in_any_process() -> None:
+    script = (
+        "from tests.simulation.history import History\n"
+        "print([History(seed).play().digest for seed in range(4)])"
+    )
+
+    def digests(hash_seed: str) -> str:
+        environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(sys.path)}
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    first = digests("1")
+    assert first == digests("2")
+    assert first.strip() == str([History(seed).play().digest for seed in range(4)])
+
+
+def test_a_history_can_be_read() -> None:
+    history = History(3, told=True)
+    history.play()
+    assert history.kernel.events
+    assert any("jobs.create" in event for event in history.kernel.events)
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def touch(self) -> None:
+        self.calls += 1
+
+
+def test_what_is_dead_reaches_no_port_by_any_way() -> None:
+    kernel = Kernel(1, at("12:00"))
+    port = _Counter()
+    wire = Wire(kernel, {"port": port}, Weather())
+    actor = Actor(kernel, "doomed")
+    seen = wire.port(actor, "port")
+    ends: list[str] = []
+
+    def work() -> None:
+        try:
+            seen.touch()
+            kernel.pause(10 * SECOND)
+        except Killed:
+            ends.append("except")
+            seen.touch()
+        finally:
+            ends.append("finally")
+            seen.touch()
+
+    actor.submit(work)
+    other = Actor(kernel, "other")
+
+    def kill() -> None:
+        kernel.pause(5 * SECOND)
+        actor.kill()
+
+    other.submit(kill)
+    kernel.run(lambda: False)
+    assert ends == ["except", "finally"]
+    assert port.calls == 1
+
+
+@pytest.mark.parametrize("half_steps", range(3))
+def test_it_dies_before_a_call_and_after_it(half_steps: int) -> None:
+    kernel = Kernel(1, at("12:00"))
+    port = _Counter()
+    actor = Actor(kernel, "doomed")
+    actor.dies_in = half_steps
+    seen = Wire(kernel, {"port": port}, Weather()).port(actor, "port")
+    actor.submit(seen.touch)
+    kernel.run(lambda: False)
+    assert not actor.alive
+    assert port.calls == (1 if half_steps == 2 else 0)
+
+
+def test_every_flow_happens() -> None:
+    """None is listed in vain: over some seeds each begins, and most of them often."""
+    begun: set[str] = set()
+    for seed in range(40):
+        history = History(seed, told=True)
+        history.play()
+        begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}
+    assert begun == {flow.name for flow in FLOWS}
