@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nextfire.domain.ports import ControlStore, Lease
 from tests.builders import NOON, at, job_key
 from tests.fakes import MemoryControlStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
+from tests.integration.races import ROUNDS, at_once
 
 CONTRACT_OF = (ControlStore,)
 DAY = timedelta(days=1)
@@ -181,6 +183,30 @@ def test_a_cursor_is_moved_by_the_latest_holder_only(store: ControlStore) -> Non
     assert store.move_cursor(0, at("12:03"), epoch=3)
     assert not store.move_cursor(0, at("12:04"), epoch=2)
     assert store.cursors([0]) == {0: at("12:03")}
+
+
+def test_of_holders_that_move_a_cursor_at_once_the_latest_has_it(store: ControlStore) -> None:
+    for shard in ROUNDS:
+        moved = at_once(
+            *(
+                partial(store.move_cursor, shard, NOON + timedelta(minutes=epoch), epoch)
+                for epoch in (7, 3, 10, 1, 5)
+            )
+        )
+
+        assert moved[2]
+        assert store.cursors([shard]) == {shard: at("12:10")}
+
+
+def test_a_cursor_that_is_seeded_and_moved_at_once_is_moved(store: ControlStore) -> None:
+    def seed() -> bool:
+        store.seed_cursors(len(ROUNDS), NOON)
+        return True
+
+    shards = list(ROUNDS)
+    at_once(seed, *(partial(store.move_cursor, shard, at("12:10"), 1) for shard in shards))
+
+    assert store.cursors(shards) == dict.fromkeys(shards, at("12:10"))
 
 
 AUDITS = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.builders import NOON, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 from tests.integration.conftest import Tables
+from tests.integration.races import ROUNDS, at_once
 
 CONTRACT_OF = (DueStore,)
 QUARANTINE = "quarantine"
@@ -253,6 +255,22 @@ def test_a_sound_entry_in_the_slot_of_a_quarantined_one_stays(held: Held) -> Non
 
     assert held.entries() == [entry]
     assert len(held.quarantined()) == 1
+
+
+def test_an_entry_that_is_put_while_its_slot_is_quarantined_stays(held: Held) -> None:
+    for n in ROUNDS:
+        entry = entry_of(0, NOON + timedelta(milliseconds=n))
+        where = Slot(BROKEN, entry.sort_key)
+        held.spoil(where, tenant="acme", job_id="report")
+        (broken,) = [each for each in held.read() if each.slot == where]
+        assert isinstance(broken, BrokenEntry)
+
+        at_once(
+            partial(held.store.put, [entry], NOON),
+            partial(held.store.quarantine, broken, NOON),
+        )
+
+        assert StoredEntry(where, entry) in held.read()
 
 
 POISON = {

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,7 @@ from nextfire.domain.ports import DueStore, JobStore
 from tests.builders import NOON, a_definition, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore
 from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.races import ROUNDS, at_once
 
 CONTRACT_OF = (JobStore,)
 
@@ -385,6 +387,22 @@ def test_completing_does_not_need_the_latest_revision(store: JobStore) -> None:
         3,
         9,
     )
+
+
+def test_a_job_that_is_changed_and_completed_at_once_is_as_it_was_told(store: JobStore) -> None:
+    for n in ROUNDS:
+        job = a_job(f"job{n}")
+        store.create(job, None, NOON)
+        done = at_once(
+            partial(store.update, changed(job, timeoutSec=9), None, at("12:30")),
+            partial(store.complete, job, at("13:00")),
+        )
+
+        there = store.get(job.key)
+        assert there is not None
+        assert done[1], "of the same version still"
+        assert (there.state, there.revision) == (JobState.COMPLETED, 1 + sum(done))
+        assert (there.definition.timeout_sec == 9) == done[0]
 
 
 def test_a_scan_meets_every_job_of_every_tenant_once(held: Held) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -28,6 +29,7 @@ from nextfire.domain.run import (
 from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
 from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.races import ROUNDS, at_once
 
 CONTRACT_OF = (RunStore,)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
@@ -668,6 +670,77 @@ def test_a_history_is_cut_and_keeps_its_numbers(store: RunStore) -> None:
     assert [run.attempts[0].number, run.attempts[-1].number] == [4, MAX_ATTEMPTS_KEPT + 3]
     assert [run.fence_of(a) for a in run.attempts] == [a.number for a in run.attempts]
     assert store.get(run.key) == run
+
+
+# Races between two that want different things
+
+
+def rounds() -> Iterator[RunKey]:
+    """A run for each round."""
+    return (run_key(NOON + timedelta(minutes=n)) for n in ROUNDS)
+
+
+def test_a_run_is_claimed_or_cancelled(store: RunStore) -> None:
+    for key in rounds():
+        message = a_message(key)
+        claimed, cancelled = at_once(
+            partial(claim, store, message),
+            partial(store.cancel, message, reason="", now=NOON),
+        )
+
+        assert isinstance(claimed, Claim)
+        assert claimed.run == cancelled == store.get(key)
+        assert claimed.run.state is (RunState.RUNNING if claimed.taken else RunState.CANCELLED)
+
+
+def test_a_lease_is_extended_or_taken_over(store: RunStore) -> None:
+    for key in rounds():
+        run = claim(store, a_message(key)).run
+        to = run.taken_over(dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON + LEASE)
+        extended, saved, taken = at_once(
+            partial(store.extend, run, lease_until=NOON + 3 * LEASE),
+            partial(store.save, run, Value(1, text="7")),
+            partial(store.advance, run, to, lapsed=True),
+        )
+
+        there = store.get(key)
+        assert there is not None
+        assert isinstance(taken, Claim)
+        assert (there.worker, there.fence) == (("b", 2) if taken.taken else ("a", 1))
+        assert (extended is None) == taken.taken
+        assert (there.checkpoint is None) == (saved is None), "what was kept is there"
+
+
+def test_a_request_to_cancel_is_never_lost_on_the_way_to_another_try(store: RunStore) -> None:
+    for key in rounds():
+        run = claim(store, a_message(key)).run
+        moved, asked = at_once(
+            partial(store.advance, run, run.retrying(FAILED, NOON, not_before=NOON)),
+            partial(store.stop, run, reason="enough", now=NOON),
+        )
+
+        there = store.get(key)
+        assert there is not None
+        assert isinstance(moved, Claim)
+        assert asked == there
+        assert (there.state, there.cancel_requested) == (
+            (RunState.CANCELLED, False) if moved.taken else (RunState.RUNNING, True)
+        )
+
+
+def test_of_ten_ends_of_a_run_one_counts(store: RunStore) -> None:
+    for key in rounds():
+        run = claim(store, a_message(key)).run
+        ends = [
+            run.ended(RunState.SUCCEEDED, replace(FAILED, reason=f"end {n}"), NOON)
+            for n in range(5)
+        ] + [run.handed_back(replace(HANDED_BACK, reason=f"end {n}"), NOON) for n in range(5)]
+
+        claims = at_once(*(partial(store.advance, run, to) for to in ends))
+
+        (winner,) = [each.run for each in claims if each.taken]
+        assert all(each.run == winner for each in claims)
+        assert store.get(key) == winner
 
 
 # Dead runs
