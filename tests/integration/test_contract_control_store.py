@@ -120,6 +120,7 @@ def test_only_the_lease_that_is_stored_can_be_replaced(store: ControlStore) -> N
     store.replace_lease(0, None, first)
 
     assert not store.replace_lease(0, None, Lease("b", 1, 0))
+    assert not store.replace_lease(0, Lease("a", 0, 0), Lease("b", 2, 0)), "of another epoch"
     assert store.replace_lease(0, first, renewed)
     assert not store.replace_lease(0, first, Lease("b", 2, 0))
     assert store.replace_lease(0, renewed, released)
@@ -391,6 +392,38 @@ class TestWhatDoesNotDecode:
         assert table.store.move_cursor(0, NOON, epoch=8)
         assert table.store.cursors([0]) == {0: NOON}
         assert not table.store.move_cursor(0, at("11:00"), epoch=7)
+
+
+@on_dynamodb
+def test_a_broken_lease_that_is_gone_is_not_replaced(tables: Any) -> None:
+    store = DynamoDbControlStore(dynamodb(), table=tables.control)
+    dynamodb().put_item(TableName=tables.control, Item=to_item({"id": "lease#0"}))
+    broken = store.lease(0)
+    dynamodb().delete_item(TableName=tables.control, Key=to_item({"id": "lease#0"}))
+
+    assert not store.replace_lease(0, broken, Lease("b", 1, 0))
+    assert store.lease(0) is None
+
+
+@on_dynamodb
+def test_a_cursor_moved_while_it_is_seeded_stays(tables: Any) -> None:
+    client: Any = dynamodb()
+    store = DynamoDbControlStore(client, table=tables.control)
+
+    class MovedMeanwhile:
+        """A client before whose first write a holder moves the cursor."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client, name)
+
+        def put_item(self, **request: Any) -> Any:
+            store.move_cursor(0, NOON, epoch=7)
+            return client.put_item(**request)
+
+    racing: Any = MovedMeanwhile()
+    DynamoDbControlStore(racing, table=tables.control).seed_cursors(1, at("11:50"))
+
+    assert store.cursors([0]) == {0: NOON}
 
 
 @on_dynamodb

@@ -257,6 +257,37 @@ def test_a_sound_entry_in_the_slot_of_a_quarantined_one_stays(held: Held) -> Non
     assert len(held.quarantined()) == 1
 
 
+def test_an_entry_that_has_what_the_broken_one_lacks_stays(held: Held) -> None:
+    """Told apart by that alone: all that the broken one has is the same."""
+    entry = entry_of(0, NOON)
+    where = Slot(BROKEN, entry.sort_key)
+    fields = {"kind": "FIRE", "tenant": "acme", "job_id": entry.job.job_id, "uid": entry.uid}
+    held.spoil(where, **fields)
+    (broken,) = held.read()
+    assert isinstance(broken, BrokenEntry)
+    held.store.put([entry], NOON)
+
+    held.store.quarantine(broken, NOON)
+
+    assert held.entries() == [entry]
+
+
+def test_an_item_whose_key_is_as_long_as_may_be_is_kept_too(held: Held) -> None:
+    long = [Slot(BROKEN, f"{to_ms(NOON):013d}#{mark * 1000}") for mark in "xy"]
+    other = Slot("2026-05-24T12:01Z#000", long[0].sort_key)
+    for where in (*long, other):
+        held.spoil(where, tenant="acme", job_id="report")
+    found = [*held.read(), *held.read(at("12:01"))]
+
+    for broken in found:
+        assert isinstance(broken, BrokenEntry)
+        held.store.quarantine(broken, NOON)
+
+    kept = held.quarantined()
+    assert len(set(kept)) == len(kept) == 3
+    assert sorted(each.partition("/")[0] for each in kept) == [BROKEN, BROKEN, other.bucket]
+
+
 def test_an_entry_that_is_put_while_its_slot_is_quarantined_stays(held: Held) -> None:
     for n in ROUNDS:
         entry = entry_of(0, NOON + timedelta(milliseconds=n))
@@ -278,6 +309,7 @@ POISON = {
     "slash": {"tenant": "ac/me"},
     "job": {"job_id": ""},
     "uid": {"uid": "UID"},
+    "run of another job": {"run_id": "20260524T120000000Z-uid00002"},
     "run": {"run_id": "yesterday"},
     "run of no date": {"run_id": "99999999T999999999Z-uid00001"},
     "dispatch": {"dispatch": "0"},

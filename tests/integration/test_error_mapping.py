@@ -61,13 +61,20 @@ class Failing:
     """An SDK client all of whose operations raise *error*."""
 
     def __init__(self, error: Exception) -> None:
-        self._error = error
+        self.error = error
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def fail(**_: object) -> None:
-            raise self._error
+            raise self.error
 
         return fail
+
+
+class Refusing(Failing):
+    """One that puts items, and nothing else."""
+
+    def put_item(self, **_: object) -> None:
+        pass
 
 
 def refused(code: str, status: int = 400, **more: Any) -> ClientError:
@@ -77,6 +84,10 @@ def refused(code: str, status: int = 400, **more: Any) -> ClientError:
         **more,
     }
     return ClientError(answer, "Operation")
+
+
+def putting(client: Failing) -> Refusing:
+    return Refusing(client.error)
 
 
 def control(client: Any) -> DynamoDbControlStore:
@@ -144,6 +155,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "look into slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
     "read due": lambda c: list(due(c).read(NOON, 0, before=None, consistent=True)),
     "quarantine": lambda c: due(c).quarantine(BROKEN, NOON),
+    "delete broken entry": lambda c: due(putting(c)).quarantine(BROKEN, NOON),
     "create job": lambda c: jobs(c).create(JOB, a_fire(JOB, NOON), NOON),
     "update job": lambda c: jobs(c).update(JOB, None, NOON),
     "get job": lambda c: jobs(c).get(JOB.key),

@@ -1,4 +1,4 @@
-"""What adapters ask of DynamoDB, and emulators would not miss: consistent reads, and the rest of a
+"""What adapters ask of AWS, and emulators would not miss: consistent reads, and the rest of a
 batch that was not done whole.
 """
 
@@ -9,13 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import ClientError  # noqa: TID251 — to refuse as AWS does
 
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import Slot
-from tests.builders import NOON, a_fire, a_job, at, job_key, run_key
+from tests.builders import NOON, a_fire, a_job, a_message, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables
 
@@ -125,3 +127,48 @@ def test_what_of_a_batch_was_not_written_is_told(dynamodb: DynamoDBClient, table
     there = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
     assert len(stored) == 1 == len(there)
     assert whole.due.put(entries, NOON + timedelta(seconds=1)) == set(entries)
+
+
+class Refusing:
+    """A client that notes what it is asked for, and refuses it."""
+
+    def __init__(self, code: str) -> None:
+        self.asked: list[str] = []
+        self._error = ClientError({"Error": {"Code": code, "Message": ""}}, "Operation")
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(**_: object) -> None:
+            self.asked.append(name)
+            raise self._error
+
+        return refuse
+
+
+@pytest.mark.parametrize(
+    ("code", "singles"), [("ThrottlingException", 0), ("ValidationException", 3)]
+)
+def test_a_batch_is_tried_one_by_one_unless_there_is_too_much_to_do_already(
+    code: str, singles: int
+) -> None:
+    client: Any = Refusing(code)
+    due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
+    queue = SqsRunQueue(client, queues={"default": "url"}, executor=InlineExecutor())
+
+    due.put([a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(3)], NOON)
+    queue.send([("default", a_message(run_key(uid=f"uid{n:05d}"))) for n in range(3)])
+
+    assert client.asked == [
+        *("batch_write_item", *["put_item"] * singles),
+        *("send_message_batch", *["send_message"] * singles),
+    ]
+
+
+def test_what_of_a_batch_was_not_acknowledged_is_told() -> None:
+    class Half:
+        def delete_message_batch(self, **_: object) -> Any:
+            return {"Successful": [{"Id": "0"}], "Failed": [{"Id": "1", "Code": "Expired"}]}
+
+    client: Any = Half()
+    deliveries = [SqsDelivery(client, "url", "body", "handle", f"m{n}", "group") for n in range(2)]
+
+    assert SqsInbox(client, queue_url="url").acknowledge(deliveries) == ["m1: Expired"]

@@ -25,13 +25,14 @@ class Writers:
     """What of *product* writes, found by following calls from the SDK's up to the handlers.
 
     A receiver's class is told by annotations: `self._runs` is what `runs` is annotated with. A port
-    writes where a class that has all its methods does.
+    writes where the adapter does that has all its methods.
     """
 
     def __init__(self, product: Product) -> None:
         self._classes: dict[str, _Class] = {}
         self._types: dict[Module, dict[str, set[str]]] = {}
         self._local: dict[Module, dict[str, list[ast.FunctionDef]]] = {}
+        self._global = {module: set(_functions_known(module)) for module in product.modules}
         for module in product.modules:
             self._types[module] = _annotated(module)
             self._local[module] = {}
@@ -60,7 +61,8 @@ class Writers:
     def _writes(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
         match node:
             case ast.Name(id=name):
-                return name in self._functions or self._is_local(module, node)
+                known = name in self._functions and name in self._global[module]
+                return known or self._is_local(module, node)
             case ast.Attribute(value=ast.Name(id="self"), attr=method) if (
                 cls := _class_around(module, node)
             ) in self._classes and method in self._classes[cls].methods:
@@ -90,7 +92,7 @@ class Writers:
         for port in self._classes.values():
             if port.is_port:
                 for cls in self._classes.values():
-                    if not cls.is_port and cls.methods.keys() >= port.methods.keys():
+                    if _is_adapter(cls) and cls.methods.keys() >= port.methods.keys():
                         written = {m for c, m in self._methods if c == cls.name}
                         self._methods |= {(port.name, m) for m in written & port.methods.keys()}
         for module in product.modules:
@@ -98,6 +100,21 @@ class Writers:
                 if isinstance(each, ast.FunctionDef) and self.is_in(module, each):
                     self._functions.add(each.name)
         return len(self._methods) + len(self._functions) > before
+
+
+def _is_adapter(cls: _Class) -> bool:
+    """What a use case implements (`Supervisor`) is called by adapters, and is no way out."""
+    return not cls.is_port and "/usecases/" not in cls.module.path
+
+
+def _functions_known(module: Module) -> Iterator[str]:
+    """The functions that *module* defines or imports."""
+    for node in module.tree.body:
+        match node:
+            case ast.FunctionDef(name=name):
+                yield name
+            case ast.ImportFrom(names=names):
+                yield from (each.asname or each.name for each in names)
 
 
 def _annotated(module: Module) -> dict[str, set[str]]:
