@@ -244,7 +244,7 @@ class SoakStack:
             "AWS_DEFAULT_REGION": self.info.region,
             "AWS_ENDPOINT_URL": self.info.aws_endpoint,
             "AWS_EC2_METADATA_DISABLED": "true",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("layers", "")),
             "TMPDIR": str(self._folder / "work"),
         }
 
