@@ -1,4 +1,3 @@
-# ruff: noqa: T201 — a command prints
 """Take each guard away that the design leans on, and see that some test notices.
 
 The list is derived from the code (see `derive`). Prints a table, and one JSON object as the last
@@ -8,12 +7,14 @@ line; exit status 0 only if nothing survived.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import TextIO
 
 from tests.mutation.children import copied, warm_up
 from tests.mutation.derive import derived
@@ -45,6 +46,7 @@ def main(arguments: list[str]) -> int:
             print(f"{each.kind:9} {each.place} {each.where}: {each.change}")
         print(json.dumps({"mutants": len(wanted), "equivalent": len(equivalent)}))
         return 0
+    lock = _alone()
     for folder in folders:
         copied(ROOT, folder)
     warm_up()
@@ -54,6 +56,7 @@ def main(arguments: list[str]) -> int:
     found = tried(plan)
     verdicts = [(each, found[number]) for number, each in enumerate(wanted)]
     survived = [mutant for mutant, verdict in verdicts if verdict.killer is None]
+    lock.close()
     SURVIVED.write_text(json.dumps([each.name for each in survived]))
     if not asked.json:
         _print_table(verdicts)
@@ -71,6 +74,17 @@ def main(arguments: list[str]) -> int:
     }
     print(json.dumps(document))
     return 1 if survived or unused else 0
+
+
+def _alone() -> TextIO:
+    """Have the copies for this process, until what is returned is closed."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    lock = (WORK / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit("Another run is at work in .nextfire/mutation. Wait for its end.")
+    return lock
 
 
 def _print_table(verdicts: list[tuple[Mutant, Verdict]]) -> None:

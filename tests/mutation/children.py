@@ -20,11 +20,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+LOG = "child.log"
 
 HEAVY = (
     *("boto3", "botocore.client", "botocore.auth", "pydantic", "aws_lambda_powertools"),
@@ -37,9 +40,14 @@ HEAVY = (
     *(f"moto.{name}.responses" for name in ("dynamodb", "events", "s3", "secretsmanager", "sqs")),
     *("moto.ssm.models", "moto.ssm.responses", "moto.sts.models", "moto.sts.responses"),
 )
+_TICK, _ENDING_TICKS = 0.005, 1000  # seconds; how often one that ends is looked after
 _LIBC = ctypes.CDLL(None)
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _MEMORY = 6 << 30  # of a child: one that never ends must not take the machine along
+
+
+class ChildError(Exception):
+    """A child could not do its work: no verdict over a mutant."""
 
 
 def warm_up() -> None:
@@ -65,8 +73,8 @@ def copied(root: Path, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What a child made of *task*, in *folder*. `answer`: None where it died, or was ended after
-    `seconds`.
+    """What a child made of *task*, in *folder*. `answer`: None where it was ended after `seconds`,
+    or ended itself by a signal.
     """
 
     task: T
@@ -101,6 +109,9 @@ def fan_out(
         folders: Copies of the project.
         limit: Seconds that a task may take.
 
+    Raises:
+        ChildError: *work* raised something.
+
     Yields:
         The outcomes, as they come. Nothing is begun in an outcome's folder before the next one is
         asked for.
@@ -127,7 +138,9 @@ def fan_out(
                 if time.monotonic() >= child.until:
                     selector.unregister(child.pipe)
                     del running[child.pipe]
-                    _end(child)
+                    status = _end(child)
+                    if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+                        raise ChildError(f"{child.task}: see {child.folder / LOG}")
                     free.append(child.folder)
                     answer = json.loads(child.data) if child.data.endswith(b"\n") else None
                     yield Outcome(
@@ -152,9 +165,8 @@ def _start(task: T, work: Callable[[T, Path], object], folder: Path, limit: floa
                 pipe.write(answer)
             status = 0
         except BaseException:  # noqa: BLE001 — told in the log, since nobody is above
-            traceback.print_exc()
+            os.write(2, traceback.format_exc().encode())
         finally:
-            sys.stderr.flush()
             os._exit(status)
     os.close(writer)
     return _Child(task, pid, folder, reader, started, started + limit)
@@ -169,7 +181,7 @@ def _settle_in(folder: Path) -> None:
         of_the_tree = {"", here, f"{here}/layers", f"{here}/cli"}
         sys.path[:] = [each for each in sys.path if each not in of_the_tree]
         os.chdir(folder)
-    with Path(os.devnull).open("r+b") as nothing, Path("child.log").open("ab") as log:
+    with Path(os.devnull).open("r+b") as nothing, Path(LOG).open("ab") as log:
         os.dup2(nothing.fileno(), 0)
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
@@ -177,11 +189,24 @@ def _settle_in(folder: Path) -> None:
     sys.argv[:] = ["pytest"]
 
 
-def _end(child: _Child[Any]) -> None:
-    """End the child and what it started, by its process group, and await it."""
+def _end(child: _Child[Any]) -> int:
+    """End the child and what it started, by its process group. Returns its status, as `wait` has
+    it; that of one that was ending by itself is its own.
+    """
     os.close(child.pipe)
+    for _ in range(_ENDING_TICKS if child.until == 0 else 0):
+        pid, status = os.waitpid(child.pid, os.WNOHANG)
+        if pid:
+            _end_group(child.pid)
+            return status
+        time.sleep(_TICK)
+    _end_group(child.pid)
+    return os.waitpid(child.pid, 0)[1]
+
+
+def _end_group(pid: int) -> None:
     try:
-        os.killpg(child.pid, signal.SIGKILL)
+        os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
-        os.kill(child.pid, signal.SIGKILL)  # before it made its group
-    os.waitpid(child.pid, 0)
+        with suppress(ProcessLookupError):  # none is left; or it has yet to make its group
+            os.kill(pid, signal.SIGKILL)

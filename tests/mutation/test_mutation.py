@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.mutation.children import fan_out
+from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.conditions import clauses
 from tests.mutation.derive import derived
 from tests.mutation.equivalents import EQUIVALENTS, Equivalent, sorted_out
@@ -200,20 +202,33 @@ def test_the_module_s_own_tests_come_first_then_the_quick_ones_and_random_histor
     assert sorted(in_order(met, seconds, "lease", thorough=True)) == sorted(met)
 
 
-def test_children_answer_die_and_are_ended(tmp_path: Path) -> None:
+def test_children_answer_or_are_ended(tmp_path: Path) -> None:
     def work(task: str, _: Path) -> str:
         while task == "never ends":
             pass
-        if task == "dies":
-            raise RuntimeError(task)
+        if task == "is killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         return task.upper()
 
     limits = {"never ends": 0.5}
     outcomes = fan_out(
-        ["answers", "dies", "never ends"], work, [tmp_path], limit=lambda task: limits.get(task, 60)
+        ["answers", "is killed", "never ends"],
+        work,
+        [tmp_path],
+        limit=lambda task: limits.get(task, 60),
     )
+
     assert {each.task: each.answer for each in outcomes} == {
         "answers": "ANSWERS",
-        "dies": None,
+        "is killed": None,
         "never ends": None,
     }
+
+
+def test_a_child_that_fails_ends_all_since_it_is_no_verdict(tmp_path: Path) -> None:
+    def work(_task: int, _folder: Path) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ChildError, match=r"child\.log"):
+        list(fan_out([1], work, [tmp_path], limit=lambda _: 60))
+    assert "ZeroDivisionError" in (tmp_path / LOG).read_text()

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.mutation.children import fan_out
+from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.meeting import Kept, Meeting
 from tests.mutation.running import Tests, collected, test_files, traced
 from tests.mutation.source import Mutant
@@ -108,7 +108,7 @@ def tried(plan: Plan) -> dict[int, Verdict]:
     while True:
         for outcome in fan_out([plan], _serve, [root], limit=lambda _: _NO_LIMIT):
             if outcome.answer is None:
-                raise RuntimeError(f"The tests' process ended: see {root / 'child.log'}")
+                raise ChildError(f"The tests' process was killed: see {root / LOG}")
             for number, values in outcome.answer["verdicts"].items():
                 plan.verdicts[int(number)] = Verdict(**values)
             plan.distrusted.update(outcome.answer["distrusted"])
@@ -196,7 +196,7 @@ def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
     red: list[str] = []
     for outcome in fan_out(parts, run, [root] * len(parts), limit=lambda _: _NO_LIMIT):
         if outcome.answer is None:
-            raise RuntimeError("The control run, without any mutant, did not end.")
+            raise ChildError("The control run, without any mutant, did not end.")
         red += outcome.answer
     return red
 
@@ -227,7 +227,7 @@ def _try_anew(plan: Plan) -> None:
 
 def _verdict(answer: dict[str, Any] | None, met_by: int, seconds: float) -> Verdict:
     if answer is None:
-        return Verdict("died, or never ended", 0, met_by, seconds)
+        return Verdict("killed by a signal, or never ended", 0, met_by, seconds)
     return Verdict(next(iter(answer["red"]), None), answer["ran"], met_by, seconds)
 
 
