@@ -26,6 +26,7 @@ from nextfire_cli.local.cdk import inherited_environment
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "127.0.0.1"
 _PATIENCE = 60  # s, for a server to start
+_PATIENCE_WITH_NPM = 120  # s; two processes, one after the other, are within a test's time
 
 # The npm package in which AWS's own Amplify ships DynamoDB Local. npm checks what it fetches; the
 # digest says that it is what these tests were written against.
@@ -154,20 +155,20 @@ def fetched_dynamodb_local(cache: Path) -> Path:
 def _packed(into: Path) -> Path:
     try:
         subprocess.run(
-            ["npm", "pack", "--silent", "--fetch-retries=1", f"{_PACKAGE}@{_VERSION}"],
+            ["npm", "pack", "--loglevel=error", "--fetch-retries=1", f"{_PACKAGE}@{_VERSION}"],
             cwd=into,
             env=inherited_environment(),
             check=True,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=_PATIENCE_WITH_NPM,
         )
     except FileNotFoundError as error:
         raise NotHereError("npm, which fetches DynamoDB Local, is not there") from error
     except subprocess.TimeoutExpired as error:
         raise NotHereError(f"npm did not get {_PACKAGE}@{_VERSION} in time") from error
     except subprocess.CalledProcessError as error:
-        told = error.stderr.strip().splitlines()[-1:] or ["it says nothing"]
+        told = error.stderr.strip().splitlines()[:1] or ["it says nothing"]
         raise NotHereError(f"npm cannot get {_PACKAGE}@{_VERSION}: {told[0]}") from error
     (archive,) = into.glob("*.tgz")
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()

@@ -457,6 +457,18 @@ def test_a_dead_letter_is_kept_once(held: Held) -> None:
     assert held.pool.letters() == [("garbage", "one")]
 
 
+@takes_minutes
+@pytest.mark.timeout(600)
+def test_a_dead_letter_is_kept_once_within_five_minutes(held: Held) -> None:
+    held.dead_letters.put("garbage", "one", dedup="a")
+    held.time.sleep(timedelta(minutes=4, seconds=55))
+    held.dead_letters.put("garbage", "two", dedup="a")
+    held.time.sleep(timedelta(seconds=10))
+    held.dead_letters.put("garbage", "three", dedup="a")
+
+    assert held.pool.letters() == [("garbage", "one"), ("garbage", "three")]
+
+
 def test_a_failure_has_no_character_that_sqs_refuses() -> None:
     """On the adapter alone: moto takes what SQS refuses."""
     sent: list[Any] = []
