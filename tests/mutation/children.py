@@ -140,7 +140,7 @@ def fan_out(
                     del running[child.pipe]
                     status = _end(child)
                     if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-                        raise ChildError(f"{child.task}: see {child.folder / LOG}")
+                        raise ChildError(f"{str(child.task)[:100]}: see {child.folder / LOG}")
                     free.append(child.folder)
                     answer = json.loads(child.data) if child.data.endswith(b"\n") else None
                     yield Outcome(
