@@ -1,0 +1,51 @@
+"""Kill every AWS call of every flow, one at a time and in pairs, on moto.
+
+Prints a table, and one JSON object as the last line; exit status 0 only if nothing was lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.crashes.report import rows, table, totals
+
+
+class _Report:
+    """Keeps what the tests report."""
+
+    def __init__(self) -> None:
+        self.reports: list[pytest.TestReport] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reports.append(report)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command. Returns its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
+    parser.add_argument("--only", default="", help="a part of the names of the flows to go through")
+    parser.add_argument("--jobs", type=int, default=2, help="flows side by side; default 2")
+    parser.add_argument(
+        "--short", action="store_true", help="what the test suite does: no pairs, few lost answers"
+    )
+    asked = parser.parse_args(arguments)
+    if not asked.short:
+        os.environ["NEXTFIRE_LONG"] = "1"  # noqa: TID251 — read by the tests' processes
+    kept = _Report()
+    tests = str(Path(__file__).with_name("test_crashes.py"))
+    options = ["-q", "-n", str(asked.jobs), "-p", "no:cacheprovider", "--timeout", "1200"]
+    status = pytest.main([tests, *options, "-k", asked.only], plugins=[kept])
+    found = rows(kept.reports)
+    print(*table(found), sep="\n")
+    print(json.dumps(totals(found)))
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,821 @@
+"""The flows whose calls are killed, one by one. A new flow is an entry of `FLOWS`.
+
+Each begins where its `prepare` has brought the system, on the tests' day. What follows after its
+`act` is not told here: `Stack.settle` lets the world go on.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from nextfire.adapters.aws import to_item
+from nextfire.domain.errors import ConflictError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.ports import ScriptCall
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.manage_runs import Redriven
+from tests.accounting import covered, ran
+from tests.builders import RUN_LATEST, SKIP, a_definition, at, job_key
+from tests.crashes.stack import GONE, Api, Stack, Worker
+from tests.fakes import Killed, Script
+
+SECOND = timedelta(seconds=1)
+ONE_ATTEMPT = {"maxAttempts": 1}
+EVERY_TEN = {"schedule": "*/10 * * * *"}
+ONCE = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+LARGE = b'"' + 9000 * b"x" + b'"'
+"""JSON that is too large for a record."""
+
+
+class Flow:
+    """One way through the system. `until`: how far the world goes on, at least, after it."""
+
+    name = ""
+    until = "12:00:10"
+    picked_up_late = False
+    """See `assert_all_accounted`."""
+
+    def prepare(self, stack: Stack) -> None:
+        """Bring the system to where the flow begins; nobody dies here."""
+
+    def act(self, stack: Stack) -> None:
+        """The flow itself: each of its calls is a point."""
+        raise NotImplementedError
+
+    def again(self, stack: Stack) -> None:
+        """What a caller does who has no answer. Done a few times: nothing, if there is one."""
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002 — of those who look at it
+        """How a script behaves."""
+        return Script()
+
+    def check(self, stack: Stack) -> None:
+        """What holds of this flow when all is at rest; `Stack.assert_sound` holds of every one."""
+        run = stack.run()
+        assert run.state is RunState.SUCCEEDED, f"{run.state}: {run.reason}"
+
+
+class Asked(Flow):
+    """A flow that somebody asks the API for, and asks again until there is an answer."""
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        raise NotImplementedError
+
+    def act(self, stack: Stack) -> None:
+        stack.ask(lambda api: self.ask(api, stack))
+
+    def again(self, stack: Stack) -> None:
+        if stack.answered is None:
+            stack.ask(lambda api: self.ask(api, stack))
+
+
+def dates(*times: str) -> dict[str, Any]:
+    """The schedule of a job that is due at *times*."""
+    return {"type": "DATES", "schedule": [f"2026-05-24T{time}:00Z" for time in times]}
+
+
+def attempt(call: ScriptCall) -> int:
+    return int(call.environment["NEXTFIRE_ATTEMPT"])
+
+
+def die() -> None:
+    raise Killed
+
+
+def dispatch(stack: Stack, time: str = "12:00", **job: Any) -> Job:
+    """A job whose occurrence at *time* is in the queue."""
+    registered = stack.register(**job)
+    watch(stack, time)
+    return registered
+
+
+def watch(stack: Stack, time: str) -> None:
+    """A watcher comes at *time*, does what is to be done, and lets its lease go."""
+    stack.at(time)
+    watcher = stack.watcher()
+    watcher.step()
+    watcher.end()
+
+
+def lose_worker(stack: Stack) -> None:
+    """A worker dies amid the script; the script says so."""
+    with suppress(Killed):
+        stack.worker().work()
+
+
+def run_key(time: str = "12:00", job_id: str = "report") -> RunKey:
+    return RunKey(job_key(job_id), run_id(f"uid{job_id:0<6}", at(time)))
+
+
+# The API
+
+
+class Register(Asked):
+    name = "register"
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        uid = stack.new_name("uid0000000")
+        return api.jobs.register(job_key(), a_definition(), uid=uid, now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        assert isinstance(stack.answered, Job | ConflictError)
+        run = stack.run()
+        assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+
+
+class Change(Asked):
+    """In the very second in which an occurrence of the old schedule is due."""
+
+    name = "change: when"
+    until = "12:30:10"
+    fields: dict[str, Any] = {"schedule": "30 * * * *"}  # noqa: RUF012 — read only
+    runs: tuple[str, ...] = ("12:00", "12:30")
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("12:00")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        def edit(definition: JobDefinition) -> JobDefinition:
+            return JobDefinition.model_validate(definition.document() | self.fields)
+
+        return api.jobs.change(job_key(), edit, now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        assert ran(stack.snapshot(), stack.job()) == list(self.runs)
+
+
+class ChangePayload(Change):
+    name = "change: payload"
+    until = "12:00:10"
+    fields = {"payload": {"a": 1}}  # noqa: RUF012
+    runs = ("12:00",)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert stack.job().definition.payload == {"a": 1}
+
+
+class Pause(Asked):
+    name = "pause"
+    until = "12:15"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(**EVERY_TEN)
+        stack.at("12:00")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.jobs.pause(job_key(), "a reason", now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        job = stack.job()
+        assert job.state is JobState.PAUSED
+        assert ran(stack.snapshot(), job) == ["12:00"]
+
+
+class Resume(Asked):
+    name = "resume"
+    until = "12:10:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:35")
+        stack.register(**EVERY_TEN, misfire=RUN_LATEST)
+        stack.api().jobs.pause(job_key(), None, now=stack.now)
+        stack.at("12:05")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.jobs.resume(job_key(), now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        books, job = stack.snapshot(), stack.job()
+        assert ran(books, job) == ["12:00", "12:10"]
+        assert covered(books, job) == ["11:40-11:50 (2)"]
+
+
+class Delete(Asked):
+    name = "delete"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("12:00")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.jobs.delete(job_key(), now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        assert stack.job().state is JobState.CANCELLED
+        assert stack.run().state is RunState.CANCELLED
+        assert not stack.starts
+
+
+class DeletePaused(Delete):
+    """What was due in the pause is put on record."""
+
+    name = "delete: paused"
+
+    def prepare(self, stack: Stack) -> None:
+        Resume().prepare(stack)
+
+    def check(self, stack: Stack) -> None:
+        job = stack.job()
+        assert job.state is JobState.CANCELLED
+        assert covered(stack.snapshot(), job) == ["11:40-12:00 (3)"]
+
+
+class Cancel(Asked):
+    """An answer is followed by no attempt."""
+
+    attempts_before = 0
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.cancel(run_key(), None)
+
+    def check(self, stack: Stack) -> None:
+        run = stack.run()
+        # Repeated, for want of an answer, it may find that the run has ended CANCELLED.
+        assert isinstance(stack.answered, Run | ConflictError)
+        assert run.state is RunState.CANCELLED
+        assert run.attempt == stack.starts.total() + self.attempts_before
+        assert stack.starts.total() == stack.starts_at_answer
+
+
+class CancelUnclaimed(Cancel):
+    name = "cancel: not taken yet"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack)
+
+
+class CancelWaiting(Cancel):
+    name = "cancel: waits for its retry"
+    attempts_before = 1
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy={"maxAttempts": 3, "initialDelayMs": 30_000})
+        stack.worker().work()
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(exit_code=1)
+
+
+class CancelLost(Cancel):
+    name = "cancel: its worker vanished"
+    attempts_before = 1
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack)
+        lose_worker(stack)
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(meanwhile=die)
+
+
+class CancelRunning(Cancel):
+    """The worker is at work while the API dies; its script fails, and would be tried again."""
+
+    name = "cancel: runs"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy={"maxAttempts": 3, "initialDelayMs": 30_000})
+
+    def act(self, stack: Stack) -> None:
+        worker = Worker(stack.process("worker", bystander=True))
+
+        def meanwhile() -> None:
+            with suppress(Killed):
+                super(CancelRunning, self).act(stack)
+            stack.clock.advance(seconds=5)  # it looks for a cancel every 4 s
+
+        stack.meanwhile = meanwhile
+        worker.work()
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(exit_code=1)
+
+
+class Redrive(Asked):
+    name = "redrive: one"
+    job_ids: tuple[str, ...] = ("report",)
+
+    def prepare(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            stack.register(job_id, retryPolicy=ONE_ATTEMPT)
+        watch(stack, "12:00")
+        stack.worker().work()
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.redrive(run_key(), None)
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(exit_code=1 if attempt(call) == 1 else 0)
+
+    def check(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            run = stack.run(job_id=job_id)
+            assert run.state is RunState.SUCCEEDED
+            assert run.attempt == 2
+
+
+class RedrivePool(Redrive):
+    name = "redrive: a pool"
+    job_ids = ("first", "second", "third")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        done = api.executions.redrive_dead(
+            "acme",
+            "default",
+            first=at("11:00"),
+            last=stack.now,
+            cursor=None,
+            limit=100,
+            reason=None,
+            until=stack.now + SECOND,
+        )
+        assert isinstance(done, Redriven)
+        return None if done.skipped else done  # whoever reads of one that was refused asks again
+
+
+# The watcher
+
+
+class Tick(Flow):
+    name = "tick"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.register("once", **ONCE)
+        stack.register("alone", overlap="QUEUE")
+        stack.at("12:00")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        for job_id in ("report", "once", "alone"):
+            run = stack.run(job_id=job_id)
+            assert (run.state, run.attempt) == (RunState.SUCCEEDED, 1)
+        assert stack.job("once").state is JobState.COMPLETED
+
+
+class TickOfManyBuckets(Tick):
+    """The watcher comes late: a bucket is closed, and the cursor moves."""
+
+    name = "tick: a bucket is closed"
+    until = "12:00:50"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        stack.at("12:00:31")
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        cursors = [i for i in stack.cloud.items("control") if i["id"] == "cursor#0"]
+        assert cursors[0]["minute"] == "2026-05-24T12:00:00Z"
+
+
+class TickOfRetry(Flow):
+    name = "tick: a retry"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy={"maxAttempts": 2, "initialDelayMs": 2_000})
+        stack.worker().work()
+        stack.at("12:00:02")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(exit_code=1 if attempt(call) == 1 else 0)
+
+
+class TakeLease(Tick):
+    """The holder vanished; the standby takes its lease over, and dispatches."""
+
+    name = "watcher: takes the lease over"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        stack.at("11:59:58")
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + 4 * SECOND)
+
+
+class ReleaseLease(Tick):
+    name = "watcher: its life ends"
+
+    def act(self, stack: Stack) -> None:
+        watcher = stack.watcher()
+        watcher.step()
+        watcher.end()
+
+
+class CoverLatest(Flow):
+    name = "cover missed: RUN_LATEST"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:57")
+        stack.register(**dates("11:58", "11:59", "12:00", "12:01"), misfire=RUN_LATEST)
+        stack.at("12:01:50")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        books, job = stack.snapshot(), stack.job()
+        assert covered(books, job) == ["11:58-12:00 (3)"]
+        assert ran(books, job) == ["12:01"]
+
+
+class CoverLast(CoverLatest):
+    """Nothing of the job runs any more: the watcher completes it."""
+
+    name = "cover missed: SKIP, the last"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(**ONCE, misfire=SKIP)
+        stack.at("12:02")
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run().state is RunState.SKIPPED
+        assert stack.job().state is JobState.COMPLETED
+
+
+class Quarantine(Flow):
+    """An entry that does not decode: its chain is restored, it is set aside."""
+
+    name = "watcher: an entry does not decode"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        (entry,) = stack.cloud.raw("due")
+        database = stack.system.database
+        database.put_item(TableName="due", Item=entry | to_item({"kind": "BROKEN"}))
+        stack.at("12:00")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        kept = [i for i in stack.cloud.items("due") if i["bucket"] == "quarantine"]
+        assert len(kept) == 1
+
+
+class Straggler(Flow):
+    """An entry lies in a bucket that the cursor has passed."""
+
+    name = "watcher: a straggler"
+    until = "12:00:50"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        watch(stack, "11:59:55")
+        (entry,) = stack.cloud.raw("due")
+        database = stack.system.database
+        for name in ("bucket", "entry"):
+            assert name in entry
+        key: Any = {name: entry[name] for name in ("bucket", "entry")}
+        database.delete_item(TableName="due", Key=key)
+        moved: Any = entry | to_item({"bucket": "2026-05-24T11:57Z#000"})
+        database.put_item(TableName="due", Item=moved)
+        stack.at("12:00")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+
+class CarryAlong(Flow):
+    """The pool is gone: the entry waits, and comes along to the present bucket."""
+
+    name = "watcher: what waits is carried along"
+    until = "12:01:30"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(target={"handler": "report", "pool": GONE}, misfire=RUN_LATEST)
+        stack.at("12:00:30")
+
+    def act(self, stack: Stack) -> None:
+        watcher = stack.watcher(pools=["default"])
+        watcher.step()
+        stack.at("12:01:02")
+        watcher.step()
+
+
+class Replace(Flow):
+    """The run before has not ended when the next one is due; its worker vanished."""
+
+    name = "overlap REPLACE: the run before runs"
+    until = "12:01:10"
+
+    def prepare(self, stack: Stack) -> None:
+        policy = {"maxAttempts": 3, "initialDelayMs": 600_000}
+        dispatch(stack, **dates("12:00", "12:01"), overlap="REPLACE", retryPolicy=policy)
+        lose_worker(stack)
+        stack.at("12:01")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def script(self, call: ScriptCall) -> Script:
+        first = call.environment["NEXTFIRE_SCHEDULED_AT"] == "2026-05-24T12:00:00Z"
+        return Script(meanwhile=die) if first else Script()
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run("12:00").state is RunState.CANCELLED
+        assert stack.run("12:01").state is RunState.SUCCEEDED
+        assert stack.job().state is JobState.COMPLETED
+
+
+class ReplaceWaiting(Replace):
+    name = "overlap REPLACE: the run before waits"
+
+    def script(self, call: ScriptCall) -> Script:
+        first = call.environment["NEXTFIRE_SCHEDULED_AT"] == "2026-05-24T12:00:00Z"
+        return Script(exit_code=int(first))
+
+
+# The executor
+
+
+class Succeed(Flow):
+    name = "claim, finish: success"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack)
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+
+class SucceedInLambda(Succeed):
+    name = "claim, finish: on Lambda"
+
+    def act(self, stack: Stack) -> None:
+        stack.worker(invoked=True).work()
+
+
+class Heartbeat(Succeed):
+    """A long script that prints, saves a checkpoint, and gives a result."""
+
+    name = "heartbeat"
+
+    def script(self, call: ScriptCall) -> Script:
+        lasts = timedelta(seconds=25 if attempt(call) == 1 else 0)
+        return Script(lasts=lasts, stdout="a line\n" * 500, saves=LARGE, result=LARGE)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        result = stack.run().result
+        assert result is not None
+        assert result.file is not None
+        answer = stack.system.files.get(run_key(), result.file)
+        assert answer == LARGE
+
+
+class Retry(Succeed):
+    name = "finish: failure, a retry"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy={"maxAttempts": 3, "initialDelayMs": 2_000})
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(exit_code=1 if attempt(call) == 1 else 0, stdout="a line\n")
+
+
+class Death(Succeed):
+    name = "finish: death"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy=ONE_ATTEMPT)
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(exit_code=1)
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run().state is RunState.DEAD  # that it was told holds of each
+
+
+class Settle(Succeed):
+    name = "settle: the last run"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, **ONCE)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert stack.job().state is JobState.COMPLETED
+
+
+class SettleDeath(Death):
+    name = "settle: the last run dies"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, **ONCE, retryPolicy=ONE_ATTEMPT)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert stack.job().state is JobState.COMPLETED
+
+
+class HandBack(Succeed):
+    """The worker is told to stop while its script runs."""
+
+    name = "hand-back"
+
+    def act(self, stack: Stack) -> None:
+        told: list[bool] = []
+        stack.meanwhile = lambda: told.append(True)
+        stack.worker(stopping=lambda: bool(told)).work()
+
+
+class TakeOver(Succeed):
+    name = "take-over of a lost worker's run"
+    until = "12:01:20"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        lose_worker(stack)
+        stack.at("12:01:01")
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(meanwhile=die) if attempt(call) == 1 else Script()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert stack.run().attempt >= 2
+
+
+class BuryLost(TakeOver):
+    name = "death of a lost worker's run"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, retryPolicy=ONE_ATTEMPT)
+        lose_worker(stack)
+        stack.at("12:01:01")
+
+    def check(self, stack: Stack) -> None:
+        run = stack.run()
+        assert (run.state, run.attempt) == (RunState.DEAD, 1)
+
+
+class OverlapSkip(Flow):
+    """The run before had not ended when this one was due."""
+
+    name = "overlap SKIP"
+    until = "12:01:40"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, **dates("12:00", "12:01"), overlap="SKIP")
+
+        def meanwhile() -> None:
+            watch(stack, "12:01")
+            stack.clock.advance(seconds=1)
+
+        stack.meanwhile = meanwhile
+        stack.worker().work(most=1)
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(lasts=30 * SECOND)
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run("12:00").state is RunState.SUCCEEDED
+        assert stack.run("12:01").state is RunState.SKIPPED
+        assert stack.job().state is JobState.COMPLETED
+
+
+class TooLate(Flow):
+    """The message waited for longer than the run is of use."""
+
+    name = "skip: too late"
+    until = "12:01:10"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, **ONCE, misfire={"policy": "SKIP", "relevancyWindowSec": 30})
+        stack.at("12:01")
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run().state is RunState.SKIPPED
+        assert stack.job().state is JobState.COMPLETED
+        assert not stack.starts
+
+
+class JobDeleted(Flow):
+    """A worker vanished, and then the job was deleted."""
+
+    name = "claim: the job was deleted"
+    until = "12:01:20"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack)
+        lose_worker(stack)
+        stack.api().jobs.delete(job_key(), now=stack.now)
+        stack.at("12:01:01")
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(meanwhile=die)
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run().state is RunState.CANCELLED
+        assert stack.starts.total() == 0
+
+
+class Undecodable(Flow):
+    name = "a message does not decode"
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack)
+        stack.system.send("rubbish", group="a", dedup="a")
+
+    def act(self, stack: Stack) -> None:
+        stack.worker().work()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert "rubbish" in stack.letters
+        assert "Message Undecodable" in stack.told
+
+
+# The auditor
+
+
+class Audit(Flow):
+    """Woken until it has come to its end."""
+
+    until = "12:40"
+
+    def lose(self, stack: Stack) -> None:
+        raise NotImplementedError
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, schedule="0 */6 * * *")
+        self.lose(stack)
+        watch(stack, "12:30:40")  # its cursor comes to the present
+
+    def act(self, stack: Stack) -> None:
+        report = stack.auditor()
+        stack.answered = report if report.done else None
+
+    def again(self, stack: Stack) -> None:
+        if stack.answered is None:
+            self.act(stack)
+
+    def script(self, call: ScriptCall) -> Script:
+        return Script(meanwhile=die) if attempt(call) == 1 and self.dies else Script()
+
+    dies = False
+
+
+class AuditEntry(Audit):
+    name = "audit: a job without its entry"
+
+    def lose(self, stack: Stack) -> None:
+        stack.worker().work()
+        (entry,) = stack.cloud.raw("due")
+        key: Any = {name: entry[name] for name in ("bucket", "entry")}
+        stack.system.database.delete_item(TableName="due", Key=key)
+
+
+class AuditMessage(Audit):
+    name = "audit: a run without its message"
+
+    def lose(self, stack: Stack) -> None:
+        stack.purge()
+
+
+class AuditRevive(Audit):
+    name = "audit: a run without its worker"
+    dies = True
+
+    def lose(self, stack: Stack) -> None:
+        lose_worker(stack)
+        stack.purge()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert stack.run().attempt == 2
+
+
+FLOWS: list[Flow] = [
+    *(Register(), Change(), ChangePayload(), Pause(), Resume(), Delete(), DeletePaused()),
+    *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
+    *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
+    *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
+    *(Replace(), ReplaceWaiting()),
+    *(Succeed(), SucceedInLambda(), Heartbeat(), Retry(), Death(), Settle(), SettleDeath()),
+    *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
+    *(AuditEntry(), AuditMessage(), AuditRevive()),
+]

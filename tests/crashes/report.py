@@ -1,0 +1,69 @@
+"""How much was tried, flow by flow: read from the tests' reports, whichever process ran them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+PROPERTY = "crashes"
+"""The property of a test's report: the flow, the family, and the numbers of `Findings`."""
+
+
+@dataclass
+class Row:
+    """One flow. `points`: by family; `played`: histories; `failures`: of them."""
+
+    calls: int = 0
+    points: Counter[str] = field(default_factory=Counter)
+    played: int = 0
+    failures: int = 0
+
+
+def rows(reports: Iterable[object]) -> dict[str, Row]:
+    """What *reports* say, by flow."""
+    found: dict[str, Row] = {}
+    for report in reports:
+        if not isinstance(report, pytest.TestReport) or report.when != "call":
+            continue
+        for name, value in report.user_properties:
+            if name != PROPERTY or not isinstance(value, list):
+                continue
+            flow, family, calls, points, played, failures = value
+            row = found.setdefault(flow, Row())
+            row.calls = calls
+            row.points[family] += points
+            row.played += played
+            row.failures += failures
+    return found
+
+
+def totals(found: dict[str, Row]) -> dict[str, int]:
+    """The sums, as the command's JSON has them. `points`: kills; `faults`: answers that are lost,
+    and refusals; `pairs`: of kills.
+    """
+    points = sum((row.points for row in found.values()), Counter[str]())
+    return {
+        "flows": len(found),
+        "calls": sum(row.calls for row in found.values()),
+        "points": points["kills"],
+        "faults": points["faults"],
+        "pairs": points["pairs"],
+        "played": sum(row.played for row in found.values()),
+        "failures": sum(row.failures for row in found.values()),
+    }
+
+
+def table(found: dict[str, Row]) -> list[str]:
+    """The lines of a table, one for each flow."""
+    lines = [_line("flow", "calls", "points", "faults", "pairs", "played", "failures")]
+    for flow, row in found.items():
+        points = [row.points[family] for family in ("kills", "faults", "pairs")]
+        lines.append(_line(flow, row.calls, *points, row.played, row.failures))
+    return lines
+
+
+def _line(flow: str, *numbers: object) -> str:
+    return f"{flow:42}" + "".join(f"{number:>9}" for number in numbers)

@@ -1,0 +1,549 @@
+"""The system on moto: its processes, which may die, the time that passes, and what is on record."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, TypeVar
+
+from time_machine import Traveller
+
+from nextfire.adapters.aws import Item
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_files import S3RunFiles
+from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.domain.due import DueEntry, StoredEntry
+from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError, UndecodableError
+from nextfire.domain.ids import JobKey, RunKey, dedup_id
+from nextfire.domain.instants import MINUTE, floor_minute, from_ms
+from nextfire.domain.job import Job
+from nextfire.domain.log import Stream
+from nextfire.domain.message import decode_message
+from nextfire.domain.ports import Lease, ScriptCall, ScriptExit, Supervisor, Verdict
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.audit import AuditJobs, AuditReport
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
+from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.run_script import RunScript
+from nextfire.usecases.watch import Watch
+from tests.accounting import assert_all_accounted
+from tests.builders import LEASE, a_definition, at, job_key
+from tests.crashes.cloud import Cloud, Process
+from tests.fakes import Clock, InlineExecutor, Killed, MemoryScriptRunner, Script
+from tests.integration.deployment import Deployment
+
+T = TypeVar("T")
+
+POOL, GONE = "default", "gone"
+"""`GONE`: a pool that a flow's watcher may not know (any more)."""
+LISTENER = "listener"
+"""The queue to which the event bus tells all."""
+_QUEUE, _DEAD_LETTERS = "default.fifo", "default-dead-letters.fifo"
+_LIMIT = timedelta(minutes=10)
+_MOMENT = timedelta(milliseconds=1)
+_AFTER_TROUBLE = timedelta(milliseconds=250)
+_STEPS = 500
+
+
+class TravelClock(Clock):
+    """A clock that moves the machine's with it, and so moto's."""
+
+    def __init__(self, traveller: Traveller, start: datetime) -> None:
+        super().__init__(start)
+        self._traveller = traveller
+
+    def move_to(self, at: datetime) -> datetime:
+        self._traveller.move_to(at)
+        return super().move_to(at)
+
+
+@dataclass(frozen=True)
+class _Records:
+    all: Mapping[RunKey, Run]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What is on record; `Books`."""
+
+    now: datetime
+    jobs: Mapping[JobKey, Job]
+    runs: _Records
+    entries: Collection[DueEntry]
+
+    def job(self, key: JobKey) -> Job:
+        return self.jobs[key]
+
+
+class _Runner:
+    """`ScriptRunner`: runs what the flow says, and tells its stack of it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+
+    def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
+        execution_id = call.environment["NEXTFIRE_EXECUTION_ID"]
+        self._stack.started(execution_id, supervisor.checkpoint())
+        script = self._stack.script(call)
+        if self._stack.meanwhile is not None:
+            script.meanwhile, self._stack.meanwhile = self._stack.meanwhile, None
+        runner = MemoryScriptRunner(self._stack.clock, deque([script]))
+        witness = _Witness(
+            supervisor, lambda saved: self._stack.saved.update({execution_id: saved})
+        )
+        return runner.run(call, witness)
+
+
+class _Witness:
+    """A `Supervisor` that tells of each checkpoint whose saving was answered."""
+
+    def __init__(self, supervisor: Supervisor, saved: Callable[[bytes], None]) -> None:
+        self._supervisor = supervisor
+        self._saved = saved
+
+    def ask(self) -> Verdict:
+        return self._supervisor.ask()
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        self._supervisor.output(stream, data)
+
+    def checkpoint(self) -> bytes | None:
+        return self._supervisor.checkpoint()
+
+    def save(self, checkpoint: bytes) -> str | None:
+        refused = self._supervisor.save(checkpoint)
+        if refused is None:
+            self._saved(checkpoint)
+        return refused
+
+
+@dataclass
+class Stack:
+    """One history of a system. `counted`: processes that are made from now on may die.
+
+    `answered`: what the caller of the flow got for an answer; None: none yet. `meanwhile`: what
+    happens once while the next script runs. `starts`: of scripts, by execution. `saved`: the
+    checkpoints whose saving was answered.
+    """
+
+    system: Deployment
+    cloud: Cloud
+    clock: TravelClock
+    script: Callable[[ScriptCall], Script]
+    counted: bool = False
+    answered: object = None
+    starts_at_answer: int = 0
+    meanwhile: Callable[[], object] | None = None
+    starts: Counter[str] = field(default_factory=Counter)
+    saved: dict[str, bytes] = field(default_factory=dict)
+    _ended: dict[RunKey, Run] = field(default_factory=dict)
+    _read: tuple[list[Item], dict[RunKey, Run]] = field(default_factory=lambda: ([], {}))
+    _names: count[int] = field(default_factory=lambda: count(1))
+
+    def __post_init__(self) -> None:
+        self._adapters = Adapters(self, Process(self.cloud, "test", counted=False))
+        self.jobs, self.runs = self._adapters.jobs, self._adapters.runs
+        self.due = self._adapters.due
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def at(self, time: str) -> None:
+        """Move the clock to *time*, as ``12:00:30``."""
+        self.clock.move_to(at(time))
+
+    # Processes
+
+    def process(self, what: str, *, bystander: bool = False) -> Adapters:
+        """A new process. A *bystander* does not die."""
+        counted = self.counted and not bystander
+        return Adapters(self, Process(self.cloud, what, counted=counted))
+
+    def api(self) -> Api:
+        return Api(self.process("api"))
+
+    def watcher(self, *, pools: Collection[str] = (POOL, GONE)) -> Watcher:
+        return Watcher(self.process("watcher"), pools)
+
+    def worker(self, **more: Any) -> Worker:
+        return Worker(self.process("worker"), **more)
+
+    def auditor(self) -> AuditReport:
+        """Wake an auditor."""
+        total = AuditReport()
+        for report in self.process("auditor").auditor().go_on(self.now + MINUTE):
+            total += report
+        return total
+
+    def new_name(self, what: str) -> str:
+        return f"{what}{next(self._names)}"
+
+    # Requests
+
+    def ask(self, do: Callable[[Api], object]) -> None:
+        """Have a new process of the API *do* what the flow's caller wants. 503 is no answer."""
+        try:
+            self.answered = do(self.api())
+        except (ConflictError, NotFoundError) as error:
+            self.answered = error
+        except UnavailableError:
+            return
+        self.starts_at_answer = self.starts.total()
+
+    def register(self, job_id: str = "report", **fields: Any) -> Job:
+        """Register a job, hourly unless *fields* say otherwise."""
+        api = self.api()
+        uid = f"uid{job_id:0<6}"
+        return api.jobs.register(job_key(job_id), a_definition(**fields), uid=uid, now=self.now)
+
+    # Time
+
+    def settle(self, until: str) -> None:
+        """Let the world go on, at least until *until*, until nothing is due, queued or in work. A
+        watcher or a worker that dies is replaced.
+        """
+        watcher: Watcher | None = None
+        worker: Worker | None = None
+        for _ in range(_STEPS):
+            again_at = self.now
+            try:
+                watcher = watcher or self.watcher()
+                again_at = watcher.step()
+            except Killed:
+                watcher = None
+            try:
+                worker = worker or self.worker()
+                worker.work()
+            except Killed:
+                worker = None
+            self.observe()
+            rests = watcher is not None and watcher.holds and not self._is_busy()
+            if rests and self.now >= at(until):
+                return
+            idle = watcher is None or not watcher.holds or self._is_something_due()
+            instants = [*self._instants(), *([at(until)] if self.now < at(until) else [])]
+            if idle or not instants:
+                instants.append(max(again_at, self.now + _MOMENT))
+            self.clock.move_to(min(instants))
+        raise AssertionError(f"not at rest at {self.now}: {self.cloud.items('due')[:3]}")
+
+    def _is_busy(self) -> bool:
+        return (
+            self._is_something_due()
+            or any(item["kind"] == "RETRY" for item in self._due_items())
+            or bool(self.cloud.messages(_QUEUE))
+            or any(not RunState(item["state"]).ended for item in self.cloud.items("runs"))
+        )
+
+    def _is_something_due(self) -> bool:
+        return any(_due_at(item) <= self.now for item in self._due_items())
+
+    def _due_items(self) -> list[dict[str, Any]]:
+        items = self.cloud.items(self.system.due_table)
+        return [item for item in items if item["bucket"] != "quarantine"]
+
+    def _instants(self) -> list[datetime]:
+        """When something happens next without anybody's doing."""
+        dues = [_due_at(item) for item in self._due_items()]
+        visible = [from_ms(int(m.visible_at)) + _MOMENT for m in self.cloud.messages(_QUEUE)]
+        return [each for each in (*dues, *visible) if each > self.now]
+
+    # What is on record
+
+    def started(self, execution_id: str, checkpoint: bytes | None) -> None:
+        """A script begins. Its run is RUNNING, and had not ended; it finds what was saved."""
+        self.observe()
+        saved = self.saved.get(execution_id, checkpoint)
+        assert checkpoint == saved, f"{execution_id} does not find its checkpoint"
+        self.starts[execution_id] += 1
+        (run,) = [r for k, r in self._all_runs().items() if k.execution_id == execution_id]
+        assert run.state is RunState.RUNNING, f"{execution_id} starts, and is {run.state}"
+        assert run.key not in self._ended, f"{execution_id} has ended, and starts again"
+
+    def redriven(self, key: RunKey) -> None:
+        """The run, DEAD before, may start again."""
+        self._ended.pop(key, None)
+
+    def observe(self) -> None:
+        """Remember what has ended, and see that it stays as it is."""
+        runs = self._all_runs()
+        for key, was in [*self._ended.items()]:
+            now = runs[key]
+            if was.state is RunState.DEAD and now.attempt_base == was.attempt > was.attempt_base:
+                self.redriven(key)
+                continue
+            same = (was.state, was.attempt) == (now.state, now.attempt)
+            assert same, f"{key.execution_id} had ended {was.state}, and is {now.state}"
+        self._ended.update({key: run for key, run in runs.items() if run.state.ended})
+
+    def _all_runs(self) -> dict[RunKey, Run]:
+        raw = self.cloud.raw(self.system.runs_table)
+        if raw != self._read[0]:  # it is asked for often
+            keys = {JobKey(*item["job"]["S"].split("/")) for item in raw}
+            runs = [run for key in keys for run in self.runs.between(key, "0", "9")]
+            self._read = raw, {run.key: run for run in runs}
+        return self._read[1]
+
+    def snapshot(self) -> Snapshot:
+        keys = [JobKey(i["tenant"], i["job_id"]) for i in self.cloud.items(self.system.jobs_table)]
+        jobs = {key: self.jobs.get(key) for key in keys}
+        buckets = {item["bucket"] for item in self._due_items()}
+        stored = [
+            entry
+            for bucket in buckets
+            for entry in self.due.read(_minute(bucket), 0, before=None, consistent=True)
+        ]
+        return Snapshot(
+            self.now,
+            {key: job for key, job in jobs.items() if job is not None},
+            _Records(self._all_runs()),
+            [each.entry for each in stored if isinstance(each, StoredEntry)],
+        )
+
+    def job(self, job_id: str = "report") -> Job:
+        found = self.jobs.get(job_key(job_id))
+        assert found is not None
+        return found
+
+    def run(self, time: str = "12:00", job_id: str = "report") -> Run:
+        """The record of the run that was scheduled for *time*."""
+        runs = [r for k, r in self._all_runs().items() if k.job.job_id == job_id]
+        (run,) = [run for run in runs if run.key.scheduled_at == at(time)]
+        return run
+
+    @property
+    def letters(self) -> list[str]:
+        """The bodies in the dead-letter queue."""
+        return [message.body for message in self.cloud.messages(_DEAD_LETTERS)]
+
+    @property
+    def told(self) -> str:
+        """What was told on the event bus, one event a line."""
+        return "\n".join(message.body for message in self.cloud.messages(LISTENER))
+
+    def purge(self) -> None:
+        """Somebody purges the pool's queue."""
+        self.cloud.purge(_QUEUE)
+
+    def assert_sound(self, *, picked_up_late: bool = False) -> None:
+        """What holds of every system at rest."""
+        self.observe()
+        books = self.snapshot()
+        for job in books.jobs.values():
+            assert_all_accounted(books, job, picked_up_late=picked_up_late)
+        for key, run in books.runs.all.items():
+            most = books.jobs[key.job].definition.retry_policy.max_attempts
+            assert run.tries <= most, f"{key.execution_id} was tried {run.tries} times of {most}"
+            assert self.starts[key.execution_id] <= run.fence
+            if run.state is RunState.DEAD:
+                self._assert_told(run)
+
+    def _assert_told(self, run: Run) -> None:
+        mine = []
+        for body in self.letters:
+            try:
+                message = decode_message(body)
+            except UndecodableError:
+                continue
+            mine += [message] if message.key == run.key else []
+        assert run.dispatch in {m.dispatch for m in mine}, f"no dead letter of {run.key}"
+        assert dedup_id(run.key, run.dispatch) in self.told, f"no event of {run.key}"
+        assert run.buried == run.dispatch
+
+
+def _due_at(item: Mapping[str, Any]) -> datetime:
+    stamp = str(item["entry"])[:13]
+    return from_ms(int(stamp)) if stamp.isdigit() else from_ms(0)
+
+
+def _minute(bucket: str) -> datetime:
+    return datetime.fromisoformat(bucket.partition("#")[0])
+
+
+class Adapters:
+    """What a process is built of."""
+
+    def __init__(self, stack: Stack, process: Process) -> None:
+        self.stack = stack
+        self.process = process
+        self.inline = InlineExecutor()
+        self.clock = stack.clock
+        system, database = stack.system, process.dynamodb
+        due_table = system.due_table
+        self.jobs = DynamoDbJobStore(database, table=system.jobs_table, due_table=due_table)
+        self.due = DynamoDbDueStore(database, table=due_table, shards=1, executor=self.inline)
+        self.runs = DynamoDbRunStore(database, table=system.runs_table, due_table=due_table)
+        self.control = DynamoDbControlStore(database, table=system.control_table)
+
+    def queue(self, pools: Collection[str] = (POOL,)) -> SqsRunQueue:
+        queues = dict.fromkeys(pools, self.stack.system.queue_url)
+        return SqsRunQueue(self.process.sqs, queues=queues, executor=self.inline)
+
+    def auditor(self) -> AuditJobs:
+        return AuditJobs(
+            jobs=self.jobs,
+            due=self.due,
+            runs=self.runs,
+            queue=self.queue(),
+            control=self.control,
+            clock=self.clock,
+            executor=self.inline,
+            pools=[POOL],
+            write_shards=1,
+            read_shards=1,
+            every=timedelta(days=1),
+        )
+
+    def execute_run(self, name: str) -> ExecuteRun:
+        stack, system = self.stack, self.stack.system
+        return ExecuteRun(
+            jobs=self.jobs,
+            runs=self.runs,
+            due=self.due,
+            files=S3RunFiles(self.process.s3, bucket=system.outputs_bucket),
+            script=RunScript(
+                scripts=S3ScriptStore(self.process.s3),
+                runner=_Runner(stack),
+                secrets=_NoSecrets(),
+                job_role=None,
+                clock=self.clock,
+                bucket=system.bucket,
+            ),
+            dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
+            events=EventBridgeEvents(self.process.events, bus=system.event_bus),
+            clock=self.clock,
+            terms=Terms(name, POOL, LEASE, output_cap=1000),
+            background=self.inline,
+            new_token=lambda: stack.new_name("token"),
+        )
+
+
+class _NoSecrets:
+    """No job of these tests has any."""
+
+    def resolve(self, tenant: str, reference: object) -> str:
+        raise NotImplementedError
+
+
+class Api:
+    """The API's process, which seeds the cursors before all else, as its handler does."""
+
+    def __init__(self, has: Adapters) -> None:
+        limits = Limits({POOL: _LIMIT, GONE: _LIMIT}, scripts_bucket=has.stack.system.bucket)
+        self.jobs = ManageJobs(has.jobs, limits)
+        self.executions = ManageRuns(
+            has.jobs,
+            has.runs,
+            pools=[POOL],
+            retention=timedelta(days=90),
+            clock=has.clock,
+            executor=has.inline,
+        )
+        has.control.seed_cursors(1, floor_minute(has.clock.now()))
+
+
+class Watcher:
+    """A watcher's process; stands by until it holds the lease."""
+
+    def __init__(self, has: Adapters, pools: Collection[str]) -> None:
+        self._has = has
+        self._pools = pools
+        self._lease = HoldLease(has.control, group=0, holder=has.stack.new_name("watcher"))
+        self._watch = Watch(self._lease, self._dispatcher)
+
+    @property
+    def holds(self) -> bool:
+        return self._watch.holds
+
+    def step(self) -> datetime:
+        """Do what is to be done now. Returns when to come again."""
+        now = self._has.clock.now()
+        for _ in range(_STEPS):
+            try:
+                _, again_at = self._watch.step(now)
+            except UnavailableError:
+                return now + _AFTER_TROUBLE
+            if again_at > now:
+                return again_at
+        raise AssertionError(f"a watcher that does not come to an end at {now}")
+
+    def work(self, until: datetime) -> None:
+        """Do what is to be done until *until*."""
+        while (again_at := self.step()) <= until:
+            self._has.clock.move_to(again_at)
+
+    def end(self) -> None:
+        """The invocation's life is over."""
+        try:
+            self._watch.end()
+        except UnavailableError:
+            return
+
+    def _dispatcher(self, lease: Lease) -> DispatchDue:
+        has = self._has
+        return DispatchDue(
+            jobs=has.jobs,
+            due=has.due,
+            runs=has.runs,
+            queue=has.queue(self._pools),
+            control=has.control,
+            clock=has.clock,
+            executor=has.inline,
+            shards=[0],
+            epoch=lease.epoch,
+            shares=Shares(backlogs={POOL: 100}),
+        )
+
+
+class Worker:
+    """A worker's process. *invoked*: a Lambda executor, which first shortens the visibility."""
+
+    def __init__(
+        self,
+        has: Adapters,
+        *,
+        stopping: Callable[[], bool] = lambda: False,
+        invoked: bool = False,
+    ) -> None:
+        self._execute_run = has.execute_run(has.stack.new_name("worker"))
+        self._inbox = SqsInbox(has.process.sqs, queue_url=has.stack.system.queue_url)
+        self._stopping = stopping
+        self._invoked = invoked
+
+    def work(self, *, most: int | None = None) -> list[Handled]:
+        """Carry out what is visible until nothing is, or *most* messages."""
+        done: list[Handled] = []
+        while not self._stopping() and len(done) != most:
+            assert len(done) < _STEPS, f"the same messages come again: {done[-1]}"
+            try:
+                hidden_for = _LIMIT if self._invoked else LEASE
+                received = self._inbox.receive(1, wait=timedelta(), hidden_for=hidden_for)
+            except UnavailableError:
+                break
+            if not received:
+                break
+            done += filter(None, map(self._carry_out, received))
+        return done
+
+    def _carry_out(self, delivery: SqsDelivery) -> Handled | None:
+        try:
+            if self._invoked:
+                delivery.hide(LEASE)
+            handled = self._execute_run.handle(delivery, stopping=self._stopping)
+            if handled.disposition is Disposition.ACKNOWLEDGE:
+                self._inbox.acknowledge([delivery])
+        except UnavailableError:
+            return None  # the message stays in the queue
+        return handled
