@@ -163,7 +163,7 @@ ITEMS_OF_A_TRANSACTION = Deviation(
     "items of a transaction",
     DYNAMODB_LOCAL,
     aws="A transaction with two operations on one item is a ValidationException.",
-    here="It is tried one operation after the other.",
+    here="Its conditions are tried first, one operation after the other.",
     source="DynamoDB API, TransactWriteItems",
 )
 PATHS_OF_AN_UPDATE = Deviation(
