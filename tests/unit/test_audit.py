@@ -31,7 +31,7 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import LOOK_AGAIN_AFTER, PAGE, AuditJobs, AuditReport
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, records, settle
-from tests.builders import NOON, RUN_ALL, RUN_LATEST, SKIP, a_job, at, job_key, run_key
+from tests.builders import NOON, RUN_ALL, RUN_LATEST, SKIP, a_fire, a_job, at, job_key, run_key
 from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed
 from tests.unit.test_simulation import History
@@ -193,6 +193,29 @@ def test_what_a_replaced_version_left_undone_is_found(world: World) -> None:
     assert_all_accounted(world, job)
 
 
+def test_an_entry_of_a_replaced_version_is_no_chain(world: World) -> None:
+    job = world.register(schedule="*/5 * * * *")
+    live(world, "12:08")
+    former = [*world.due.items]
+    world.change(job, schedule="50 * * * *")
+    world.due.delete([slot for slot in world.due.items if slot not in former])
+    assert fires(world) == ["12:10"]
+
+    report = audit(world)
+
+    assert report.restored == 1
+    assert fires(world) == ["12:10", "12:50"]
+    assert any(note.startswith("acme/report: had no FIRE entry") for note in report.notes)
+
+
+def test_a_chain_that_could_not_be_mended_is_not_counted(world: World) -> None:
+    world.register()
+    without_entries(world)
+    world.due.refuses = lambda _: True
+
+    assert audit(world).restored == 0
+
+
 def test_an_entry_that_does_not_decode_is_left_to_its_watcher(world: World) -> None:
     world.register(schedule="30 * * * *")
     [slot] = world.due.items
@@ -298,6 +321,57 @@ def test_a_record_that_was_lost_is_made_again_by_its_run(world: World) -> None:
     again = {run: n for run, n in times_run(world).items() if n > 1}
     assert again == {world.run(job, "12:10").key.execution_id: 2}
     assert_all_accounted(world, job)
+
+
+def test_what_was_written_a_moment_ago_is_on_its_way(world: World) -> None:
+    job = world.register()
+    live(world, "12:01")
+    lost = world.run(job, "12:00")
+    forget(world, lost)
+    world.tick_at("12:40")
+    world.due.freeze()
+    entry = DueEntry(
+        DueKind.RETRY, job.key, job.uid, at("12:40"), run_id=lost.key.run_id, pool="default"
+    )
+    world.due.put([entry], world.now)
+
+    assert audit(world).repaired == 0
+
+
+def test_a_job_that_nobody_has_changed_for_long_is_looked_at_like_any(world: World) -> None:
+    world.clock.move_to(NOON - 5 * DAY)
+    job = world.register(schedule="0 12 24 5 *")
+    world.at("11:59")
+    live(world, "12:01")
+    forget(world, world.run(job, "12:00"))
+    world.tick_at("12:20")
+
+    assert audit(world).resent == 1
+
+
+def test_a_range_of_the_job_s_former_creation_covers_nothing_of_this_one(world: World) -> None:
+    job = world.register()
+    former = RunKey(job.key, run_id("former01", NOON - 5 * DAY))
+    world.runs.skip(Run.skipped(former, "late", NOON, covered_to=at("13:00"), covered=121))
+    world.tick_at("12:00")
+    purge(world)
+    world.tick_at("12:16")
+
+    assert audit(world).resent == 1
+
+
+def test_what_is_on_record_by_now_is_not_covered_again(world: World) -> None:
+    job = world.register(misfire=SKIP)
+    world.tick_at("12:00")
+    purge(world)
+    world.tick_at("12:16")
+    there = Run.skipped(RunKey(job.key, run_id(job.uid, NOON)), "another was first", NOON)
+    world.faults.once_before("runs.skip", lambda: world.runs.skip(there))
+
+    report = audit(world)
+
+    assert (report.covered, report.repaired) == (0, 0)
+    assert records(world, job) == [there]
 
 
 def test_a_range_that_began_before_the_look_back_covers_what_comes_after(world: World) -> None:
@@ -469,9 +543,13 @@ def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) 
     assert world.run(job, "12:00").state is expected
 
 
-def test_what_was_over_before_the_look_back_costs_nothing(world: World) -> None:
-    world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+@pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED])
+def test_what_was_over_before_the_look_back_costs_nothing(world: World, state: JobState) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     live(world, "12:01")
+    if state is JobState.CANCELLED:
+        world.delete(job)
+    assert world.job(job.key).state is state
     world.clock.advance(days=3)
     world.faults.calls.clear()
 
@@ -600,6 +678,20 @@ def test_a_job_that_has_left_a_pool_may_have_left_runs_in_its_queue(world: World
     report = audit(world)
 
     assert (report.repaired, report.waiting) == (0, 1)
+
+
+def test_what_another_pool_s_queue_holds_is_none_of_a_job_s_that_never_left_its_own(
+    world: World,
+) -> None:
+    world.register()
+    world.register("other", target={"pool": "batch", "handler": "report"})
+    world.tick_at("12:00")
+    world.queue.queues["default"]._messages.clear()  # noqa: SLF001 — behind its back
+    world.tick_at("12:16")
+
+    report = audit(world)
+
+    assert (report.resent, report.waiting) == (1, 1)
 
 
 def test_runs_put_off_to_the_next_minute_are_no_loss(world: World) -> None:
@@ -824,6 +916,17 @@ def test_two_auditors_at_once_do_no_harm(world: World) -> None:
         assert_all_accounted(world, job)
 
 
+def test_of_two_auditors_that_begin_one_goes_on(world: World) -> None:
+    world.register()
+    both = []
+    world.faults.once_before("control.replace_audit", lambda: both.append(audit(world)))
+
+    report = audit(world)
+
+    assert both[0].jobs == 1
+    assert (report.jobs, report.notes) == (0, ["another auditor has begun"])
+
+
 # Random histories
 
 
@@ -982,6 +1085,16 @@ def test_what_is_missing_is_what_no_record_stands_for(data: st.DataObject) -> No
     missing = {o for m in found.missing for o in every if m.first <= o <= m.last}
     assert missing == owed - stood - waits
     assert sum(m.count for m in found.missing) == len(missing)
+
+
+def test_what_is_of_another_creation_of_the_job_counts_for_nothing() -> None:
+    job, former = a_job(schedule="0 * * * *"), a_job(schedule="0 * * * *", uid="former01")
+    now = at("15:30")
+    owed = spans(job, NOON, now, [a_fire(former, at("13:00"))])
+
+    found = compare(job, owed, [a_record(former, at("13:00"))], now=now)
+
+    assert [(m.first, m.last, m.count) for m in found.missing] == [(at("13:00"), at("15:00"), 3)]
 
 
 def test_when_a_run_is_idle() -> None:
