@@ -470,6 +470,14 @@ def test_at_most_twenty_runs_of_a_job_are_in_the_queue(
     assert joins or decision.reason == "20 earlier runs have not ended"
 
 
+def test_a_record_that_cannot_be_read_is_of_one_that_has_been_there() -> None:
+    """What was due before it has ended, then, whatever its record said."""
+    unreadable = Run(run_key(at("11:59")), RunState.DEAD)
+    before = [unreadable, a_record("11:58", RunState.RUNNING)]
+
+    assert decide_overlap(minutely("REPLACE"), NOON, before).cancel is None
+
+
 def test_the_first_twenty_of_a_job_join() -> None:
     job = minutely("QUEUE")
 
