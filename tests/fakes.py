@@ -272,9 +272,13 @@ class MemoryDueStore:
                 if self.deletes:
                     self.items.pop(slot, None)
 
-    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:  # noqa: ARG002
-        with self._lock:
+    def keep(self, entry: BrokenEntry, now: datetime) -> None:  # noqa: ARG002
+        if not any(kept.raw is entry.raw for kept in self.quarantined):
             self.quarantined.append(entry)
+
+    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
+        with self._lock:
+            self.keep(entry, now)
             if self.items.get(entry.slot) is entry.raw:
                 del self.items[entry.slot]
 

@@ -242,6 +242,20 @@ def test_a_quarantined_item_is_kept_where_nobody_reads(held: Held) -> None:
     assert set(held.quarantined()) == {f"{BROKEN}/{broken.slot.sort_key}"}
 
 
+def test_a_copy_of_an_item_is_kept_while_it_stays_where_it_is(held: Held) -> None:
+    held.spoil(slot(NOON), tenant="acme", job_id="report", note="precious")
+    (broken,) = held.read()
+    assert isinstance(broken, BrokenEntry)
+
+    held.store.keep(broken, NOON)
+
+    assert held.read() == [broken]
+    assert held.quarantined() == [f"{BROKEN}/{broken.slot.sort_key}"]
+    held.store.quarantine(broken, NOON)
+    assert held.read() == []
+    assert held.quarantined() == [f"{BROKEN}/{broken.slot.sort_key}"]
+
+
 def test_a_sound_entry_in_the_slot_of_a_quarantined_one_stays(held: Held) -> None:
     entry = entry_of(0, NOON)
     held.store.put([entry], NOON)

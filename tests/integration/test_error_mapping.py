@@ -154,6 +154,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "replace audit": lambda c: control(c).replace_audit(None, Audit(NOON)),
     "look into slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
     "read due": lambda c: list(due(c).read(NOON, 0, before=None, consistent=True)),
+    "keep broken entry": lambda c: due(c).keep(BROKEN, NOON),
     "quarantine": lambda c: due(c).quarantine(BROKEN, NOON),
     "delete broken entry": lambda c: due(putting(c)).quarantine(BROKEN, NOON),
     "create job": lambda c: jobs(c).create(JOB, a_fire(JOB, NOON), NOON),
@@ -371,7 +372,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
     assert walked == {
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
         *("audit", "replace_audit"),
-        *("read", "occupied", "put", "delete", "quarantine"),
+        *("read", "occupied", "put", "delete", "keep", "quarantine"),
         *("create", "update", "get", "get_many", "list", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),

@@ -545,6 +545,26 @@ def test_a_broken_entry_stays_until_its_chain_is_stored(world: World) -> None:
     assert times(world.entries) == ["13:00"]
 
 
+def test_a_broken_entry_is_kept_though_the_watcher_dies_once_its_place_is_taken(
+    world: World,
+) -> None:
+    """What restores the chain has the key of what is broken."""
+    job = world.register()
+    slot = Slot("2026-05-24T12:00Z#000", a_fire(job, at("12:00")).sort_key)
+    world.due.spoil(slot, tenant="acme", job_id="report")
+    world.at("11:59:59")
+
+    def die() -> None:
+        raise Killed
+
+    world.faults.once_before("due.quarantine", die)
+
+    with pytest.raises(Killed):
+        world.tick()
+
+    assert [entry.slot for entry in world.due.quarantined] == [slot]
+
+
 def test_a_broken_entry_beside_a_job_that_does_not_decode_is_set_aside(world: World) -> None:
     job = world.register()
     world.jobs.spoil(job.key)

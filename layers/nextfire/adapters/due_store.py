@@ -130,7 +130,7 @@ class DynamoDbDueStore:
             single=lambda slot: self._client.delete_item(TableName=self._table, Key=_key(slot)),
         )
 
-    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
+    def keep(self, entry: BrokenEntry, now: datetime) -> None:
         item: Item = dict(entry.raw) if isinstance(entry.raw, Mapping) else {}
         item |= to_item(
             {
@@ -142,6 +142,9 @@ class DynamoDbDueStore:
         )
         with translated("quarantine due entry"):
             self._client.put_item(TableName=self._table, Item=item)
+
+    def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
+        self.keep(entry, now)
         self._delete_unchanged(entry)
 
     def _delete_unchanged(self, entry: BrokenEntry) -> None:
@@ -280,8 +283,10 @@ def _check(entry: DueEntry) -> None:
     """
     if not TENANT.fullmatch(entry.job.tenant) or not JOB_ID.fullmatch(entry.job.job_id):
         raise ValueError(f"{entry.job} is no job's key")
-    if not UID.fullmatch(entry.uid) or entry.dispatch < 1:
-        raise ValueError(f"uid {entry.uid!r} or dispatch {entry.dispatch} is none")
+    if not UID.fullmatch(entry.uid) or entry.dispatch < 1 or entry.ordinal < 1:
+        raise ValueError(
+            f"uid {entry.uid!r}, dispatch {entry.dispatch} or ordinal {entry.ordinal} is none"
+        )
     if entry.kind is DueKind.RETRY:
         key = RunKey(entry.job, entry.run_id)
         _ = key.scheduled_at

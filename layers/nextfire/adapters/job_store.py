@@ -5,20 +5,20 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from botocore.exceptions import ClientError
-from pydantic import ValidationError
 
 from nextfire.adapters.aws import Item, chunks, error_code, to_item, transact, translated
 from nextfire.adapters.due_store import entry_item
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
-from nextfire.domain.ids import JOB_ID, JobKey
+from nextfire.domain.ids import JOB_ID, UID, JobKey
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
 from nextfire.domain.ports import Page, Scan, Unreadable
@@ -279,7 +279,21 @@ def _definition(item: Mapping[str, Any]) -> JobDefinition:
     definition = read(text)
     if "payload" not in item:
         return definition
-    return definition.model_copy(update={"payload": json.loads(item["payload"]["S"])})
+    return definition.model_copy(update={"payload": _payload(item["payload"]["S"])})
+
+
+def _payload(text: str) -> Any:
+    """Strict JSON: what could not be answered as such is found here, not in a listing."""
+    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+
+
+def _no_number(name: str) -> Never:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
 
 
 @lru_cache(maxsize=512)
@@ -295,6 +309,13 @@ def _from_text(value: str | None) -> datetime | None:
     return None if value is None else parse_instant(value)
 
 
+def _uid(item: Mapping[str, Any]) -> str:
+    uid: str = item["uid"]["S"]
+    if not UID.fullmatch(uid):  # no entry of it would decode, nor any message
+        raise ValueError(f"{uid!r} is no uid")
+    return uid
+
+
 def decode_job(item: Mapping[str, Any]) -> Job:
     """The job that *item* holds.
 
@@ -305,7 +326,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
         # Spelt out, as in the due store: this is done for each run.
         return Job(
             key=_job_key(item),
-            uid=item["uid"]["S"],
+            uid=_uid(item),
             revision=int(item["revision"]["N"]),
             schedule_version=int(item["schedule_version"]["N"]),
             effective_from=parse_instant(item["effective_from"]["S"]),
@@ -318,5 +339,5 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             resumed_at=_instant(item, "resumed_at"),
             pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
         )
-    except (ValidationError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

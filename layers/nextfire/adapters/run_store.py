@@ -48,6 +48,7 @@ _MUTABLE = (
     *("attempts", "expires_at", "attention", "attention_at"),
     *("result", "result_bytes", "result_file"),
 )
+_MOST = 10**15
 _INDEX = "attention"
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
 _TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
@@ -512,7 +513,9 @@ def _encode_value(name: str, value: Value | None) -> dict[str, object]:
 
 def _decode_value(name: str, values: Mapping[str, Any]) -> Value | None:
     size = values.get(f"{name}_bytes")
-    return None if size is None else Value(int(size), values.get(name), values.get(f"{name}_file"))
+    if size is None:
+        return None
+    return Value(int(size), _text(values, name), _text(values, f"{name}_file"))
 
 
 def _encode_attempt(attempt: Attempt) -> dict[str, object]:
@@ -537,33 +540,35 @@ def _decode(item: Mapping[str, Any]) -> Run:
     try:
         values = from_item(item)
         tenant, _, job_id = values["job"].partition("/")
+        key = RunKey(JobKey(tenant, job_id), values["run_id"])
+        _ = key.scheduled_at
         return Run(
-            key=RunKey(JobKey(tenant, job_id), values["run_id"]),
+            key=key,
             state=RunState(values["state"]),
-            dispatch=int(values.get("dispatch", 1)),
-            attempt=int(values.get("attempt", 0)),
-            fence=int(values.get("fence", 0)),
-            claim_token=values.get("claim_token", ""),
-            worker=values.get("worker"),
+            dispatch=_count(values, "dispatch", 1),
+            attempt=_count(values, "attempt"),
+            fence=_count(values, "fence"),
+            claim_token=_text(values, "claim_token") or "",
+            worker=_text(values, "worker"),
             lease_until=_from_number(values.get("lease_until")),
             not_before=_from_number(values.get("not_before")),
             cancel_requested=bool(values.get("cancel_requested", False)),
-            cancel_reason=values.get("cancel_reason"),
-            pool=values.get("pool"),
+            cancel_reason=_text(values, "cancel_reason"),
+            pool=_text(values, "pool"),
             job_revision=_int(values.get("job_revision")),
             dispatched_at=_from_text(values.get("dispatched_at")),
-            dispatch_reason=values.get("dispatch_reason"),
+            dispatch_reason=_text(values, "dispatch_reason"),
             started_at=_from_text(values.get("started_at")),
             finished_at=_from_text(values.get("finished_at")),
             exit_code=_int(values.get("exit_code")),
-            stdout=values.get("stdout"),
-            stderr=values.get("stderr"),
-            reason=values.get("reason"),
-            attempts=_decode_attempts(values.get("attempts", []), int(values.get("attempt", 0))),
+            stdout=_text(values, "stdout"),
+            stderr=_text(values, "stderr"),
+            reason=_text(values, "reason"),
+            attempts=_decode_attempts(values.get("attempts", []), _count(values, "attempt")),
             covered_to=_from_number(values.get("covered_to")),
-            covered=int(values.get("covered", 1)),
-            attempt_base=int(values.get("attempt_base", 0)),
-            buried=int(values.get("buried", 0)),
+            covered=_count(values, "covered", 1),
+            attempt_base=_count(values, "attempt_base"),
+            buried=_count(values, "buried"),
             checkpoint=_decode_value("checkpoint", values),
             result=_decode_value("result", values),
         )
@@ -584,20 +589,46 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
         attempts.append(
             Attempt(
                 number=number,
-                worker=values["worker"],
+                worker=_text(values, "worker") or values["worker"],
                 started_at=parse_instant(values["started_at"]),
                 finished_at=_from_text(values.get("finished_at")),
                 outcome=outcome,
                 exit_code=_int(values.get("exit_code")),
-                reason=values.get("reason"),
-                log_parts=int(values.get("log_parts", 0)),
+                reason=_text(values, "reason"),
+                log_parts=_count(values, "log_parts"),
             )
         )
         number -= 1
     return tuple(reversed(attempts))
 
 
+def _text(values: Mapping[str, Any], name: str) -> str | None:
+    """The text *name* of *values*, which may be absent.
+
+    Raises:
+        TypeError: It is no text. Met later, in an answer, it would spoil that of all others.
+    """
+    value = values.get(name)
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{name} is no text")
+    return value
+
+
+def _count(values: Mapping[str, Any], name: str, default: int = 0) -> int:
+    """The number *name* of *values*, which may be absent.
+
+    Raises:
+        ValueError: It is none that can be counted up and stored again.
+    """
+    value = values.get(name, default)
+    if not 0 <= value <= _MOST or value % 1:
+        raise ValueError(f"{name} is {value}")
+    return int(value)
+
+
 def _int(value: Any) -> int | None:
+    if value is not None and not -_MOST <= value <= _MOST:
+        raise ValueError(f"{value} is no number that was stored")
     return None if value is None else int(value)
 
 

@@ -145,10 +145,11 @@ class DueStore(Protocol):
         again.
         """
 
+    def keep(self, entry: BrokenEntry, now: datetime) -> None:
+        """Keep a copy of what could not be decoded, with its error, where no watcher reads."""
+
     def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
-        """Keep what could not be decoded, with its error, where no watcher reads; then delete it
-        from its slot, unless another entry lies there by now.
-        """
+        """`keep` it; then delete it from its slot, unless another entry lies there by now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -343,6 +343,9 @@ class DispatchDue:
                 following = job.next_after(since)
                 if following is not None:
                     entry = job.fire_entry(following, job.ordinal(following))
+                    if entry.sort_key == broken.slot.sort_key:
+                        # It takes the broken one's place: if we die then, nobody sees that again.
+                        self._due.keep(broken, now)
                     if not self._due.put([entry], now):
                         self._ignored[broken.slot] = now + _LEFT_FOR
                         return

@@ -1,0 +1,360 @@
+"""Stored items: sound ones as the adapters write them, and what becomes of them in bad hands.
+
+An item is as DynamoDB's client gives it, its binary values as Base64 text under ``B64``, so that it
+is JSON and can be kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+
+from nextfire.adapters import job_store, run_store
+from nextfire.adapters.aws import to_item
+from nextfire.adapters.due_store import entry_item
+from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.instants import cut, isoformat, to_ms
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState, Value
+
+Item: TypeAlias = dict[str, Any]
+
+BEGINNING = datetime(2026, 5, 24, 12, tzinfo=UTC)
+LEASE = timedelta(seconds=60)
+
+instants = st.datetimes(
+    datetime(2020, 1, 1),
+    datetime(2099, 1, 1),
+    timezones=st.just(UTC),  # noqa: DTZ001
+).map(cut)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+names = st.text("aZ09_-", min_size=1, max_size=64)
+uids = st.text("az09", min_size=8, max_size=32)
+tenants = st.text("0123456789", min_size=12, max_size=12) | st.text('aé💥 ."', min_size=1)
+job_keys = st.builds(JobKey, tenants, names)
+payloads = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+SCHEDULES: list[dict[str, Any]] = [
+    {"type": "CRON", "schedule": "* * * * *"},
+    {"type": "CRON", "schedule": "30 2 * * *", "timezone": "Europe/Berlin", "dst": "EACH"},
+    {"type": "CRON", "schedule": "0 0 29 2 *", "jitterSec": 600},
+    {"type": "CRON", "schedule": "*/5 9-17 * * 1-5", "maxRuns": 3},
+    {"type": "INTERVAL", "schedule": "PT45S"},
+    {"type": "INTERVAL", "schedule": "P1D", "startAt": "2026-06-01T00:00:00", "jitterSec": 5},
+    {"type": "ONCE", "schedule": "2026-05-24T13:00:00Z"},
+    {"type": "DELAY", "schedule": "PT20M", "maxRuns": 1},
+    {"type": "DATES", "schedule": ["2026-05-24T13:00:00Z", "2026-12-31T23:59:59.5+14:00"]},
+    {"type": "MANUAL"},
+]
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Job documents that are taken."""
+    document = dict(draw(st.sampled_from(SCHEDULES))) | {"target": {"handler": "hello"}}
+    more: dict[str, st.SearchStrategy[Any]] = {
+        "name": st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=128),
+        "payload": payloads,
+        "priority": st.sampled_from(["HIGH", "NORMAL", "LOW"]),
+        "overlap": st.sampled_from(["ALLOW", "QUEUE", "SKIP", "REPLACE"]),
+        "misfire": st.sampled_from(
+            [{"policy": "RUN_ALL"}, {"policy": "SKIP", "relevancyWindowSec": 60}, {}]
+        ),
+        "labels": st.dictionaries(texts.filter(bool), texts, max_size=3),
+        "timeoutSec": st.integers(1, 840),
+        "retryPolicy": st.sampled_from(
+            [
+                {"maxAttempts": 1},
+                {"maxAttempts": 100, "backoff": "FIXED", "initialDelayMs": 0},
+                {"jitter": "FULL", "retryOn": {"states": ["FAILED"], "exitCodes": [1, -9]}},
+            ]
+        ),
+    }
+    for name in draw(st.sets(st.sampled_from(sorted(more)), max_size=4)):
+        document[name] = draw(more[name])
+    return document
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    """Jobs as they come to be: made, and then changed, paused, resumed, ended."""
+    at = draw(instants)
+    definition = JobDefinition.model_validate(draw(documents()))
+    job = Job(draw(job_keys), draw(uids), 1, to_ms(at), at, JobState.ACTIVE, definition, at, at)
+    for step in draw(st.lists(st.sampled_from(["change", "pause", "resume", "end"]), max_size=5)):
+        at += timedelta(seconds=draw(st.integers(0, 10**6)))
+        if step == "change":
+            job = job.with_new_version(at)
+        elif step == "pause" and job.state is JobState.ACTIVE:
+            job = job.paused(at, draw(st.none() | texts.filter(bool)))
+        elif step == "resume" and job.state is JobState.PAUSED:
+            job = job.resumed(at)
+    return job
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> DueEntry:
+    job, uid, at = draw(job_keys), draw(uids), draw(instants)
+    if draw(st.booleans()):
+        return DueEntry(
+            DueKind.RETRY,
+            job,
+            uid,
+            at,
+            run_id=run_id(uid, draw(instants)),
+            dispatch=draw(st.integers(1, 10**6)),
+            pool=draw(st.sampled_from(["default", "batch"])),
+            rank=draw(st.integers(0, 2)),
+            exclusive=draw(st.booleans()),
+        )
+    put_off = draw(st.none() | st.integers(1, 3_600_000))
+    return DueEntry(
+        DueKind.FIRE,
+        job,
+        uid,
+        at,
+        version=draw(st.integers(1, to_ms(at))),
+        occurrence=None if put_off is None else at - timedelta(milliseconds=put_off),
+        ordinal=draw(st.integers(1, 10**5)),
+        rank=draw(st.integers(0, 2)),
+    )
+
+
+values = (
+    st.none()
+    | st.builds(Value, st.integers(1, 8192), texts)
+    | st.builds(Value, st.integers(8193, 10**6), st.none(), st.just("result/000001.json"))
+)
+results = st.builds(
+    Result,
+    st.sampled_from([each for each in AttemptOutcome if each is not AttemptOutcome.HANDED_BACK]),
+    texts,
+    st.none() | st.integers(-64, 255),
+    texts.filter(bool),
+    texts.filter(bool),
+    value=values,
+    log_parts=st.integers(0, 64),
+)
+
+
+def claimed(run: Run, at: datetime) -> Run:
+    """*run*, which waits, as the store's claim makes it."""
+    number = run.attempt + 1
+    return replace(
+        run,
+        state=RunState.RUNNING,
+        attempt=number,
+        fence=run.fence + 1,
+        claim_token="t",
+        worker="w",
+        lease_until=at + LEASE,
+        not_before=None,
+        started_at=at,
+        exit_code=None,
+        stdout=None,
+        stderr=None,
+        reason=None,
+        attempts=(*run.attempts, Attempt(number, "w", at)),
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Runs as they come to be, from their first claim on."""
+    at = draw(instants)
+    key = RunKey(draw(job_keys), run_id(draw(uids), at))
+    if draw(st.integers(0, 4)) == 0:
+        covered = draw(st.integers(1, 1000))
+        to = at + covered * timedelta(minutes=1)
+        return Run.skipped(key, draw(texts), at, covered_to=to, covered=covered)
+    run = claimed(Run(key, RunState.PENDING), at)
+    for step in draw(st.lists(st.sampled_from(["lost", "retry", "back", "redrive"]), max_size=6)):
+        at = cut(at + timedelta(seconds=draw(st.integers(0, 10**5))))
+        result = draw(results)
+        if step == "lost":
+            run = run.taken_over(
+                dispatch=run.dispatch, token="t", worker="v", now=at, lease_until=at + LEASE
+            )
+            continue
+        if step == "back":
+            run = run.handed_back(Result(AttemptOutcome.HANDED_BACK, "stopped"), at)
+        elif step == "retry":
+            run = run.retrying(result, at, not_before=at + timedelta(seconds=1))
+        else:
+            run = run.ended(RunState.DEAD, result, at).redriven("again", at)
+        if draw(st.booleans()):
+            run = claimed(run, at)
+            continue
+        return run
+    if draw(st.booleans()):
+        states = [RunState.SUCCEEDED, RunState.CANCELLED, RunState.DEAD]
+        run = run.ended(draw(st.sampled_from(states)), draw(results), at)
+    return run
+
+
+def job_item(job: Job) -> Item:
+    return dict(job_store._encode(job))  # noqa: SLF001 — what is stored
+
+
+def due_item(entry: DueEntry) -> Item:
+    return dict(entry_item(entry, entry.at, 1))
+
+
+def run_item(run: Run) -> Item:
+    """The item of a run whose last change wrote all of it."""
+    key = run_store._key(run.key)  # noqa: SLF001
+    more = {
+        "attempt_base": run.attempt_base or None,
+        "buried": run.buried or None,
+        **run_store._encode_value("checkpoint", run.checkpoint),  # noqa: SLF001
+    }
+    return {**key, **to_item(run_store._encode(run) | more)}  # noqa: SLF001
+
+
+LEASES: list[Item] = [
+    {"id": {"S": "lease#0"}, **to_item({"holder": "a", "epoch": 1, "beat": 5})},
+    {"id": {"S": "lease#0"}, **to_item({"holder": "a", "epoch": 1, "beat": 5, "released": True})},
+]
+CURSORS: list[Item] = [
+    {"id": {"S": "cursor#000"}, **to_item({"minute": isoformat(BEGINNING), "epoch": 7})}
+]
+AUDITS: list[Item] = [
+    {"id": {"S": "audit"}, **to_item({"started_at": isoformat(BEGINNING), "done": True})},
+    {
+        "id": {"S": "audit"},
+        **to_item(
+            {
+                "started_at": isoformat(BEGINNING),
+                "since": isoformat(BEGINNING),
+                "tenant": "acme",
+                "job_id": "report",
+                "done": False,
+            }
+        ),
+    },
+]
+
+numbers = st.one_of(
+    st.integers(-(10**20), 10**20).map(str),
+    st.sampled_from(
+        ["0", "-1", "1", "1.5", "1E+125", "-9.9E+125", "1E-130", "9" * 38, "253402300800000"]
+    ),
+)
+odd_texts = st.one_of(
+    texts,
+    st.sampled_from(
+        [
+            *("", " ", "null", "NaN", "[]", "{}", "Infinity", "0", "-", "\x00", "\n", "é", "💥"),
+            *(
+                "2026-05-24T12:00:00Z",
+                "2026-05-24",
+                "0001-01-01T00:00:00+14:00",
+                "9999-12-31T23:59",
+            ),
+            *("9999-12-31T23:59:59-14:00", "24:00", "PENDING", "RUNNING", "FIRE", "a/b#c"),
+            *("[" * 3000, '{"a":' * 3000, "1e999", '{"type":"CRON"}', "9" * 5000),
+        ]
+    ),
+)
+attributes: st.SearchStrategy[Any] = st.recursive(
+    st.one_of(
+        odd_texts.map(lambda text: {"S": text}),
+        numbers.map(lambda number: {"N": number}),
+        st.booleans().map(lambda truth: {"BOOL": truth}),
+        st.just({"NULL": True}),
+        st.binary(max_size=8).map(lambda raw: {"B64": base64.b64encode(raw).decode()}),
+        st.lists(odd_texts, min_size=1, max_size=2, unique=True).map(lambda each: {"SS": each}),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda each: {"L": each}),
+        st.dictionaries(texts.filter(bool), inner, max_size=3).map(lambda each: {"M": each}),
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, items: st.SearchStrategy[Item], *keys: str) -> Item:
+    """*items* with some attributes gone, others of another kind, or damaged within; not those of
+    the key, which a table insists on.
+    """
+    item = dict(draw(items))
+    for _ in range(draw(st.integers(1, 3))):
+        names = [name for name in sorted(item) if name not in keys]
+        if not names:
+            break
+        name = draw(st.sampled_from([*names, "unknown"]))
+        how = draw(st.sampled_from(["gone", "other", "within"]))
+        if how == "gone":
+            item.pop(name, None)
+        elif how == "within" and name in item:
+            item[name] = draw(_within(item[name]))
+        else:
+            item[name] = draw(attributes)
+    return item
+
+
+@st.composite
+def _within(draw: st.DrawFn, value: dict[str, Any]) -> dict[str, Any]:
+    """*value* of the same kind, with other contents."""
+    ((kind, there),) = value.items()
+    if kind == "S":
+        return {"S": draw(_json_within(there) | _cut(there) | odd_texts)}
+    if kind == "N":
+        return {"N": draw(numbers)}
+    if kind == "L" and there:
+        at = draw(st.integers(0, len(there) - 1))
+        return {"L": [*there[:at], draw(_within(there[at]) | attributes), *there[at + 1 :]]}
+    if kind == "M" and there:
+        name = draw(st.sampled_from(sorted(there)))
+        return {"M": there | {name: draw(_within(there[name]) | attributes)}}
+    return draw(attributes)
+
+
+@st.composite
+def _cut(draw: st.DrawFn, text: str) -> str:
+    at = draw(st.integers(0, len(text)))
+    return text[:at] + draw(texts) + text[at + draw(st.integers(0, 2)) :]
+
+
+@st.composite
+def _json_within(draw: st.DrawFn, text: str) -> str:
+    """*text*, if it is a JSON object or a list of them, with one field another."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return draw(odd_texts)
+    inner = document[0] if isinstance(document, list) and document else document
+    if isinstance(inner, dict) and inner:
+        name = draw(st.sampled_from([*sorted(inner), "unknown"]))
+        if draw(st.booleans()):
+            inner.pop(name, None)
+        else:
+            inner[name] = draw(payloads)
+    return json.dumps(document)
+
+
+def stored(item: Item) -> Item:
+    """*item* as the SDK gives it."""
+    return {name: _stored(value) for name, value in item.items()}
+
+
+def _stored(value: dict[str, Any]) -> dict[str, Any]:
+    ((kind, there),) = value.items()
+    if kind == "B64":
+        return {"B": base64.b64decode(there)}
+    if kind == "L":
+        return {"L": [_stored(each) for each in there]}
+    if kind == "M":
+        return {"M": {name: _stored(each) for name, each in there.items()}}
+    return value

@@ -1,0 +1,66 @@
+"""Requests at the handler, whatever they hold, and what every answer must be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from functions.api import handler as api
+from tests.fuzz.cases import counted
+from tests.fuzz.checks import no_constant
+from tests.integration.deployment import TENANT, Context, http_event, identity
+
+UNREADABLE = "Stored item is unreadable"
+
+
+@counted("request")
+def answer_to(event: dict[str, Any]) -> dict[str, Any]:
+    """The handler's answer to *event*, as API Gateway takes it: checked.
+
+    Raises:
+        AssertionError: It is a fault of ours, or no answer that a client could use.
+    """
+    answer: dict[str, Any] = json.loads(json.dumps(api.handler(event, Context())))
+    status, text = answer["statusCode"], answer["body"]
+    document = json.loads(text, parse_constant=no_constant)
+    headers = {name.lower(): value for name, value in answer["headers"].items()}
+    text.encode()
+    assert isinstance(document, dict)
+    assert status < 500, document
+    if status < 400:
+        assert headers["content-type"] == "application/json"
+        return answer
+    assert headers["content-type"] == "application/problem+json"
+    assert document["status"] == status
+    assert document["title"]
+    assert document["detail"]
+    for fault in document.get("errors", []):
+        assert fault.keys() == {"field", "value", "problem", "remedy"}
+        assert all(isinstance(each, str) and each for each in fault.values()), fault
+    if status == 422:
+        assert document["errors"], "which field?"
+    return answer
+
+
+def event_of(
+    method: str,
+    path: str,
+    *,
+    body: str | None = None,
+    encoded: bool = False,
+    query: dict[str, str] | None = None,
+    headers: dict[str, str] | None = None,
+    raw_query: str = "",
+) -> dict[str, Any]:
+    """A signed request, as it comes to the handler."""
+    event = http_event(
+        method, path, body, query=query, authorizer=identity(TENANT), encoded=encoded
+    )
+    event["rawQueryString"] = raw_query
+    event["headers"] = event["headers"] | (headers or {})
+    return event
+
+
+def check_request(case: dict[str, Any]) -> None:
+    """A kept request: the arguments of `event_of`."""
+    answer_to(event_of(**case))
