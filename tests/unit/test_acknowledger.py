@@ -1,0 +1,51 @@
+"""What is done at about the same time is deleted with one request, and what was not is told."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from functions.worker.acknowledger import Acknowledger
+from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.wiring.telemetry import Telemetry
+
+
+class Inbox:
+    """Refuses what it is told to."""
+
+    def __init__(self, *refused: str) -> None:
+        self.acknowledged: list[list[str]] = []
+        self._refused = list(refused)
+
+    def acknowledge(self, deliveries: list[SqsDelivery]) -> list[str]:
+        self.acknowledged.append([each.message_id for each in deliveries])
+        return self._refused
+
+
+def acknowledged(inbox: Inbox, count: int) -> None:
+    """Have *count* messages deleted that are done already."""
+    stands_in: Any = inbox
+    acknowledger = Acknowledger(stands_in, Telemetry("worker"))
+    client: Any = None
+    for n in range(count):
+        acknowledger.put(SqsDelivery(client, "url", "body", "handle", f"m{n}", "group"))
+    with acknowledger:
+        pass
+
+
+def test_ten_go_together_and_the_last_ones_at_the_end() -> None:
+    inbox = Inbox()
+
+    acknowledged(inbox, 23)
+
+    assert [len(each) for each in inbox.acknowledged] == [10, 10, 3]
+    assert [*chain(*inbox.acknowledged)] == [f"m{n}" for n in range(23)]
+
+
+@pytest.mark.parametrize("refused", [[], ["m1: Expired"]])
+def test_what_was_refused_is_told(refused: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    acknowledged(Inbox(*refused), 2)
+
+    assert [record.getMessage() for record in caplog.records] == ["not acknowledged"] * len(refused)
