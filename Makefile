@@ -51,8 +51,8 @@ model: install ## Explore the models of the protocol, and their broken versions
 mutants: install ## Take away each guard that the design leans on; an hour
 	$(PROVE).mutation
 
-fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n
-	$(PROVE).fuzz --examples $(or $(EXAMPLES),2000)
+fuzz: install ## Feed the API and the decoders what nobody would write; minutes
+	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/fuzz
 
 soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10)
 	$(PROVE).soak --minutes $(or $(MINUTES),10)
