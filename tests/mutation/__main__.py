@@ -7,6 +7,7 @@ line; exit status 0 only if nothing survived.
 from __future__ import annotations
 
 import argparse
+import ast
 import fcntl
 import json
 import os
@@ -19,6 +20,7 @@ from typing import TextIO
 from tests.mutation.children import copied, warm_up
 from tests.mutation.derive import derived
 from tests.mutation.equivalents import sorted_out
+from tests.mutation.ledger import Ledger
 from tests.mutation.meeting import Kept
 from tests.mutation.running import FOLDERS
 from tests.mutation.source import Mutant, Product
@@ -26,7 +28,6 @@ from tests.mutation.trial import Plan, Verdict, told, tried
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".nextfire" / "mutation"
-SURVIVED = WORK / "survived.json"
 _STDERR = os.dup(2)  # children have another
 
 
@@ -38,9 +39,9 @@ def main(arguments: list[str]) -> int:
     product = Product.read(ROOT, FOLDERS)
     mutants, equivalent, unused = sorted_out(derived(product))
     wanted = [each for each in mutants if asked.only in f"{each.kind} {each.place} {each.name}"]
+    ledger = Ledger(WORK / "ledger.jsonl")
     if asked.again:
-        last = set(json.loads(SURVIVED.read_text()))
-        wanted = [each for each in wanted if each.name in last]
+        wanted = [each for each in wanted if ledger.survived(each)]
     if asked.list:
         for each in wanted:
             print(f"{each.kind:9} {each.place} {each.where}: {each.change}")
@@ -51,13 +52,14 @@ def main(arguments: list[str]) -> int:
         copied(ROOT, folder)
     warm_up()
     sources = {each.path: each.source for each in product.modules}
+    for each in wanted:
+        ast.parse(each.applied(sources[each.path]))  # what does not import would count as killed
     kept = Kept(folders[0], WORK / "meeting")
-    plan = Plan(sources, wanted, folders, kept, _say, thorough=asked.thorough)
+    plan = Plan(sources, wanted, folders, kept, ledger, _say, thorough=asked.thorough)
     found = tried(plan)
     verdicts = [(each, found[number]) for number, each in enumerate(wanted)]
     survived = [mutant for mutant, verdict in verdicts if verdict.killer is None]
     lock.close()
-    SURVIVED.write_text(json.dumps([each.name for each in survived]))
     if not asked.json:
         _print_table(verdicts)
     for entry in unused:
@@ -108,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=int, default=2, help="children at a time; 2")
     parser.add_argument(
-        "--again", action="store_true", help="only those that survived the run before this"
+        "--again", action="store_true", help="only those that survived when they were last tried"
     )
     parser.add_argument(
         "--thorough",

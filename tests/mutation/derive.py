@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tests.mutation import checks, conditions, ids, orders, pages, reads
 from tests.mutation.source import Mutant, Product
@@ -19,10 +20,17 @@ def derived(product: Product) -> list[Mutant]:
         outcome = mutant.change.partition(" for ")[0] if " for " in mutant.change else ""
         key = outcome if outcome in {"True", "False"} else mutant.replacement
         found.setdefault((mutant.path, mutant.start, mutant.end, key), mutant)
-    sources = {module.path: module.source for module in product.modules}
-    for mutant in found.values():
-        ast.parse(mutant.applied(sources[mutant.path]))
-    return sorted(found.values(), key=lambda each: (each.path, each.start, each.change))
+    in_order = sorted(found.values(), key=lambda each: (each.path, each.start, each.change))
+    return list(_told_apart(in_order))
+
+
+def _told_apart(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
+    """*mutants*, whose names differ: the second of two alike in one function says so."""
+    seen: Counter[str] = Counter()
+    for each in mutants:
+        seen[each.name] += 1
+        number = seen[each.name]
+        yield each if number == 1 else replace(each, change=f"{each.change} (number {number})")
 
 
 def _all(product: Product) -> Iterator[Mutant]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.conditions import clauses
-from tests.mutation.derive import derived
+from tests.mutation.derive import FOLDERS, derived
 from tests.mutation.equivalents import EQUIVALENTS, Equivalent, sorted_out
+from tests.mutation.ledger import Ledger
 from tests.mutation.source import Module, Mutant, Product
 from tests.mutation.trial import in_order
 
+ROOT = Path(__file__).parents[2]
 PORTS = """
 class RunStore(Protocol):
     def advance(self, run): ...
@@ -165,6 +168,34 @@ def test_every_mutant_reads_as_python_and_differs(mutants: list[Mutant]) -> None
         after = each.applied(SOURCES[each.path].encode()).decode()
         compile(after, each.path, "exec")
         assert after != SOURCES[each.path], each.name
+
+
+def test_every_kind_is_found_in_the_code_itself_and_no_two_are_named_alike() -> None:
+    found = derived(Product.read(ROOT, FOLDERS))
+    kinds = Counter(each.kind for each in found)
+    assert set(kinds) == {"answer", "check", "condition", "id", "order", "page", "read"}
+    assert max(Counter(each.name for each in found).values()) == 1
+    assert not sorted_out(found)[2], "equivalents that no mutant is like"
+
+
+def test_what_is_alike_in_one_function_is_told_apart() -> None:
+    source = b"def f(run):\n    return g(run.fence + 1, run.fence + 1)\n"
+    found = derived(Product([Module("twice.py", source)]))
+    assert [each.change for each in found] == [
+        "run.fence + 0 for run.fence + 1",
+        "run.fence + 0 for run.fence + 1 (number 2)",
+    ]
+
+
+def test_what_found_a_mutant_out_is_kept(mutants: list[Mutant], tmp_path: Path) -> None:
+    file = tmp_path / "ledger.jsonl"
+    killed, survived, untried = mutants[:3]
+    Ledger(file).keep(survived, None)
+    Ledger(file).keep(killed, None)
+    Ledger(file).keep(killed, "tests/unit/test_run.py::test")
+    ledger = Ledger(file)
+    assert ledger.killer(killed) == "tests/unit/test_run.py::test"
+    assert [each for each in (killed, survived, untried) if ledger.survived(each)] == [survived]
 
 
 def test_an_equivalent_is_told_by_what_it_changes_and_an_idle_entry_is_told_of(

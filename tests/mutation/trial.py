@@ -11,11 +11,13 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tests.mutation.children import LOG, ChildError, fan_out
+from tests.mutation.ledger import Ledger
 from tests.mutation.meeting import Kept, Meeting
 from tests.mutation.running import Tests, collected, test_files, traced
 from tests.mutation.source import Mutant
@@ -26,7 +28,7 @@ AT_MOST = 150
 ALWAYS = ("tests/simulation/", "tests/crashes/", "tests/unit/test_simulation.py")
 """Histories made at random: run where they meet the line, though they are slow."""
 _NEAR, _NEAR_FILES = 30, 2
-_LIMIT = 300.0  # seconds, of one mutant
+_LIMIT, _SLOWER = 120.0, 5  # seconds, of one mutant; and times what its tests took unchanged
 _FILE_LIMIT = 900.0  # seconds, of one file's tests, traced
 _NO_LIMIT = 1e9
 _STAMPS = count(2_000_000_000)  # the times of mutated files: never twice the same
@@ -56,6 +58,7 @@ class Plan:
     mutants: Sequence[Mutant]
     folders: list[Path]
     kept: Kept
+    ledger: Ledger
     say: Say
     thorough: bool = False
     distrusted: set[str] = field(default_factory=set)
@@ -65,10 +68,20 @@ class Plan:
         """The tests for *mutant*, in order."""
         met = [each for each in meeting.of(mutant) if each not in self.distrusted]
         stem = Path(mutant.path).stem
-        return in_order(met, meeting.seconds, stem, thorough=self.thorough)
+        chosen = in_order(met, meeting.seconds, stem, thorough=self.thorough)
+        first = [each for each in met if each == self.ledger.killer(mutant)]
+        return first + [each for each in chosen if each not in first]
+
+    def limit(self, meeting: Meeting, number: int) -> float:
+        """Seconds for the mutant *number*: far more than all its tests take on a busy machine, as
+        what is ended then counts as found out.
+        """
+        tests = self.tests_of(meeting, self.mutants[number])
+        return _LIMIT + _SLOWER * sum(meeting.seconds[each] for each in tests)
 
     def judge(self, number: int, verdict: Verdict) -> None:
         self.verdicts[number] = verdict
+        self.ledger.keep(self.mutants[number], verdict.killer)
         self.say(f"{len(self.verdicts)}/{len(self.mutants)} {told(self.mutants[number], verdict)}")
 
 
@@ -178,7 +191,7 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         and place not in called
     ]
     places = [root] * len(plan.folders)
-    for outcome in fan_out(numbers, run, places, limit=_limit):
+    for outcome in fan_out(numbers, run, places, limit=partial(plan.limit, meeting)):
         if outcome.answer is None or "anew" not in outcome.answer:
             met_by = len(meeting.of(plan.mutants[outcome.task]))
             plan.judge(outcome.task, _verdict(outcome.answer, met_by, outcome.seconds))
@@ -218,7 +231,7 @@ def _try_anew(plan: Plan) -> None:
             red, ran = tests.broken + tests.red, len(tests.seconds)
         return {"red": red[:1], "ran": ran}
 
-    for outcome in fan_out(numbers, run, plan.folders, limit=_limit):
+    for outcome in fan_out(numbers, run, plan.folders, limit=partial(plan.limit, meeting)):
         mutant = plan.mutants[outcome.task]
         _write(outcome.folder / mutant.path, plan.sources[mutant.path])
         met_by = len(meeting.of(mutant))
@@ -236,10 +249,6 @@ def _write(file: Path, source: bytes) -> None:
     # Compiled code is told by the time and the length of its source.
     stamp = next(_STAMPS)
     os.utime(file, (stamp, stamp))
-
-
-def _limit(_: object) -> float:
-    return _LIMIT
 
 
 def _file_limit(_: object) -> float:

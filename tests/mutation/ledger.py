@@ -1,0 +1,37 @@
+"""Which test found each mutant out when it was last tried, kept from run to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.mutation.source import Mutant
+
+
+class Ledger:
+    """Kept in *file*, a line for each verdict, so that a run that is broken off is of use, too.
+
+    It saves time only: the test that found a mutant out before is tried first, and has to do it
+    again.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._killers: dict[str, str | None] = {}
+        if file.exists():
+            for line in file.read_text().splitlines():
+                name, killer = json.loads(line)
+                self._killers[name] = killer
+
+    def killer(self, mutant: Mutant) -> str | None:
+        """The id of the test that was red; None where none was, or where it was never tried."""
+        return self._killers.get(mutant.name)
+
+    def survived(self, mutant: Mutant) -> bool:
+        """Whether it was tried, and nothing noticed."""
+        return mutant.name in self._killers and self._killers[mutant.name] is None
+
+    def keep(self, mutant: Mutant, killer: str | None) -> None:
+        self._killers[mutant.name] = killer
+        with self._file.open("a") as file:
+            file.write(json.dumps([mutant.name, killer]) + "\n")
