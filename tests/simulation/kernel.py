@@ -125,6 +125,10 @@ class SimulatedFuture(Future[T]):
         super().__init__()
         self._kernel = kernel
         self._waiting: list[Task] = []
+        self._there = False
+
+    def done(self) -> bool:
+        return self._there  # asked after every step, so without the lock of threads
 
     def result(self, timeout: float | None = None) -> T:
         until = None if timeout is None else self._kernel.at + int(timeout * SECOND)
@@ -139,10 +143,12 @@ class SimulatedFuture(Future[T]):
 
     def set_result(self, result: T) -> None:
         super().set_result(result)
+        self._there = True
         self._wake()
 
     def set_exception(self, exception: BaseException | None) -> None:
         super().set_exception(exception)
+        self._there = True
         self._wake()
 
     def _wake(self) -> None:
