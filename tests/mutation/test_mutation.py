@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -53,6 +56,53 @@ class Retry:
 """
 SAMPLE = Product([Module("ports.py", PORTS.encode()), Module("use_case.py", USE_CASE.encode())])
 SOURCES = {module.path: module.source.decode() for module in SAMPLE.modules}
+
+
+GUARDED = """
+def may_work(run):
+    return run.fence == 1
+
+def may_end(run):
+    return run.fence == 1
+
+POOL = "fast"
+QUEUE = f"{POOL}-queue"
+
+def queue():
+    return QUEUE
+"""
+TESTS_OF_GUARDED = """
+from types import SimpleNamespace
+from nextfire.guarded import may_end, may_work, queue
+
+def test_work():
+    assert may_work(SimpleNamespace(fence=1))
+    assert not may_work(SimpleNamespace(fence=2))
+
+def test_end():
+    assert may_end(SimpleNamespace(fence=1))
+
+def test_queue():
+    assert queue() == "fast-queue"
+"""
+CONFTEST = "import hypothesis; hypothesis.settings.register_profile('nextfire')"
+TRIES = """
+from pathlib import Path
+import json, sys
+from tests.mutation.derive import FOLDERS, derived
+from tests.mutation.ledger import Ledger
+from tests.mutation.meeting import Kept
+from tests.mutation.source import Product
+from tests.mutation.trial import Plan, tried
+
+folder = Path(sys.argv[1])
+product = Product.read(folder, FOLDERS)
+mutants = derived(product)
+sources = {each.path: each.source for each in product.modules}
+kept, ledger = Kept(folder, folder / "kept"), Ledger(folder / "ledger")
+found = tried(Plan(sources, mutants, [folder], kept, ledger, lambda text: None))
+print(json.dumps([[mutants[n].where, mutants[n].change, found[n].killer] for n in sorted(found)]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +246,36 @@ def test_what_found_a_mutant_out_is_kept(mutants: list[Mutant], tmp_path: Path) 
     ledger = Ledger(file)
     assert ledger.killer(killed) == "tests/unit/test_run.py::test"
     assert [each for each in (killed, survived, untried) if ledger.survived(each)] == [survived]
+
+
+def test_a_guard_that_tests_miss_is_killed_and_one_that_none_misses_survives(
+    tmp_path: Path,
+) -> None:
+    for name, text in {
+        "layers/nextfire/guarded.py": GUARDED,
+        "tests/unit/test_guarded.py": TESTS_OF_GUARDED,
+        "tests/conftest.py": CONFTEST,
+        "pyproject.toml": "[tool.pytest.ini_options]\npythonpath = ['layers']\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    done = subprocess.run(
+        [sys.executable, "-c", TRIES, str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+
+    tests = "tests/unit/test_guarded.py::"
+    assert json.loads(done.stdout) == [
+        ["may_work", "False for run.fence == 1", f"{tests}test_work"],
+        ["may_work", "True for run.fence == 1", f"{tests}test_work"],
+        ["may_end", "False for run.fence == 1", f"{tests}test_end"],
+        ["may_end", "True for run.fence == 1", None],
+        ["QUEUE", 'the same for all: {POOL} in f"{POOL}-queue"', f"{tests}test_queue"],
+        ["QUEUE", 'without {POOL} in f"{POOL}-queue"', f"{tests}test_queue"],
+    ]
 
 
 def test_an_equivalent_is_told_by_what_it_changes_and_an_idle_entry_is_told_of(
