@@ -18,6 +18,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from tests.crons import LONG
 from tests.fakes import Clock
 from tests.integration.deployment import (
     OTHER_TENANT,
@@ -1610,7 +1611,7 @@ plausible = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=250,
+    max_examples=250 if LONG else 50,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

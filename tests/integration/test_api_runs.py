@@ -20,6 +20,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.log import LogLine, encode_line, part_name
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Value
 from nextfire.usecases import manage_runs
+from tests.crons import LONG
 from tests.fakes import Clock
 from tests.integration.deployment import (
     OTHER_TENANT,
@@ -726,7 +727,7 @@ bodies = (
 
 
 @settings(
-    max_examples=100,
+    max_examples=100 if LONG else 20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -35,7 +35,7 @@ HOUR = timedelta(hours=1)
 
 def send(system: Deployment, job: Job, *, minutes: int = 0, dispatch: int = 1) -> RunMessage:
     """Dispatch the occurrence of *job* that was due so many minutes ago."""
-    at = floor_minute(SystemClock().now()) - timedelta(minutes=minutes)
+    at = floor_minute(job.created_at) - timedelta(minutes=minutes)
     message = message_for(job, at, dispatch)
     system.send(message.encode(), group=message.run_id, dedup=f"{message.run_id}-{dispatch}")
     return message
@@ -411,6 +411,7 @@ class TestRepetition:
     def test_death_between_record_and_dead_letter_is_made_up_for(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        system.configure(monkeypatch, lease="PT2S")  # for so long the copy is insisted on
         system.upload("raise SystemExit(3)")
         message = send(system, system.register(retryPolicy={"maxAttempts": 1}))
         letters = Proxy(system.queues)

@@ -328,7 +328,7 @@ documents = st.fixed_dictionaries(
 
 
 @settings(
-    max_examples=20_000 if LONG else 1000,
+    max_examples=20_000 if LONG else 200,
     deadline=timedelta(seconds=3),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

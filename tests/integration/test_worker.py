@@ -63,7 +63,7 @@ def stopped_when(done: Callable[[], bool], stop: signal.Signals = signal.SIGTERM
 def dispatch(
     system: Deployment, job: Job, minutes: int = 0, group: str | None = None
 ) -> RunMessage:
-    message = message_for(job, floor_minute(SystemClock().now()) - timedelta(minutes=minutes))
+    message = message_for(job, floor_minute(job.created_at) - timedelta(minutes=minutes))
     system.send(message.encode(), group=group or message.run_id, dedup=message.run_id)
     return message
 

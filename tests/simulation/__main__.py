@@ -15,7 +15,7 @@ from tests.simulation.history import History, Outcome
 
 _CHUNK = 25
 _TELL_EVERY = 10.0
-_TOLD_AT_MOST = 5
+_AGAIN = "again, told: python -m tests.simulation"
 
 
 @dataclass
@@ -69,6 +69,8 @@ def play_all(first: int, count: int, jobs: int) -> Total:
     ]
     with ProcessPoolExecutor(jobs) as processes:
         for done in as_completed([processes.submit(play, chunk) for chunk in chunks]):
+            for seed, wrong in done.result().failed:
+                print(f"seed {seed}: {wrong}\n  {_AGAIN} --seed {seed}", flush=True)
             total.merge(done.result())
             if time.monotonic() >= tell_at:
                 tell_at += _TELL_EVERY
@@ -96,8 +98,6 @@ def main() -> None:
     began_at = time.monotonic()
     total = play_all(asked.first, asked.seeds, asked.jobs)
     took = time.monotonic() - began_at
-    for seed, wrong in sorted(total.failed)[:_TOLD_AT_MOST]:
-        print(f"seed {seed}: {wrong}\n  again, told: python -m tests.simulation --seed {seed}")
     if total.failed:
         print("\n".join(told(min(total.failed)[0])))
     print(
