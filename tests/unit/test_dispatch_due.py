@@ -522,6 +522,21 @@ def test_a_broken_entry_is_set_aside_and_its_chain_goes_on(world: World) -> None
     assert report.quarantined == 0, "it was counted when it was set aside"
 
 
+def test_a_broken_entry_brings_no_run_beyond_the_most_there_may_be(world: World) -> None:
+    """Found by the simulation's seed 4281."""
+    world.register(maxRuns=1)
+    world.at("11:59:59")
+    world.tick_at("12:00")
+    world.due.spoil(a_broken_slot("12:07"), tenant="acme", job_id="report")
+
+    world.tick_at("12:07")
+    world.tick_at("13:00")
+
+    assert len(world.due.quarantined) == 1
+    assert world.entries == []
+    assert world.sent == ["report 12:00"]
+
+
 def test_a_broken_entry_is_counted_and_told(world: World) -> None:
     world.due.spoil(a_broken_slot("12:00"))
 

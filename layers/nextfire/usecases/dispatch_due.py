@@ -340,9 +340,8 @@ class DispatchDue:
                 # Its own occurrence if it is one, else the next. With jitter one before it may come
                 # again; its run has a record, so nothing comes of that.
                 since = min(at, now) - job.definition.jitter_width - timedelta(milliseconds=1)
-                following = job.next_after(since)
-                if following is not None:
-                    entry = job.fire_entry(following, job.ordinal(following))
+                entry = job.next_entry(since)
+                if entry is not None:
                     if entry.sort_key == broken.slot.sort_key:
                         # It takes the broken one's place: if we die then, nobody sees that again.
                         self._due.keep(broken, now)
