@@ -680,7 +680,7 @@ class TestUpcoming:
         assert first(at + delay) != [at]
         assert first(at + delay, max_runs=1) == []
 
-    @pytest.mark.parametrize("at_most", [1, 5, 100])
+    @pytest.mark.parametrize("at_most", [1, 5, 100, 2_000])
     def test_count(self, at_most: int) -> None:
         until = NOON + timedelta(hours=10)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import takewhile
 
@@ -9,12 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from nextfire.domain import schedule as schedules_module
 from nextfire.domain.instants import isoformat
 from nextfire.domain.schedule import (
     Dst,
+    Occurrence,
     Schedule,
     ScheduleType,
     Stretch,
+    count_occurrences,
     occurrences,
     stretch,
 )
@@ -84,6 +88,37 @@ def test_a_stretch_is_what_a_walk_finds(
         walk.append(each.at)
     before_last = walk[-2] if len(walk) > 1 else None
     assert counted == Stretch(first.at, walk[-1], len(walk), before_last)
+
+
+@settings(max_examples=3_000 if LONG else 250, deadline=None)
+@given(schedules(), st.integers(-4_000, 250_000), st.integers(1_001, 5_000))
+def test_counting_many_finds_as_many_as_a_walk(
+    schedule: Schedule, seconds: int, at_most: int
+) -> None:
+    until = schedule.effective_from + timedelta(seconds=seconds)
+    walk = takewhile(lambda o: o.at <= until, occurrences(schedule, schedule.effective_from))
+
+    counted = count_occurrences(schedule, until, at_most=at_most)
+
+    assert counted == min(len([*walk]), at_most)
+
+
+def test_counting_many_walks_over_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked = []
+    walk = schedules_module._cron  # noqa: SLF001 — to see how far it goes
+
+    def watched(schedule: Schedule, after: datetime) -> Iterator[Occurrence]:
+        for each in walk(schedule, after):
+            walked.append(each)
+            yield each
+
+    monkeypatch.setattr(schedules_module, "_cron", watched)
+    monkeypatch.setitem(schedules_module._SOURCES, ScheduleType.CRON, watched)  # noqa: SLF001
+    schedule = Schedule(ScheduleType.CRON, "* * * * *", "UTC", NOON)
+    until = NOON + timedelta(minutes=200_001)  # asked for by no other test: answers are kept
+
+    assert count_occurrences(schedule, until, at_most=100_000) == 100_000
+    assert len(walked) < 100
 
 
 def test_an_interval_of_years_is_counted_at_once() -> None:

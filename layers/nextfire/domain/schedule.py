@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ MAX_RUNS = 100_000
 MAX_JITTER = timedelta(hours=1)
 
 _MOMENT = timedelta(milliseconds=1)  # the resolution of instants
+_WALKED = 1_000  # occurrences that are sooner walked over than reckoned
 _NEAR = timedelta(days=2)  # no clock is ever changed by more than a day
 _SPOKEN = 3
 _LAST_TWO_WITHIN = (
@@ -195,13 +197,18 @@ def upcoming(
 
 def count_occurrences(schedule: Schedule, until: datetime, *, at_most: int) -> int:
     """How many occurrences lie after `effective_from`, and not after *until*; counted to
-    *at_most*.
+    *at_most*. Many are reckoned, as in a `stretch`: a page of jobs is shown with a count for each.
 
     Raises:
         InvalidInputError: The schedule cannot be read.
     """
-    first = islice(occurrences(schedule, schedule.effective_from), at_most)
-    return sum(1 for _ in takewhile(lambda occurrence: occurrence.at <= until, first))
+    if at_most <= _WALKED:
+        first = islice(occurrences(schedule, schedule.effective_from), at_most)
+        return sum(1 for _ in takewhile(lambda occurrence: occurrence.at <= until, first))
+    begin = next_instant(schedule, schedule.effective_from)
+    if begin is None or begin > until:
+        return 0
+    return min(stretch(schedule, begin, until, at_most=sys.maxsize).count, at_most)
 
 
 @dataclass(frozen=True, slots=True)
