@@ -22,6 +22,7 @@ from tests.fuzz.checks import (
     check_control_item,
     check_due_item,
     check_job_item,
+    check_kept,
     check_message,
     check_round_trip_of_a_job,
     check_round_trip_of_a_run,
@@ -31,8 +32,14 @@ from tests.fuzz.items import Item, damaged
 
 
 @pytest.mark.parametrize("case", kept(*IN_MEMORY), ids=lambda case: case.name)
-def test_what_broke_something_once_does_not_again(case: Kept) -> None:
-    IN_MEMORY[case.kind](case.case)
+def test_what_is_kept_breaks_nothing(case: Kept) -> None:
+    check_kept(case, IN_MEMORY[case.kind])
+
+
+def test_every_stored_format_of_every_version_is_kept() -> None:
+    old = [case for case in kept(*IN_MEMORY) if case.decodes]
+
+    assert {case.kind for case in old} == {"message", "due item", "job item", "run item"}
 
 
 # Round trips
