@@ -439,9 +439,10 @@ def _body() -> dict[str, Any]:
     """The body, a JSON object."""
     try:
         text = app.current_event.decoded_body or ""
+        size = len(text.encode())  # half a surrogate pair has none
     except ValueError as error:
         raise MalformedError("The body is not UTF-8 text.") from error
-    if len(text.encode()) > MAX_BODY_BYTES:
+    if size > MAX_BODY_BYTES:
         raise InvalidInputError(
             "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
         )
