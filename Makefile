@@ -29,13 +29,14 @@ down: install ## Stop the local stack and remove its data; also ends one that wa
 	$(BIN)/nextfire down --yes
 
 test: install ## Run all tests
-	$(BIN)/pytest -n 2 tests/unit tests/integration tests/simulation tests/crashes tests/model tests/fuzz tests/mutation tests/soak
+	$(BIN)/pytest -n 2 --ignore tests/e2e
 	$(PROVE).simulation --seeds 2000
-	$(BIN)/pytest tests/infra tests/e2e
+	$(BIN)/pytest tests/e2e
 
 test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives; minutes
 	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/unit/test_stretch.py tests/unit/test_simulation.py tests/unit/test_audit.py tests/integration/test_preview.py
-	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/integration tests/crashes tests/model tests/fuzz
+	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/integration tests/crashes tests/model
+	$(PROVE).fuzz
 	$(PROVE).simulation --seeds 10000
 	NEXTFIRE_LONG=1 $(BIN)/pytest tests/soak tests/e2e/test_redrive_many.py
 
@@ -51,8 +52,8 @@ model: install ## Explore the models of the protocol, and their broken versions
 mutants: install ## Take away each guard that the design leans on; an hour
 	$(PROVE).mutation
 
-fuzz: install ## Feed the API and the decoders what nobody would write; minutes
-	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/fuzz
+fuzz: install ## Feed the API and the decoders what nobody would write; EXAMPLES=n (1000)
+	$(PROVE).fuzz --examples $(or $(EXAMPLES),1000)
 
 soak: install ## Kill processes of a local stack at random, account for all; MINUTES=n (10)
 	$(PROVE).soak --minutes $(or $(MINUTES),10)
@@ -76,4 +77,4 @@ destroy: install ## Remove the stack and keep its data; DATA=yes deletes the dat
 	$(if $(filter yes,$(DATA)),$(CDK) deploy -c removeData=true &&) $(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
 
 clean: ## Delete what was built; local data stay
-	rm -rf .venv cdk.out .nextfire/uv .nextfire/build .nextfire/aws-cdk-*
+	rm -rf .venv cdk.out .nextfire/uv .nextfire/build .nextfire/aws-cdk-* .nextfire/dynamodb-local-*

@@ -206,7 +206,7 @@ class RunQueue(Protocol):
     """The pools' FIFO queues, as their sender sees them."""
 
     def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
-        """Send each message to its pool's queue, deduplicated by run and dispatch.
+        """Send each message to its pool's queue, deduplicated by run, dispatch and message group.
 
         Returns:
             The indexes of those that were accepted. A pool that is not there accepts none.
