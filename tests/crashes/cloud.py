@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
+import sys
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from botocore.awsrequest import (  # noqa: TID251 — what passes the hooks
@@ -35,13 +38,26 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_events import EventBridgeClient
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_secretsmanager import SecretsManagerClient
     from mypy_boto3_sqs import SQSClient
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_sts import STSClient
 
 C = TypeVar("C")
 
 _COPIED = ("dynamodb", "sqs", "events")
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 _THROTTLED = b'{"__type": "ThrottlingException", "message": "Rate exceeded"}'
+_THROTTLED_QUERY = b"""<ErrorResponse><Error><Type>Sender</Type><Code>Throttling</Code>
+<Message>Rate exceeded</Message></Error></ErrorResponse>"""
+_PARTS = {
+    "BatchWriteItem": "RequestItems",
+    "SendMessageBatch": "Entries",
+    "DeleteMessageBatch": "Entries",
+    "PutEvents": "Entries",
+}
+"""The calls whose parts AWS does one by one, and where they stand in the request."""
+_ADAPTERS = str(Path(clients.__file__).parent)
 
 
 class Fate(Enum):
@@ -49,6 +65,7 @@ class Fate(Enum):
 
     BEFORE = "killed before it"
     AFTER = "killed after it"
+    PART = "killed when all but one part of it was done"
     REPEATED = "done, its answer lost: the SDK sends it again"
     LOST = "done, its answer lost each time the SDK sends it"
     REFUSED = "throttled each time the SDK sends it"
@@ -60,20 +77,26 @@ FAULTS = (Fate.REPEATED, Fate.LOST, Fate.REFUSED)
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The *call*-th of the calls (from 0) that are counted from the last kill on, and its fate."""
+    """The *call*-th of the calls (from 0) that are counted from the last kill on, and its fate.
+    `part`: of a batch, the one (from 0) that was not done.
+    """
 
     call: int
     fate: Fate
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call that was counted. `process` made it; `before` and `after`: how it found AWS, and how
-    it left it, if that was looked at.
+    it left it, if that was looked at. `parts`: how many there are of a batch, else 1. `site`: the
+    adapter's function that makes the call.
     """
 
     name: str
     process: str
+    parts: int = 1
+    site: str = ""
     before: str = ""
     after: str = ""
 
@@ -82,12 +105,15 @@ class Cloud:
     """moto's one account, which a test may set back to where it was.
 
     `calls`: what was counted since the last kill, or since the plan was made. `looks`: whether it
-    is looked at what a call changes; that takes a while.
+    is looked at what a call changes; that takes a while. `memory`: what the world knows that is not
+    in AWS, as it is looked at. `died`: which processes have, since the plan was made.
     """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.died: Counter[str] = Counter()
         self.looks = False
+        self.memory: Callable[[], object] = tuple
         self._plan: deque[Point] = deque()
         self._lines: dict[Callable[[], Any], list[_Line]] = defaultdict(list)
         self._taken: Counter[Callable[[], Any]] = Counter()
@@ -104,6 +130,7 @@ class Cloud:
     def expect(self, *points: Point) -> None:
         """Count from now on, and let each of *points* happen, one after the other."""
         self._plan = deque(points)
+        self.died.clear()
         self.calls = []
 
     @property
@@ -111,11 +138,11 @@ class Cloud:
         """How many of the expected points have not happened."""
         return len(self._plan)
 
-    def count(self, name: str, process: str) -> Fate | None:
-        """Count the call *name* of *process*. Returns its fate, if it is a special one."""
+    def count(self, call: Call) -> Point | None:
+        """Count *call*. Returns what becomes of it, if that is something special."""
         if self._plan and self._plan[0].call == len(self.calls):
-            return self._plan.popleft().fate
-        self.calls.append(Call(name, process, self.state() if self.looks else ""))
+            return self._plan.popleft()
+        self.calls.append(replace(call, before=self.state()) if self.looks else call)
         return None
 
     def done(self) -> None:
@@ -123,8 +150,9 @@ class Cloud:
         if self.looks and self.calls:
             self.calls[-1] = replace(self.calls[-1], after=self.state())
 
-    def killed(self) -> None:
-        """A process died: what is counted from now on is what comes after."""
+    def killed(self, process: str) -> None:
+        """*process* died: what is counted from now on is what comes after."""
+        self.died[process] += 1
         self.calls = []
 
     # What is in AWS, to look at without a call
@@ -149,18 +177,21 @@ class Cloud:
         there._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups for ever
 
     def state(self) -> str:
-        """All that there is, and the time, as one value; ids that the service makes up left out."""
+        """All that there is, the time, and `memory`, as one value; ids that the service makes up
+        left out.
+        """
         tables, queues = _backend("dynamodb"), _backend("sqs")
         lines = [
             f"{name} {sorted(item.items())}" for name in tables.tables for item in self.raw(name)
         ]
-        lines += [f"{bucket} {key}" for bucket, key in _files()]
+        buckets = _backend("s3", "aws").buckets
+        lines += [f"{name} {key} {buckets[name].keys[key].etag}" for name, key in _files()]
         lines += [
             f"{name} {m.body} {m.visible_at} {m.approximate_receive_count} {m.deduplication_id}"
             for name in queues.queues
             for m in self.messages(name)
         ]
-        text = "\n".join([str(unix_time()), *sorted(lines)])
+        text = "\n".join([str(unix_time()), repr(self.memory()), *sorted(lines)])
         return hashlib.blake2s(text.encode()).hexdigest()
 
     def snapshot(self) -> Callable[[], None]:
@@ -232,11 +263,29 @@ class Process:
     def events(self) -> EventBridgeClient:
         return self._cloud.client(clients.events, self)
 
-    def begin(self, model: Any, **_: object) -> None:
+    @cached_property
+    def secrets(self) -> SecretsManagerClient:
+        return self._cloud.client(clients.secretsmanager, self)
+
+    @cached_property
+    def parameters(self) -> SSMClient:
+        return self._cloud.client(clients.ssm, self)
+
+    @cached_property
+    def sts(self) -> STSClient:
+        return self._cloud.client(clients.sts, self)
+
+    def begin(self, model: Any, params: Any, **_: object) -> None:
         """The SDK begins a call: a request, and perhaps its repetitions."""
         if self.dead:
             raise Killed
-        self._call.fate = self._cloud.count(model.name, self._what) if self._counted else None
+        point = None
+        if self._counted:
+            parts = len(_parts(model.name, params["body"])[1]) if model.name in _PARTS else 1
+            point = self._cloud.count(Call(model.name, self._what, parts, _site()))
+        self._call.name = model.name
+        self._call.point = point
+        self._call.fate = None if point is None else point.fate
         self._call.sent = 0
         if self._call.fate is Fate.BEFORE:
             self._die()
@@ -248,6 +297,10 @@ class Process:
         self._call.sent += 1
         match self._call.fate:
             case Fate.AFTER:
+                botocore_stubber(event_name, request)
+                self._die()
+            case Fate.PART:
+                _leave_out(self._call.point.part, self._call.name, request)
                 botocore_stubber(event_name, request)
                 self._die()
             case Fate.LOST:
@@ -267,7 +320,7 @@ class Process:
 
     def _die(self) -> None:
         self.dead = True
-        self._cloud.killed()
+        self._cloud.killed(self._what)
         raise Killed
 
 
@@ -300,9 +353,40 @@ class _Line:
 def _refusal(request: AWSPreparedRequest) -> AWSResponse:
     if ".s3." in str(request.url) or "//s3." in str(request.url):
         return _answer(request, 503, "application/xml", _SLOW_DOWN)
+    if "//sts." in str(request.url):
+        return _answer(request, 400, "text/xml", _THROTTLED_QUERY)
     return _answer(request, 400, "application/x-amz-json-1.0", _THROTTLED)
 
 
 def _answer(request: AWSPreparedRequest, status: int, kind: str, body: bytes) -> AWSResponse:
     headers = {"content-type": kind}
     return AWSResponse(request.url, status, headers, MockRawResponse(body))  # type: ignore[arg-type]
+
+
+def _parts(name: str, body: Any) -> tuple[dict[str, Any], list[tuple[list[Any], int]]]:
+    """The batch in *body*, and where its parts stand in it: lists with an index."""
+    document = json.loads(body)
+    batch = document[_PARTS[name]]
+    lists = list(batch.values()) if isinstance(batch, dict) else [batch]
+    return document, [(each, index) for each in lists for index in range(len(each))]
+
+
+def _leave_out(part: int, name: str, request: AWSPreparedRequest) -> None:
+    document, parts = _parts(name, request.body)
+    there, index = parts[part]
+    del there[index]
+    if isinstance(batch := document[_PARTS[name]], dict):
+        document[_PARTS[name]] = {table: writes for table, writes in batch.items() if writes}
+    request.body = json.dumps(document).encode()
+    request.headers["Content-Length"] = str(len(request.body))
+
+
+def _site() -> str:
+    """The adapter's function that makes the call: the innermost one."""
+    frame = sys._getframe()  # noqa: SLF001 — a traceback of each call would take far longer
+    while frame is not None:
+        path, _, name = frame.f_code.co_filename.rpartition("/")
+        if path == _ADAPTERS:
+            return f"{name.removesuffix('.py')}.{frame.f_code.co_qualname}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""

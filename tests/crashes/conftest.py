@@ -14,6 +14,7 @@ from moto.sqs.models import Message, Queue
 from nextfire.adapters import aws as clients
 from tests.builders import at
 from tests.crashes.explorer import BEGINNING
+from tests.crashes.pace import quicken
 from tests.crashes.report import rows, totals
 from tests.crashes.stack import GONE, LISTENER, POOL, TravelClock
 from tests.fakes import DEDUP_WINDOW
@@ -52,6 +53,7 @@ def stack_of_tests(
     """The stack, a listener on its bus, its queues dropping repetitions as SQS does, an SDK that
     does not wait before it sends a request again, and a script.
     """
+    quicken(monkeypatch)
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
     monkeypatch.setattr(RetryQuota, "acquire", lambda *_: True)  # a process begins with all of it
     monkeypatch.setattr(Queue, "add_message", _add_if_new)

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tests.crashes.cloud import FAULTS, KILLS, Call, Cloud, Fate, Point
@@ -21,22 +22,27 @@ _PATIENCE = 3
 
 @dataclass
 class Findings:
-    """What was tried of a flow with *calls* calls, and what went wrong.
+    """What was tried of a flow with *calls*, and what went wrong.
 
     `points`: the points, or pairs of them, that there are; `played`: the histories that were played
     for them. `failures`: points with what came of them.
     """
 
-    calls: int
+    calls: list[Call]
     points: int = 0
     played: int = 0
     failures: list[tuple[tuple[Point, ...], BaseException]] = field(default_factory=list)
 
     def told(self) -> str:
         return "\n".join(
-            f"{', then '.join(f'call {p.call} {p.fate.value}' for p in points)}: {_told(error)}"
+            f"{', then '.join(map(_spoken, points))}: {_told(error)}"
             for points, error in self.failures
         )
+
+
+def _spoken(point: Point) -> str:
+    part = f", part {point.part}" if point.fate is Fate.PART else ""
+    return f"call {point.call} {point.fate.value}{part}"
 
 
 def _told(error: BaseException) -> str:
@@ -58,29 +64,40 @@ class Explorer:
         self._starts_at = clock.now()
         self._restore = self._cloud.snapshot()
 
+    @cached_property
     def calls(self) -> list[Call]:
         """The calls of the flow when all goes well. That it does is checked as well."""
-        return self._play()[0]
+        with self._looking():
+            return self._play()[0]
 
     def explore_kills(self, *, each: bool) -> Findings:
-        """Let each process of the flow die before and after each of its calls.
+        """Let each process of the flow die before and after each of its calls, and when all but one
+        part of a batch was done.
 
         Without *each*, deaths of one process that leave AWS the same at one instant are tried once:
         what that process knew is gone with it.
         """
-        with self._looking():
-            calls = self.calls()
-        findings = Findings(len(calls), points=2 * len(calls))
-        kills = [Point(n, fate) for n in range(len(calls)) for fate in KILLS]
-        for point in kills if each else _distinct(calls, set()):
+        calls = self.calls
+        whole = [Point(n, fate) for n in range(len(calls)) for fate in KILLS]
+        parts = [*_parts(calls)]
+        findings = Findings(calls, points=len(whole) + len(parts))
+        for point in [*(whole if each else _distinct(calls, set())), *parts]:
             self._try(findings, point)
         return findings
 
+    def first_lost(self) -> tuple[str, Fate] | None:
+        """The call at which a process first dies without being survived, and how; None: at none."""
+        for point in _distinct(self.calls, set()):
+            findings = Findings(self.calls)
+            self._try(findings, point)
+            if findings.failures:
+                return self.calls[point.call].name, point.fate
+        return None
+
     def explore_faults(self, *, of: int = 1) -> Findings:
         """Let each call of the flow be refused, or its answer be lost; or one *of* so many."""
-        calls = self.calls()
-        faults = [Point(n, fate) for n in range(len(calls)) for fate in FAULTS]
-        findings = Findings(len(calls), points=len(faults))
+        faults = [Point(n, fate) for n in range(len(self.calls)) for fate in FAULTS]
+        findings = Findings(self.calls, points=len(faults))
         for point in faults[::of]:
             self._try(findings, point)
         return findings
@@ -91,11 +108,10 @@ class Explorer:
 
         Deaths of one kind of process that leave AWS the same at one instant are tried once.
         """
+        findings = Findings(self.calls)
+        tried: set[tuple[str, str]] = set()
         with self._looking():
-            calls = self.calls()
-            findings = Findings(len(calls))
-            tried: set[tuple[str, str]] = set()
-            for first in [*_distinct(calls, tried)]:
+            for first in [*_distinct(self.calls, tried), *_parts(self.calls)]:
                 after = self._play(first)[1]
                 findings.points += 2 * len(after)
                 for second in [*_distinct(after, tried)]:
@@ -124,12 +140,13 @@ class Explorer:
         self._clock.move_to(self._starts_at)
         flow, cloud, stack = self._flow, self._cloud, self._stack()
         stack.counted = True
+        cloud.memory = stack.memory
         cloud.expect(*points)
         with suppress(Killed):
             flow.act(stack)
         of_flow = cloud.calls
         if not points:
-            cloud.killed()  # what comes after is counted anew
+            cloud.expect()  # what comes after is counted anew
         for _ in range(_PATIENCE):
             with suppress(Killed):
                 flow.again(stack)
@@ -139,7 +156,8 @@ class Explorer:
         return of_flow, cloud.calls
 
     def _stack(self) -> Stack:
-        return Stack(self._system, self._cloud, self._clock, self._flow.script)
+        flow = self._flow
+        return Stack(self._system, self._cloud, self._clock, flow.script, flow.job_role)
 
 
 def _distinct(calls: list[Call], tried: set[tuple[str, str]]) -> Iterator[Point]:
@@ -149,3 +167,10 @@ def _distinct(calls: list[Call], tried: set[tuple[str, str]]) -> Iterator[Point]
             if (call.process, state) not in tried:
                 tried.add((call.process, state))
                 yield Point(number, fate)
+
+
+def _parts(calls: list[Call]) -> Iterator[Point]:
+    """The kills in the midst of a batch."""
+    for number, call in enumerate(calls):
+        if call.parts > 1:
+            yield from (Point(number, Fate.PART, part) for part in range(call.parts))

@@ -9,17 +9,23 @@ from dataclasses import dataclass, field
 import pytest
 
 PROPERTY = "crashes"
-"""The property of a test's report: the flow, the family, and the numbers of `Findings`."""
+"""The property of a test's report: the flow, the family, its calls' sites, and the numbers of
+`Findings`.
+"""
 
 
 @dataclass
 class Row:
-    """One flow. `points`: by family; `played`: histories; `failures`: of them."""
+    """One flow. `points`: by family; `played`: histories; `failures`: of them; `sites`: the
+    adapters' functions that make its calls; `seconds`: of its tests.
+    """
 
     calls: int = 0
     points: Counter[str] = field(default_factory=Counter)
     played: int = 0
     failures: int = 0
+    sites: set[str] = field(default_factory=set)
+    seconds: float = 0.0
 
 
 def rows(reports: Iterable[object]) -> dict[str, Row]:
@@ -31,8 +37,10 @@ def rows(reports: Iterable[object]) -> dict[str, Row]:
         for name, value in report.user_properties:
             if name != PROPERTY or not isinstance(value, list):
                 continue
-            flow, family, calls, points, played, failures = value
+            flow, family, sites, calls, points, played, failures = value
             row = found.setdefault(flow, Row())
+            row.sites.update(sites)
+            row.seconds += report.duration if family != "faults" else 0.0  # of the test of both
             row.calls = calls
             row.points[family] += points
             row.played += played
@@ -58,10 +66,10 @@ def totals(found: dict[str, Row]) -> dict[str, int]:
 
 def table(found: dict[str, Row]) -> list[str]:
     """The lines of a table, one for each flow."""
-    lines = [_line("flow", "calls", "points", "faults", "pairs", "played", "failures")]
+    lines = [_line("flow", "calls", "points", "faults", "pairs", "played", "failures", "seconds")]
     for flow, row in found.items():
         points = [row.points[family] for family in ("kills", "faults", "pairs")]
-        lines.append(_line(flow, row.calls, *points, row.played, row.failures))
+        lines.append(_line(flow, row.calls, *points, row.played, row.failures, int(row.seconds)))
     return lines
 
 

@@ -15,11 +15,13 @@ from nextfire.adapters.aws import Item
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.run_store import DynamoDbRunStore, _decode_all
 from nextfire.adapters.script_store import S3ScriptStore
+from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, dedup_id
@@ -49,6 +51,7 @@ POOL, GONE = "default", "gone"
 """`GONE`: a pool that a flow's watcher may not know (any more)."""
 LISTENER = "listener"
 """The queue to which the event bus tells all."""
+JOB_ROLE = "arn:aws:iam::123456789012:role/jobs"
 _QUEUE, _DEAD_LETTERS = "default.fifo", "default-dead-letters.fifo"
 _LIMIT = timedelta(minutes=10)
 _MOMENT = timedelta(milliseconds=1)
@@ -130,7 +133,8 @@ class _Witness:
 
 @dataclass
 class Stack:
-    """One history of a system. `counted`: processes that are made from now on may die.
+    """One history of a system. `job_role`: its executors have one to act in. `counted`: processes
+    that are made from now on may die.
 
     `answered`: what the caller of the flow got for an answer; None: none yet. `meanwhile`: what
     happens once while the next script runs. `starts`: of scripts, by execution. `saved`: the
@@ -141,6 +145,7 @@ class Stack:
     cloud: Cloud
     clock: TravelClock
     script: Callable[[ScriptCall], Script]
+    job_role: bool = False
     counted: bool = False
     answered: object = None
     starts_at_answer: int = 0
@@ -232,7 +237,8 @@ class Stack:
             rests = watcher is not None and watcher.holds and not self._is_busy()
             if rests and self.now >= at(until):
                 return
-            idle = watcher is None or not watcher.holds or self._is_something_due()
+            waits = self._is_something_due() or self._is_something_visible()
+            idle = watcher is None or not watcher.holds or waits
             instants = [*self._instants(), *([at(until)] if self.now < at(until) else [])]
             if idle or not instants:
                 instants.append(max(again_at, self.now + _MOMENT))
@@ -250,6 +256,9 @@ class Stack:
     def _is_something_due(self) -> bool:
         return any(_due_at(item) <= self.now for item in self._due_items())
 
+    def _is_something_visible(self) -> bool:
+        return any(from_ms(int(m.visible_at)) <= self.now for m in self.cloud.messages(_QUEUE))
+
     def _due_items(self) -> list[dict[str, Any]]:
         items = self.cloud.items(self.system.due_table)
         return [item for item in items if item["bucket"] != "quarantine"]
@@ -261,6 +270,11 @@ class Stack:
         return [each for each in (*dues, *visible) if each > self.now]
 
     # What is on record
+
+    def memory(self) -> object:
+        """What the checks remember, which a death may leave different where it leaves AWS alike."""
+        answered = self.answered is not None, self.starts_at_answer
+        return sorted(self.starts.items()), sorted(self.saved), answered
 
     def started(self, execution_id: str, checkpoint: bytes | None) -> None:
         """A script begins. Its run is RUNNING, and had not ended; it finds what was saved."""
@@ -291,8 +305,8 @@ class Stack:
     def _all_runs(self) -> dict[RunKey, Run]:
         raw = self.cloud.raw(self.system.runs_table)
         if raw != self._read[0]:  # it is asked for often
-            keys = {JobKey(*item["job"]["S"].split("/")) for item in raw}
-            runs = [run for key in keys for run in self.runs.between(key, "0", "9")]
+            runs, unreadable = _decode_all(raw, str)
+            assert not unreadable
             self._read = raw, {run.key: run for run in runs}
         return self._read[1]
 
@@ -322,6 +336,11 @@ class Stack:
         runs = [r for k, r in self._all_runs().items() if k.job.job_id == job_id]
         (run,) = [run for run in runs if run.key.scheduled_at == at(time)]
         return run
+
+    def assert_attempts(self, run: Run, attempts: int) -> None:
+        """*run* has had *attempts*, and one more at most for each worker that was killed."""
+        most = attempts + self.cloud.died["worker"]
+        assert attempts <= run.attempt <= most, f"{run.attempt} attempts, not {attempts} … {most}"
 
     @property
     def letters(self) -> list[str]:
@@ -416,8 +435,8 @@ class Adapters:
             script=RunScript(
                 scripts=S3ScriptStore(self.process.s3),
                 runner=_Runner(stack),
-                secrets=_NoSecrets(),
-                job_role=None,
+                secrets=AwsSecrets(self.process.secrets, self.process.parameters),
+                job_role=self._job_role() if stack.job_role else None,
                 clock=self.clock,
                 bucket=system.bucket,
             ),
@@ -429,12 +448,15 @@ class Adapters:
             new_token=lambda: stack.new_name("token"),
         )
 
+    def _job_role(self) -> StsJobRole:
+        return _JobRole(self.process.sts, role_arn=JOB_ROLE, environment={}, clock=self.clock)
 
-class _NoSecrets:
-    """No job of these tests has any."""
 
-    def resolve(self, tenant: str, reference: object) -> str:
-        raise NotImplementedError
+class _JobRole(StsJobRole):
+    """Without the server that gives scripts their credentials: no script here asks for them."""
+
+    def _address(self) -> str:
+        return "http://127.0.0.1"
 
 
 class Api:
