@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 from tests.mutation.source import Mutant
+
+_NEAR = 20
 
 
 class Ledger:
     """Kept in *file*, a line for each verdict, so that a run that is broken off is of use, too.
 
     It saves time only: the test that found a mutant out before is tried first, and has to do it
-    again.
+    again. Then those that found out others near it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -26,6 +29,17 @@ class Ledger:
     def killer(self, mutant: Mutant) -> str | None:
         """The id of the test that was red; None where none was, or where it was never tried."""
         return self._killers.get(mutant.name)
+
+    def near(self, mutant: Mutant) -> list[str]:
+        """The tests that found others out: those of its function, then those of its file, the most
+        frequent first.
+        """
+        place, _, _ = mutant.name.partition(": ")
+        found: Counter[str] = Counter()
+        for name, killer in self._killers.items():
+            if killer is not None and name.startswith(f"{mutant.path} "):
+                found[killer] += 1000 if name.startswith(f"{place}: ") else 1
+        return [killer for killer, _ in found.most_common(_NEAR)]
 
     def survived(self, mutant: Mutant) -> bool:
         """Whether it was tried, and nothing noticed."""

@@ -245,6 +245,7 @@ def test_what_found_a_mutant_out_is_kept(mutants: list[Mutant], tmp_path: Path) 
     Ledger(file).keep(killed, "tests/unit/test_run.py::test")
     ledger = Ledger(file)
     assert ledger.killer(killed) == "tests/unit/test_run.py::test"
+    assert ledger.near(survived) == [ledger.killer(killed)]
     assert [each for each in (killed, survived, untried) if ledger.survived(each)] == [survived]
 
 

@@ -25,7 +25,7 @@ from tests.mutation.swap import Calls, first_line, swap
 
 AT_MOST = 150
 """Tests of a mutant, beside those that are named for its module, and `ALWAYS`."""
-ALWAYS = ("tests/simulation/", "tests/crashes/", "tests/unit/test_simulation.py")
+ALWAYS = ("tests/simulation/", "tests/unit/test_simulation.py")
 """Histories made at random: run where they meet the line, though they are slow."""
 _NEAR, _NEAR_FILES = 30, 2
 _LIMIT, _SLOWER = 120.0, 5  # seconds, of one mutant; and times what its tests took unchanged
@@ -69,7 +69,9 @@ class Plan:
         met = [each for each in meeting.of(mutant) if each not in self.distrusted]
         stem = Path(mutant.path).stem
         chosen = in_order(met, meeting.seconds, stem, thorough=self.thorough)
-        first = [each for each in met if each == self.ledger.killer(mutant)]
+        likely = [self.ledger.killer(mutant), *self.ledger.near(mutant)]
+        known = set(met)
+        first = [each for each in dict.fromkeys(likely) if each in known]
         return first + [each for each in chosen if each not in first]
 
     def limit(self, meeting: Meeting, number: int) -> float:

@@ -107,6 +107,9 @@ class Runner:
 @pytest.fixture
 def run(folder: Path) -> Iterator[Runner]:
     yield Runner(folder)
+    for thread in threading.enumerate():
+        if thread.name == "removal":  # it goes on by itself where the machine is busy
+            thread.join()
     assert list(folder.iterdir()) == []  # whatever happened
     assert processes_in(folder) == []
 
