@@ -1,0 +1,126 @@
+"""What a worker does with the messages that it gets together: of one group one after the other, and
+none before one that stays. With a scripted inbox; the process itself is in
+`tests/integration/test_worker.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from functions.worker.worker import Worker
+from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.domain.errors import UnavailableError
+from nextfire.usecases.execute_run import Disposition, Handled
+from nextfire.wiring.telemetry import Telemetry
+
+DONE = Handled(Disposition.ACKNOWLEDGE, "done")
+
+
+class Settings:
+    lease = timedelta(seconds=60)
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+
+
+class Queue:
+    """Gives *messages* once, all of one group, and then has the worker stop when each is settled.
+
+    It is inbox, SQS client, use case, service clock and task protection in one. `handled`: what was
+    begun; `hidden`: what was handed back; `done`: what was deleted; `asked`: for how many.
+    """
+
+    def __init__(self, *messages: str, slots: int = 4) -> None:
+        self.handled: list[str] = []
+        self.hidden: list[str] = []
+        self.done: list[str] = []
+        self.asked: list[int] = []
+        self.ends: dict[str, Callable[[], Handled]] = {}
+        self._messages = messages
+        self._settled = threading.Semaphore(0)
+        here: Any = self
+        settings: Any = Settings(slots)
+        self.worker = Worker(settings, here, here, here, here, Telemetry("worker"))
+
+    def receive(self, most: int, **_: timedelta) -> list[SqsDelivery]:
+        self.asked.append(most)
+        here: Any = self
+        if len(self.asked) == 1:
+            return [SqsDelivery(here, "url", each, each, each, "g") for each in self._messages]
+        for _each in self._messages:
+            assert self._settled.acquire(timeout=20)
+        self.worker.stop()
+        return []
+
+    def change_message_visibility(self, **request: Any) -> None:
+        self.hidden.append(request["ReceiptHandle"])
+        self._settled.release()
+
+    def acknowledge(self, deliveries: list[SqsDelivery]) -> list[str]:
+        self.done += [each.body for each in deliveries]
+        return []
+
+    def handle(self, delivery: SqsDelivery, **_: Any) -> Handled:
+        self.handled.append(delivery.body)
+        try:
+            return self.ends.get(delivery.body, lambda: DONE)()
+        finally:
+            self._settled.release()
+
+    def keep(self, *, working: bool) -> None:
+        pass
+
+
+def test_what_came_together_is_done_in_turn_and_nothing_is_handed_back() -> None:
+    queue = Queue("a", "b", "c")
+
+    queue.worker.serve()
+
+    assert queue.handled == ["a", "b", "c"]
+    assert sorted(queue.done) == ["a", "b", "c"]
+    assert queue.hidden == []
+
+
+@pytest.mark.parametrize("raised", [UnavailableError("throttled"), ValueError("a defect")])
+def test_what_follows_one_that_stays_is_handed_back_and_not_begun(raised: Exception) -> None:
+    def fail() -> Handled:
+        raise raised
+
+    queue = Queue("a", "b", "c", "d")
+    queue.ends["b"] = fail
+
+    queue.worker.serve()
+
+    assert queue.handled == ["a", "b"]
+    assert queue.done == ["a"]
+    assert queue.hidden == ["c", "d"]
+
+
+def test_told_to_stop_in_a_run_it_hands_back_what_follows_and_not_what_is_done() -> None:
+    def end() -> Handled:
+        queue.worker.stop()
+        return DONE
+
+    queue = Queue("a", "b", "c")
+    queue.ends["a"] = end
+
+    queue.worker.serve()
+
+    assert queue.handled == queue.done == ["a"]
+    assert queue.hidden == ["b", "c"]
+
+
+@pytest.mark.parametrize(("slots", "asked"), [(1, 1), (4, 4), (10, 10), (12, 10)])
+def test_it_asks_for_as_many_as_there_are_free_slots_and_the_queue_gives(
+    slots: int, asked: int
+) -> None:
+    queue = Queue(slots=slots)
+
+    queue.worker.serve()
+
+    assert queue.asked[0] == asked
