@@ -34,7 +34,8 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _is_instance(thing: Any, kind: Any) -> bool:
     """`isinstance`, without the detour that abstract classes take."""
-    return bool(_is_subclass(type(thing), kind))
+    made_of: Any = type(thing)
+    return bool(_is_subclass(made_of, kind))
 
 
 @cache
