@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -144,8 +145,7 @@ def test_process_receives_runs_and_acknowledges(system: Deployment, stop: signal
     for message in messages:
         run = system.run(message)
         assert (run.state, run.attempt, run.stdout) == (RunState.SUCCEEDED, 1, '{"n": 1}\n')
-        assert run.worker is not None
-        assert run.worker.endswith(f"-{os.getpid()}")
+        assert run.worker == f"{socket.gethostname()}-{os.getpid()}"
 
 
 def test_stop_hands_the_run_back_at_once(system: Deployment) -> None:
