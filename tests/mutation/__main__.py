@@ -38,7 +38,11 @@ def main(arguments: list[str]) -> int:
     folders = [WORK / f"copy-{number}" for number in range(asked.jobs)]
     product = Product.read(ROOT, FOLDERS)
     mutants, equivalent, unused = sorted_out(derived(product))
-    wanted = [each for each in mutants if asked.only in f"{each.kind} {each.place} {each.name}"]
+    wanted = [
+        each
+        for each in mutants
+        if any(part in f"{each.kind} {each.place} {each.name}" for part in asked.only or [""])
+    ]
     ledger = Ledger(WORK / "ledger.jsonl")
     if asked.again:
         wanted = [each for each in wanted if ledger.survived(each)]
@@ -106,7 +110,9 @@ def _say(text: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument(
-        "--only", default="", help="mutants whose kind, place or change has this in it; all"
+        "--only",
+        action="append",
+        help="mutants whose kind, place or change has this in it; more than once: any of them; all",
     )
     parser.add_argument("--jobs", type=int, default=2, help="children at a time; 2")
     parser.add_argument(

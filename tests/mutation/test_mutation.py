@@ -18,7 +18,7 @@ from tests.mutation.derive import FOLDERS, derived
 from tests.mutation.equivalents import EQUIVALENTS, Equivalent, sorted_out
 from tests.mutation.ledger import Ledger
 from tests.mutation.source import Module, Mutant, Product
-from tests.mutation.trial import in_order
+from tests.mutation.trial import in_order, within
 
 ROOT = Path(__file__).parents[2]
 PORTS = """
@@ -312,6 +312,13 @@ def test_the_module_s_own_tests_come_first_then_the_quick_ones_and_random_histor
     assert history in chosen
     assert len(chosen) == 1 + 150 + 1
     assert sorted(in_order(met, seconds, "lease", thorough=True)) == sorted(met)
+
+
+def test_the_first_tests_within_a_time_are_one_at_least() -> None:
+    seconds = {"a": 1.0, "b": 2.0, "c": 3.0}
+    assert within(["a", "b", "c"], seconds, 3.0) == ["a", "b"]
+    assert within(["c", "a"], seconds, 2.0) == ["c"]
+    assert within([], seconds, 2.0) == []
 
 
 def test_children_answer_or_are_ended(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ is tried in a child that imports everything anew, from a copy of the project wit
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ _NEAR, _NEAR_FILES = 30, 2
 _LIMIT, _SLOWER = 120.0, 5  # seconds, of one mutant; and times what its tests took unchanged
 _FILE_LIMIT = 900.0  # seconds, of one file's tests, traced
 _NO_LIMIT = 1e9
+_AT_FIRST = 5.0
+"""Seconds of tests that each mutant has before any has more: what is found out then tells which
+tests are likely to find out what is near it.
+"""
 _STAMPS = count(2_000_000_000)  # the times of mutated files: never twice the same
 
 Say = Callable[[str], None]
@@ -117,6 +122,12 @@ def in_order(
     return own + others[:AT_MOST] + histories
 
 
+def within(tests: list[str], seconds: dict[str, float], at_most: float) -> list[str]:
+    """The first of *tests* that take *at_most* together; one at least."""
+    sums = [*accumulate(seconds[each] for each in tests)]
+    return tests[: max(1, bisect_right(sums, at_most))]
+
+
 def tried(plan: Plan) -> dict[int, Verdict]:
     """The verdicts over the mutants of *plan*, by their numbers there."""
     root = plan.folders[0]
@@ -176,14 +187,21 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
     for each in meeting.red:
         plan.say(f"left out, since it is red without any mutant: {each}")
 
-    def run(number: int, _: Path) -> dict[str, Any] | None:
+    done: dict[int, list[str]] = {}
+
+    def run(number: int, _: Path, at_most: float) -> dict[str, Any] | None:
         mutant = plan.mutants[number]
         put_in = swap(mutant, plan.sources[mutant.path])
         if put_in is None:
             return {"anew": True}
         put_in()
-        tests.run(plan.tests_of(meeting, mutant), stop=True)
-        return {"red": tests.red[:1], "ran": len(tests.seconds)}
+        before = done.get(number, [])
+        chosen = [each for each in plan.tests_of(meeting, mutant) if each not in before]
+        first = within(chosen, meeting.seconds, at_most)
+        tests.run(first, stop=True)
+        if not tests.red and first != chosen:
+            return {"later": first}
+        return {"red": tests.red[:1], "ran": len(before) + len(tests.seconds)}
 
     numbers = [
         number
@@ -193,10 +211,18 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         and place not in called
     ]
     places = [root] * len(plan.folders)
-    for outcome in fan_out(numbers, run, places, limit=partial(plan.limit, meeting)):
-        if outcome.answer is None or "anew" not in outcome.answer:
-            met_by = len(meeting.of(plan.mutants[outcome.task]))
-            plan.judge(outcome.task, _verdict(outcome.answer, met_by, outcome.seconds))
+    for at_most in (_AT_FIRST, float("inf")):
+        work = partial(run, at_most=at_most)
+        for outcome in fan_out(numbers, work, places, limit=partial(plan.limit, meeting)):
+            answer = outcome.answer
+            if answer is None or "red" in answer:
+                met_by = len(meeting.of(plan.mutants[outcome.task]))
+                plan.judge(outcome.task, _verdict(answer, met_by, outcome.seconds))
+            elif "later" in answer:
+                done[outcome.task] = answer["later"]
+        numbers = [number for number in done if number not in plan.verdicts]
+        if numbers:
+            plan.say(f"{len(numbers)} are yet to have more than {_AT_FIRST:.0f} s of tests")
 
 
 def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
