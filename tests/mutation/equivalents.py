@@ -35,6 +35,15 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "without attribute_not_exists(id)",
         "No attribute of an item that is not there is a number, so the next clause lets it pass.",
     ),
+    *(
+        Equivalent(
+            "layers/nextfire/adapters/packages.py",
+            "_aside",
+            f"{change} {{path.name}} in …",
+            "The other part is unlike all others; this one is for people who look there.",
+        )
+        for change in ("without", "the same for all:")
+    ),
 )
 
 

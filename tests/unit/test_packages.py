@@ -314,6 +314,22 @@ def test_packages_are_installed_again_when_somebody_has_tidied_up(
     assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
 
 
+def test_a_file_of_a_package_is_kept_whole_however_many_pieces_it_is_read_in(
+    installing: ProcessScriptRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "_PIECE", 3)
+
+    assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
+
+
+def test_what_two_runs_put_aside_at_once_has_two_names() -> None:
+    kept = Path("/kept/0123abcd")
+    names = {packages._aside(kept) for _ in range(2)}  # noqa: SLF001 — no race brings it about
+
+    assert len(names) == 2
+    assert all(name.parent == kept.parent and "." in name.name for name in names)
+
+
 def test_kept_packages_are_only_their_tenants_and_nobody_changes_them(
     installing: ProcessScriptRunner,
 ) -> None:
