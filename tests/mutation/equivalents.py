@@ -35,6 +35,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "without attribute_not_exists(id)",
         "No attribute of an item that is not there is a number, so the next clause lets it pass.",
     ),
+    Equivalent(
+        "layers/nextfire/adapters/run_store.py",
+        "DynamoDbRunStore.stop",
+        "False for there.state is RunState.CANCELLED",
+        "That the write is ours ends the loop here, and a CANCELLED run ends it, too.",
+    ),
     *(
         Equivalent(
             "layers/nextfire/adapters/packages.py",

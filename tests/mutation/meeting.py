@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,11 @@ class Meeting:
 
     def of(self, mutant: Mutant) -> list[str]:
         """The tests that meet *mutant*, the quickest first."""
-        found = set[str]().union(*(self.tests.get(line, set()) for line in mutant.lines))
+        return self.at(mutant.lines)
+
+    def at(self, lines: Iterable[tuple[str, int]]) -> list[str]:
+        """The tests that meet one of *lines*, the quickest first."""
+        found = set[str]().union(*(self.tests.get(line, set()) for line in lines))
         return sorted(found, key=lambda each: (self.seconds[each], each))
 
 

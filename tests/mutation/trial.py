@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import accumulate, count
@@ -71,13 +71,23 @@ class Plan:
 
     def tests_of(self, meeting: Meeting, mutant: Mutant) -> list[str]:
         """The tests for *mutant*, in order."""
-        met = [each for each in meeting.of(mutant) if each not in self.distrusted]
         stem = Path(mutant.path).stem
+        met_by = meeting.of(mutant) or meeting.at(self._naming(stem))
+        met = [each for each in met_by if each not in self.distrusted]
         chosen = in_order(met, meeting.seconds, stem, thorough=self.thorough)
         likely = [self.ledger.killer(mutant), *self.ledger.near(mutant)]
         known = set(met)
         first = [each for each in dict.fromkeys(likely) if each in known]
         return first + [each for each in chosen if each not in first]
+
+    def _naming(self, module: str) -> Iterator[tuple[str, int]]:
+        """Where something of *module* is used: what runs in a process of its own is met by those
+        tests that start it.
+        """
+        for path, source in self.sources.items():
+            for number, line in enumerate(source.decode().splitlines(), start=1):
+                if f"{module}." in line and Path(path).stem != module:
+                    yield path, number
 
     def limit(self, meeting: Meeting, number: int) -> float:
         """Seconds for the mutant *number*: far more than all its tests take on a busy machine, as
@@ -209,6 +219,7 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         if number not in plan.verdicts
         and (place := first_line(mutant)) is not None
         and place not in called
+        and meeting.of(mutant)
     ]
     places = [root] * len(plan.folders)
     for at_most in (_AT_FIRST, float("inf")):
