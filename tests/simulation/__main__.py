@@ -25,14 +25,16 @@ class Total:
     histories: int = 0
     occurrences: int = 0
     steps: int = 0
-    injected: Counter[str] = field(default_factory=Counter)
+    scripts: int = 0
+    hit: Counter[tuple[str, str]] = field(default_factory=Counter)
     failed: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
         self.histories += 1
         self.occurrences += outcome.occurrences
         self.steps += outcome.steps
-        self.injected.update(outcome.injected)
+        self.scripts += outcome.scripts
+        self.hit.update(outcome.hit)
         if outcome.violations:
             self.failed.append((outcome.seed, outcome.violations[0]))
 
@@ -40,7 +42,8 @@ class Total:
         self.histories += other.histories
         self.occurrences += other.occurrences
         self.steps += other.steps
-        self.injected.update(other.injected)
+        self.scripts += other.scripts
+        self.hit.update(other.hit)
         self.failed += other.failed
 
 
@@ -58,6 +61,17 @@ def told(seed: int) -> list[str]:
     outcome = history.play()
     wrong = [f"VIOLATED: {each}" for each in outcome.violations] or ["nothing was wrong"]
     return [f"{history.setting}", *(history.kernel.events or []), *wrong]
+
+
+def table(hit: Counter[tuple[str, str]]) -> str:
+    """What went wrong: a line for each call, a column for each kind."""
+    kinds = sorted({kind for _, kind in hit})
+    lines = [f"{'':<24}" + "".join(f"{kind:>13}" for kind in kinds)]
+    lines += [
+        f"{call:<24}" + "".join(f"{hit[call, kind] or '':>13}" for kind in kinds)
+        for call in sorted({call for call, _ in hit})
+    ]
+    return "\n".join(lines)
 
 
 def play_all(first: int, count: int, jobs: int) -> Total:
@@ -102,13 +116,14 @@ def main() -> None:
         print("\n".join(told(min(total.failed)[0])))
     print(
         f"{total.histories} histories in {took:.0f} s, {total.histories / took:.1f} a second: "
-        f"{total.steps} steps, {total.occurrences} occurrences accounted for"
+        f"{total.steps} steps, {total.scripts} scripts begun amid it all, {total.occurrences} "
+        "occurrences accounted for"
     )
-    print("injected: " + ", ".join(f"{n} {kind}" for kind, n in total.injected.most_common()))
+    print(table(total.hit))
     figures = {
         "histories": total.histories,
         "violations": len(total.failed),
-        "faults_injected": total.injected.total(),
+        "faults_injected": total.hit.total(),
     }
     print(json.dumps(figures))
     sys.exit(1 if total.failed else 0)

@@ -21,8 +21,9 @@ from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, settle
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
+from tests.simulation.effects import Effects
 from tests.simulation.flows import FLOWS, REFUSALS, TENANTS
-from tests.simulation.kernel import SECOND, Kernel
+from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.monitor import Monitor
 from tests.simulation.system import Client, Setting, System
 from tests.simulation.wire import Journal, Log, Weather, Wire
@@ -35,6 +36,8 @@ SCHEDULES: list[dict[str, Any]] = [
     {"type": "CRON", "schedule": "*/5 * * * *"},
     {"type": "CRON", "schedule": "7 * * * *"},
     {"type": "CRON", "schedule": "30 13 * * *", "timezone": "Europe/Berlin"},
+    {"type": "INTERVAL", "schedule": "PT10S"},
+    {"type": "INTERVAL", "schedule": "PT10S"},
     {"type": "INTERVAL", "schedule": "PT10S"},
     {"type": "INTERVAL", "schedule": "PT15S"},
     {"type": "INTERVAL", "schedule": "PT45S"},
@@ -53,10 +56,13 @@ _AUDIT_EVERY = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a history was: `injected`, what went wrong in it, by kind; `digest`, of its steps."""
+    """What a history was: `hit`, what went wrong in it, by call and kind; `scripts`, how many began
+    before all was well; `digest`, of its steps.
+    """
 
     seed: int
-    injected: Counter[str]
+    hit: Counter[tuple[str, str]]
+    scripts: int
     occurrences: int
     steps: int
     digest: int
@@ -89,12 +95,13 @@ class History:
         )
         self.stores = memory_stores(self.kernel.clock, POOLS, shards=shards)
         self._keep_books()
-        self.weather = Weather()
+        self.weather = Weather(rough=dice.choice([0.0, 0.01, 0.04]))
         ports = dict(vars(self.stores))
         self.wire = Wire(self.kernel, ports, self.weather)
-        self.wire.watched = self.monitor.call
-        self.system = System(self.kernel, self.wire, self.stores, self.setting)
-        self.moments = dice.choice([8, 14, 24])
+        self.wire.watched = self._watched
+        self.effects = Effects(self.monitor)
+        self.system = System(self.kernel, self.wire, self.stores, self.setting, self.effects)
+        self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
         self.changes: Counter[JobKey] = Counter()
         self.cancelled: dict[RunKey, int] = {}
@@ -109,7 +116,7 @@ class History:
         """Have every change of the stores told to the monitor."""
         stores, kernel, monitor = self.stores, self.kernel, self.monitor
         stores.due.items = Journal(kernel, monitor.entry_changed)
-        stores.jobs.items = Journal(kernel, monitor.job_changed)
+        stores.jobs.items = Journal(kernel, self._job_changed)
         stores.runs.items = Journal(kernel, monitor.run_changed)
         stores.control.leases = Journal(kernel, lambda *_: None)
         stores.queue.log = Log(monitor.accepted)
@@ -117,6 +124,17 @@ class History:
         for queue in stores.queue.queues.values():
             queue.order = lambda _: kernel.dice.random()
         monitor.watch(stores)
+
+    def _watched(self, actor: Actor, call: str, values: tuple[Any, ...]) -> None:
+        args, kwargs, done = values
+        self.monitor.call(actor, call, values)
+        if call.startswith("runs."):
+            self.effects.call(actor, call, (*args[:2], kwargs), done)
+
+    def _job_changed(self, key: JobKey, was: Any, job: Any) -> None:
+        if job is not None:
+            self.effects.job_stored(job)
+        self.monitor.job_changed(key, was, job)
 
     # What flows use
 
@@ -236,7 +254,8 @@ class History:
         kernel.run(lambda: over.done() or bool(wrong))
         if over.done():
             over.result()  # a flow that cannot be carried out is an error of its own
-        self.wire.injected["killed"] = kernel.deaths
+        at_calls = sum(n for (_, what), n in self.wire.hit.items() if what.startswith("died"))
+        self.wire.hit["anywhere", "killed"] = kernel.deaths - at_calls
         self._end_all()
         wrong += [f"escaped: {each}" for each in self.system.escaped]
         occurrences = 0
@@ -246,7 +265,13 @@ class History:
             except AssertionError as error:
                 wrong.append(str(error).partition("\n")[0])
         return Outcome(
-            self.seed, self.wire.injected, occurrences, kernel.steps, self._digest(), wrong
+            self.seed,
+            self.wire.hit,
+            self.effects.begun,
+            occurrences,
+            kernel.steps,
+            self._digest(),
+            wrong,
         )
 
     def _direct(self) -> None:

@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 SECOND = 1_000_000
 """Instants and durations of the kernel are whole microseconds since its start."""
+MOST_STEPS = 400_000
+"""Of a history; a hundred times what most of them have."""
+_UNHURRIED = 0.95
 _NO_TIME = timedelta()
 
 
@@ -38,6 +41,9 @@ class Task(greenlet):
 
     def _live(self) -> None:
         """Whatever it ends with is the future's, save the death of the process."""
+        if not self.future.set_running_or_notify_cancel():
+            self.actor.tasks.discard(self)
+            return
         try:
             outcome = self.do()
         except Killed:
@@ -75,9 +81,14 @@ class Kernel:
             self.events.append(f"{self.clock.now():%H:%M:%S.%f}  {who:<14} {what}")
 
     def run(self, until: Callable[[], bool]) -> None:
-        """Go on until *until*, asked after each step, or until nothing is planned."""
+        """Go on until *until*, asked after each step, or until nothing is planned.
+
+        Raises:
+            AssertionError: It comes to no end.
+        """
         self.hub = getcurrent()
         while self._planned and not until():
+            assert self.steps < MOST_STEPS, f"no end after {self.steps} steps"
             at, _, _, task, turn = heapq.heappop(self._planned)
             if turn != task.turn or task.dead:
                 continue
@@ -129,6 +140,10 @@ class SimulatedFuture(Future[T]):
 
     def done(self) -> bool:
         return self._there  # asked after every step, so without the lock of threads
+
+    def cancel(self) -> bool:
+        self._there = self._there or super().cancel()
+        return self.cancelled()
 
     def result(self, timeout: float | None = None) -> T:
         until = None if timeout is None else self._kernel.at + int(timeout * SECOND)
@@ -187,14 +202,15 @@ class Actor(Executor):
         if not self.alive:
             raise Killed
 
-    def half_step(self) -> None:
-        """Die here, if it is to."""
+    def half_step(self, *, idle: bool = False) -> bool:
+        """Come to a port call, or from it. Returns whether the actor is to die here; an *idle* call
+        brings its death nearer but now and then.
+        """
         self.look_alive()
-        if self.dies_in is not None:
-            if self.dies_in <= 0:
-                self.kill()
-                raise Killed
-            self.dies_in -= 1
+        if self.dies_in is None or (idle and self.kernel.dice.random() < _UNHURRIED):
+            return False
+        self.dies_in -= 1
+        return self.dies_in < 0
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from nextfire.domain.due import DueEntry, DueKind, Slot
@@ -63,6 +63,11 @@ class Monitor:
         assert self._watched is not None, "watches nothing yet"
         return self._watched
 
+    @property
+    def now(self) -> datetime:
+        """The true time."""
+        return self._kernel.clock.now()
+
     def wrong(self, what: str) -> None:
         self._kernel.tell("MONITOR", what)
         self.violations.append(what)
@@ -79,11 +84,33 @@ class Monitor:
         most[job.uid] = max(most[job.uid], job.definition.retry_policy.max_attempts)
         if was is not None and was.uid == job.uid and job.revision != was.revision + 1:
             self.wrong(f"{key.job_id}: revision {job.revision} was written over {was.revision}")
+        if was is not None and was.uid == job.uid:
+            self._check_ownership(was, job)
         chain = (job.uid, job.schedule_version)
         if key in self.meddled:
             return
         if job.state is JobState.ACTIVE and not self._fires[chain] and chain not in self._ended:
             self.wrong(f"{key.job_id} is ACTIVE and has no FIRE entry (invariants 1, 2)")
+
+    def _check_ownership(self, was: Job, job: Job) -> None:
+        """No occurrence belongs to no version: a new one begins where the one before it is said to
+        end; after a pause, with the pause.
+        """
+        if was.schedule_version == job.schedule_version:
+            if job.effective_from != was.effective_from or job.replaced != was.replaced:
+                self.wrong(f"{job.key.job_id}: what it owns was changed, but not its version")
+            return
+        living = job.state in {JobState.ACTIVE, JobState.COMPLETED}
+        resumed = was.state is JobState.PAUSED and living
+        if resumed and job.definition.document() == was.definition.document():
+            if job.effective_from != was.effective_from:
+                self.wrong(f"{job.key.job_id}: was resumed and forgot its pause (invariant 7)")
+            return
+        past = {each.version: each for each in job.replaced}.get(was.schedule_version)
+        if past is None:
+            self.wrong(f"{job.key.job_id}: forgot the version before (invariant 7)")
+        elif (past.effective_from, past.until) != (was.effective_from, job.effective_from):
+            self.wrong(f"{job.key.job_id}: has a gap between two versions (invariant 7)")
 
     def acknowledged(self, job: Job) -> None:
         """A caller was told that *job* is stored."""

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import parse_execution_id
 from nextfire.domain.ports import Lease, ScriptCall, ScriptExit, Supervisor
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
@@ -22,12 +23,13 @@ from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
 from nextfire.usecases.watch import Watch
-from tests.builders import LEASE
 from tests.fakes import Killed, MemoryDelivery, MemoryScriptRunner, Script, Stores
+from tests.simulation.effects import Effects
 from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS
 
+LEASE = timedelta(seconds=12)
 LIFE = timedelta(seconds=125)
 """Of a watcher's invocation."""
 _AFTER_TROUBLE = timedelta(milliseconds=250)
@@ -54,19 +56,12 @@ class Setting:
     shares: Shares
 
 
-@dataclass(slots=True)
-class Started:
-    """A script that ran: of which attempt, and whether its worker lived to see the end."""
-
-    execution_id: str
-    attempt: int
-    worker: str
-
-
 class System:
     """Starts processes. `escaped`: what got out of one that should have been handled in it."""
 
-    def __init__(self, kernel: Kernel, wire: Wire, stores: Stores, setting: Setting) -> None:
+    def __init__(
+        self, kernel: Kernel, wire: Wire, stores: Stores, setting: Setting, effects: Effects
+    ) -> None:
         self.kernel = kernel
         self.wire = wire
         self.stores = stores
@@ -81,7 +76,7 @@ class System:
         """Whether EventBridge and the event sources are at work."""
         self.works = True
         """Whether workers are restarted."""
-        self.scripts_started: list[Started] = []
+        self.effects = effects
         self._warm: list[tuple[int, Actor, Watch]] = []
         self._names = count(1)
         self._uids = count(1)
@@ -352,7 +347,6 @@ class _Runner:
         environment = call.environment
         execution_id = environment["NEXTFIRE_EXECUTION_ID"]
         attempt = int(environment["NEXTFIRE_ATTEMPT"])
-        self.system.scripts_started.append(Started(execution_id, attempt, self.actor.name))
         self.system.kernel.tell(
             self.actor.name,
             f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "
@@ -360,4 +354,6 @@ class _Runner:
         )
         runner = MemoryScriptRunner(self.actor)
         runner.scripts.append(script)
-        return runner.run(call, supervisor)
+        key = parse_execution_id(environment["NEXTFIRE_TENANT"], execution_id)
+        with self.system.effects.of(self.actor, key, attempt):
+            return runner.run(call, supervisor)

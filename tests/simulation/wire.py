@@ -21,6 +21,7 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, Lease, Page
 from nextfire.domain.run import Run
+from tests.fakes import Killed
 from tests.simulation.kernel import SECOND, Actor, Kernel
 
 EVENTUAL: Mapping[str, str] = {
@@ -38,6 +39,11 @@ LAZY = {"due.read", "runs.between"}
 
 _POLLS = {"inbox.receive", "due.read"}
 """Told only if they bring something."""
+IDLE = {*_POLLS, "control.lease", "control.replace_lease", "control.cursors", "control.move_cursor"}
+"""What processes do all the time, work or not: most of all calls. Less goes wrong with these, lest
+nothing go wrong with the others.
+"""
+_SPARED = 0.8
 _LATENCIES = [0] * 12 + [1_000, 3_000, 8_000, 20_000, 60_000, 300_000]
 _TIMEOUTS = [SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND]
 _LAGS = [100_000, 500_000, SECOND, 2 * SECOND]
@@ -106,7 +112,9 @@ class Log(list[Any]):
 
 @dataclass(slots=True)
 class Weather:
-    """How likely each call goes wrong, and how. `slow`: it takes seconds."""
+    """How likely each call goes wrong, and how. `slow`: it takes seconds. `rough`: how likely one that
+    is not idle is refused, unsent, or unanswered, whatever the weather.
+    """
 
     refused: float = 0.0
     unanswered: float = 0.0
@@ -114,20 +122,22 @@ class Weather:
     partial: float = 0.0
     stale: float = 0.0
     slow: float = 0.0
+    rough: float = 0.0
 
     def clear(self) -> None:
         for each in fields(self):
-            setattr(self, each.name, 0.0)
+            if each.name != "rough":
+                setattr(self, each.name, 0.0)
 
 
 class Wire:
-    """Between all actors and all ports. `injected` counts what went wrong, by kind."""
+    """Between all actors and all ports. `hit` counts what went wrong, by call and kind."""
 
     def __init__(self, kernel: Kernel, ports: Mapping[str, Any], weather: Weather) -> None:
         self.kernel = kernel
         self.ports = ports
         self.weather = weather
-        self.injected: Counter[str] = Counter()
+        self.hit: Counter[tuple[str, str]] = Counter()
         self.watched: Callable[[Actor, str, Any], None] = lambda *_: None
 
     def port(self, actor: Actor, name: str, port: Any = None) -> Any:
@@ -141,7 +151,7 @@ class Wire:
             return self._pages(actor, call, port, method, args, kwargs)
         trouble = self._before(actor, call)
         done = self._do(call, port, method, args, kwargs)
-        self.watched(actor, call, (args, done))
+        self.watched(actor, call, (args, kwargs, done))
         return self._after(actor, call, trouble, done, args)
 
     def _before(self, actor: Actor, call: str) -> str | None:
@@ -152,25 +162,39 @@ class Wire:
             Killed: The actor died.
         """
         kernel, weather = self.kernel, self.weather
-        actor.half_step()
-        kernel.step(self._latency())
-        actor.half_step()
+        idle = call in IDLE
+        self._half_step(actor, call, "died before", idle=idle)
+        kernel.step(self._latency(call))
+        self._half_step(actor, call, "died before", idle=idle)
         odds = kernel.dice.random()
-        if odds < weather.refused:
+        if idle:
+            if odds < _SPARED:
+                return None
+            odds = (odds - _SPARED) / (1 - _SPARED)
+        rough = 0.0 if idle else weather.rough
+        odds -= weather.refused + rough
+        if odds < 0:
             self._went_wrong(actor, call, "refused")
             raise UnavailableError(f"{call}: refused. Try again.")
-        odds -= weather.refused
-        if odds < weather.unsent:
+        odds -= weather.unsent + rough
+        if odds < 0:
             self._went_wrong(actor, call, "unsent")
             kernel.pause(kernel.dice.choice(_TIMEOUTS))
             raise UnavailableError(f"{call}: no answer. Try again.")
-        odds -= weather.unsent
-        return "unanswered" if odds < weather.unanswered else None
+        odds -= weather.unanswered + rough
+        return "unanswered" if odds < 0 else None
+
+    def _half_step(self, actor: Actor, call: str, when: str, *, idle: bool) -> None:
+        if actor.half_step(idle=idle):
+            self._count(call, when)
+            actor.kill()
+            raise Killed
 
     def _do(self, call: str, port: Any, method: str, args: Any, kwargs: Any) -> Any:
         dice, weather = self.kernel.dice, self.weather
-        if weather.partial and call in _PARTIAL and dice.random() < weather.partial:
-            self._count("partial")
+        partial = weather.partial + 2 * weather.rough
+        if partial and call in _PARTIAL and dice.random() < partial:
+            self._count(call, "partial")
             return _PARTIAL[call](self, port, *args, **kwargs)
         if weather.stale and call in EVENTUAL and dice.random() < weather.stale:
             port = self._as_it_was(call, port)
@@ -184,8 +208,8 @@ class Wire:
             raise UnavailableError(f"{call}: no answer. Try again.")
         if kernel.events is not None and (done or call not in _POLLS):
             kernel.tell(actor.name, f"{call} {brief(args)} -> {brief(done)}")
-        kernel.step(self._latency())
-        actor.half_step()
+        kernel.step(self._latency(call))
+        self._half_step(actor, call, "died after", idle=call in IDLE)
         return done
 
     def _pages(
@@ -205,30 +229,30 @@ class Wire:
                 if len(items) == page:
                     break
             ended = len(items) < page
-            self.watched(actor, call, (args, items))
+            self.watched(actor, call, (args, kwargs, items))
             yield from self._after(actor, call, trouble, items, args)
 
-    def _latency(self) -> int:
+    def _latency(self, call: str) -> int:
         dice = self.kernel.dice
         if self.weather.slow and dice.random() < self.weather.slow:
-            self._count("slow")
+            self._count(call, "slow")
             return dice.randrange(SECOND, 8 * SECOND)
         return dice.choice(_LATENCIES)
 
     def _as_it_was(self, call: str, port: Any) -> Any:
         """*port*, holding what it held a moment ago."""
-        self._count("stale")
+        self._count(call, "stale")
         name = EVENTUAL[call]
         past = copy(port)
         setattr(past, name, getattr(port, name).as_of(self.kernel.dice.choice(_LAGS)))
         return past
 
     def _went_wrong(self, actor: Actor, call: str, what: str) -> None:
-        self._count(what)
+        self._count(call, what)
         self.kernel.tell(actor.name, f"{call}: {what.upper()}")
 
-    def _count(self, what: str) -> None:
-        self.injected[what] += 1
+    def _count(self, call: str, what: str) -> None:
+        self.hit[call, what] += 1
 
     def some(self, things: list[Any]) -> list[Any]:
         """A part of *things*."""

@@ -1,0 +1,128 @@
+"""What scripts did, whatever the records say of it: the reason why there are records.
+
+A script may begin only under a claim that its worker made, once for each, and not while another
+worker's lease stands; the runs of a job that may not overlap do not.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.job import Job
+from nextfire.domain.run import Run, RunState
+from tests.simulation.kernel import Actor
+from tests.simulation.monitor import CLOCKS_APART, Monitor
+
+_BY_ITS_OWNER = {"runs.save", "runs.extend"}
+
+
+@dataclass(slots=True)
+class Held:
+    """A claim: whose, of which attempt, and until when by what its worker was told last."""
+
+    actor: Actor
+    attempt: int
+    fence: int
+    until: datetime
+    begun: bool = False
+    running: bool = False
+
+    def stands(self, now: datetime) -> bool:
+        return self.running and self.actor.alive and self.until > now + CLOCKS_APART
+
+
+class Effects:
+    """Watches workers. `begun` counts the scripts."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._held: dict[RunKey, dict[int, Held]] = defaultdict(dict)
+        self._of_job: dict[tuple[JobKey, str], set[RunKey]] = defaultdict(set)
+        self._alone: dict[str, bool] = {}
+        """By uid, of each job that there was: whether its overlap never was ALLOW."""
+        self.begun = 0
+        self.fenced_off = 0
+
+    def job_stored(self, job: Job) -> None:
+        self._alone[job.uid] = self._alone.get(job.uid, True) and job.exclusive
+
+    def call(self, actor: Actor, call: str, asked: tuple[Any, ...], done: Any) -> None:
+        """A worker was answered, or would be."""
+        if call in {"runs.claim", "runs.advance"}:
+            if call == "runs.advance":
+                self._check_owner(actor, asked, done)
+            if done.taken:
+                self._note(actor, done.run)
+        elif call in _BY_ITS_OWNER and done is not None:
+            if asked[0].worker != actor.name:
+                self._wrong(f"{actor.name} did {call} with {asked[0].worker}'s run (invariant 5)")
+            self._note(actor, done)
+
+    def _check_owner(self, actor: Actor, asked: tuple[Any, ...], done: Any) -> None:
+        args, kwargs = asked[:2], asked[2]
+        was: Run = args[0]
+        if not done.taken:
+            self.fenced_off += 1
+        elif was.worker != actor.name and not kwargs.get("lapsed"):
+            self._wrong(
+                f"{was.key.execution_id}: {actor.name} wrote what {was.worker} has (invariant 5)"
+            )
+
+    def _note(self, actor: Actor, run: Run) -> None:
+        held = self._held[run.key]
+        if run.state is not RunState.RUNNING or run.worker != actor.name:
+            return
+        assert run.lease_until is not None
+        there = held.get(run.fence)
+        if there is None:
+            held[run.fence] = Held(actor, run.attempt, run.fence, run.lease_until)
+        else:
+            there.until = max(there.until, run.lease_until)
+
+    @contextmanager
+    def of(self, actor: Actor, key: RunKey, attempt: int) -> Iterator[None]:
+        """Around a script that *actor* runs."""
+        now = self._monitor.now
+        self.begun += 1
+        claims = [
+            held
+            for held in self._held[key].values()
+            if held.actor is actor and held.attempt == attempt and not held.begun
+        ]
+        if not claims:
+            self._wrong(
+                f"{key.execution_id}: attempt {attempt} began on {actor.name} without a claim of"
+                " its own (invariant 4)"
+            )
+            yield
+            return
+        mine = max(claims, key=lambda held: held.fence)
+        self._check_alone(key, mine, now)
+        mine.begun = mine.running = True
+        try:
+            yield
+        finally:
+            mine.running = False
+
+    def _check_alone(self, key: RunKey, mine: Held, now: datetime) -> None:
+        together = {key}
+        if self._alone.get(key.uid):
+            together |= self._of_job[key.job, key.uid]
+        self._of_job[key.job, key.uid].add(key)
+        for other in together:
+            for held in self._held[other].values():
+                if held is not mine and held.stands(now):
+                    told = "its own attempt" if other == key else other.execution_id
+                    self._wrong(
+                        f"{key.execution_id}: began on {mine.actor.name} while {told} ran on "
+                        f"{held.actor.name} (invariants 4, 9)"
+                    )
+
+    def _wrong(self, what: str) -> None:
+        self._monitor.wrong(what)
