@@ -1100,6 +1100,20 @@ def test_interpreter_that_does_not_do_is_refused(interpreter: str) -> None:
         ProcessScriptRunner(interpreter=interpreter)
 
 
+@pytest.mark.parametrize(("says", "told"), [("2 7 18", "but 2 7 18"), ("", "but mute")])
+def test_interpreter_that_is_no_python_of_today_is_refused_with_what_it_says(
+    folder: Path, says: str, told: str
+) -> None:
+    other = folder / "other-python"
+    other.write_text(f"#!/bin/sh\necho {says}\n")
+    other.chmod(0o755)
+    try:
+        with pytest.raises(ValueError, match=told):
+            ProcessScriptRunner(interpreter=str(other), temp_root=folder)
+    finally:
+        other.unlink()
+
+
 @only_root
 def test_interpreter_that_the_user_cannot_reach_is_refused(tmp_path: Path) -> None:
     python = tmp_path / "python3"  # pytest closes the folder to others
