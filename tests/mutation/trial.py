@@ -89,12 +89,12 @@ class Plan:
                 if f"{module}." in line and Path(path).stem != module:
                     yield path, number
 
-    def limit(self, meeting: Meeting, number: int) -> float:
-        """Seconds for the mutant *number*: far more than all its tests take on a busy machine, as
-        what is ended then counts as found out.
+    def limit(self, meeting: Meeting, number: int, *, at_most: float = float("inf")) -> float:
+        """Seconds for the mutant *number*: far more than its tests take on a busy machine, as what
+        is ended then counts as found out.
         """
         tests = self.tests_of(meeting, self.mutants[number])
-        return _LIMIT + _SLOWER * sum(meeting.seconds[each] for each in tests)
+        return _LIMIT + _SLOWER * min(at_most, sum(meeting.seconds[each] for each in tests))
 
     def judge(self, number: int, verdict: Verdict) -> None:
         self.verdicts[number] = verdict
@@ -224,7 +224,8 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
     places = [root] * len(plan.folders)
     for at_most in (_AT_FIRST, float("inf")):
         work = partial(run, at_most=at_most)
-        for outcome in fan_out(numbers, work, places, limit=partial(plan.limit, meeting)):
+        limit = partial(plan.limit, meeting, at_most=at_most)
+        for outcome in fan_out(numbers, work, places, limit=limit):
             answer = outcome.answer
             if answer is None or "red" in answer:
                 met_by = len(meeting.of(plan.mutants[outcome.task]))
