@@ -4,6 +4,7 @@ shows, from the marks that scripts left, and from what should have been. Nothing
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,26 @@ from tests.soak.oracle import History, Occurrence, instant, occurrences
 
 Record = dict[str, Any]
 
+LAMBDA = "lambda"
+"""The pool that Lambda executors serve."""
 _ENDED = frozenset({"SUCCEEDED", "CANCELLED", "SKIPPED", "DEAD"})
 _MISSED = timedelta(seconds=60)
 _DISPATCH_TAKES = timedelta(seconds=5)
 """From the watcher's decision to the message's instant."""
+_EARLY = timedelta(seconds=2)
+"""Before it is due nothing may be sent or begin; clocks are that far apart at most."""
+_LATE = timedelta(seconds=60)
+"""What is later needs a cause."""
+_REACH = timedelta(minutes=3)
+"""For how long a kill or a stop may be the cause: up to a minute until EventBridge invokes the next
+watcher, 20 s until a lease has lapsed, and the time in which what has piled up is carried out."""
+_HIDDEN = timedelta(minutes=15)
+"""A message that a Lambda executor had as it was killed."""
+_KILL_TAKES = timedelta(seconds=20)
+"""How long after a kill or within a stop an attempt may still be told to have failed: the grace."""
+_BUSY = 0.5
+"""Of a wait: the part that the runs before it must have been in work; of a pool's slots: those that
+must have been taken."""
 
 
 class Wrong(StrEnum):
@@ -78,22 +95,36 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """When a worker was killed or stopped; `worker`: its name on the records, None: a Lambda's."""
+    """When a process was killed. `worker`: a worker's name on the records. `what`: ``worker``,
+    ``executor-lambda`` or ``watcher``.
+    """
 
     at: datetime
     worker: str | None
+    what: str = "worker"
+
+    def delays(self, pool: str, since: datetime, until: datetime) -> bool:
+        """Whether it may be why a run of *pool* that was due at *since* waited up to *until*."""
+        reach = _REACH
+        if self.what != "watcher":
+            if (self.what == "worker") is (pool == LAMBDA):
+                return False
+            reach += _HIDDEN if pool == LAMBDA else timedelta()
+        return self.at <= until and since <= self.at + reach
 
 
 @dataclass(slots=True)
 class Found:
     """The account of all jobs. `repeated_without_kill`: attempts whose worker was lost though
-    nobody killed one.
+    nobody killed one. `late_without_cause`: runs that began over a minute late though nothing was
+    killed or stopped, their pool was not busy, and no earlier run of theirs was in their way.
     """
 
     rows: dict[str, Row] = field(default_factory=lambda: defaultdict(Row))
     anomalies: list[Anomaly] = field(default_factory=list)
     lateness: list[Lateness] = field(default_factory=list)
     repeated_without_kill: int = 0
+    late_without_cause: list[Lateness] = field(default_factory=list)
 
     @property
     def total(self) -> Row:
@@ -125,6 +156,7 @@ def account(
     until: datetime,
     stops: Stops = (),
     losses: Sequence[Loss] = (),
+    slots: Mapping[str, int] | None = None,
 ) -> Found:
     """Account for all that was due up to *until*.
 
@@ -134,23 +166,75 @@ def account(
         marks: What scripts left.
         until: The system has been at rest at this instant.
         stops: When the whole stack was stopped, and when it was back.
-        losses: The workers that were killed.
+        losses: The workers, Lambda executors and watchers that were killed.
+        slots: How many runs a pool can have in work at once; one that is not named is never busy.
     """
     found = Found()
+    jobs = [*histories]
+    outside = _Outside(stops, losses, _works(jobs, records), slots or {})
     by_job: dict[tuple[str, str], list[Mark]] = defaultdict(list)
     for mark in marks:
         by_job[mark.tenant, mark.execution_id.partition(".")[0]].append(mark)
-    for history in histories:
+    for history in jobs:
         key = history.tenant, history.job_id
-        _Job(
-            history, records.get(key, ()), by_job.pop(key, []), until, stops, losses, found
-        ).judge()
+        _Job(history, records.get(key, ()), by_job.pop(key, []), until, outside, found).judge()
     for (tenant, job_id), left in by_job.items():
         for mark in left:
             found.anomalies.append(
                 Anomaly(Wrong.DOUBLE, "no such job", f"{tenant}/{job_id}", mark.execution_id)
             )
     return found
+
+
+Work = tuple[datetime, datetime]
+
+
+def _works(
+    jobs: Sequence[History], records: Mapping[tuple[str, str], Sequence[Record]]
+) -> dict[str, list[Work]]:
+    """By pool, from when to when its executors had each attempt."""
+    found: dict[str, list[Work]] = defaultdict(list)
+    for job in jobs:
+        pool = _pool(job)
+        for record in records.get((job.tenant, job.job_id), ()):
+            for each in record.get("attempts", []):
+                if "finishedAt" in each:
+                    found[pool].append((instant(each["startedAt"]), instant(each["finishedAt"])))
+    return found
+
+
+def _pool(job: History) -> str:
+    return str(job.document.get("target", {}).get("pool", "default"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Outside:
+    """What a job's runs may have had to wait for, but for each other."""
+
+    stops: Stops
+    losses: Sequence[Loss]
+    works: Mapping[str, Sequence[Work]]
+    slots: Mapping[str, int]
+
+    def stopped(self, since: datetime, until: datetime) -> bool:
+        """Whether a stop of the stack reaches into this time."""
+        return any(down <= until and since <= up + _REACH for down, up in self.stops)
+
+    def killed(self, pool: str, since: datetime, until: datetime) -> bool:
+        """Whether a kill that *pool* had to do with reaches into this time."""
+        return any(loss.delays(pool, since, until) for loss in self.losses)
+
+    def watcher_killed(self, pool: str, since: datetime, until: datetime) -> bool:
+        return any(
+            loss.what == "watcher" and loss.delays(pool, since, until) for loss in self.losses
+        )
+
+    def busy(self, pool: str, since: datetime, until: datetime) -> bool:
+        """Whether the executors of *pool* had their hands full in that time."""
+        if pool not in self.slots:
+            return False
+        taken = sum(_overlaps(self.works.get(pool, ()), since, until), timedelta())
+        return taken >= (until - since) * self.slots[pool] * _BUSY
 
 
 class _Job:
@@ -162,8 +246,7 @@ class _Job:
         records: Sequence[Record],
         marks: Sequence[Mark],
         until: datetime,
-        stops: Stops,
-        losses: Sequence[Loss],
+        outside: _Outside,
         found: Found,
     ) -> None:
         self.history = history
@@ -173,15 +256,19 @@ class _Job:
         for mark in sorted(marks, key=lambda mark: mark.begun_at):
             self.marks[mark.execution_id].append(mark)
         self.due = occurrences(history, until)
-        self.stops = stops
-        self.losses = losses
+        self.outside = outside
+        self.stops = outside.stops
+        self.losses = outside.losses
         self.found = found
+        self.pool = _pool(history)
+        self.covers: dict[datetime, list[Record]] = defaultdict(list)
         self.row = found.rows[history.document["type"]]
         self.misfire = history.document.get("misfire", {})
         self.overlap = history.document.get("overlap", "ALLOW")
 
     def judge(self) -> None:
         self._judge_coverage()
+        self._judge_skips()
         for record in self.records:
             self.row.cancelled += record["state"] == "CANCELLED"
             self.row.dead += record["state"] == "DEAD"
@@ -201,7 +288,6 @@ class _Job:
         due.
         """
         self.row.occurrences += sum(each.required for each in self.due.values())
-        covers: dict[datetime, list[Record]] = defaultdict(list)
         for record in self.records:
             stood = self._stood_for(record)
             if not stood:
@@ -213,16 +299,24 @@ class _Job:
             if record["state"] == "SKIPPED":
                 self.row.skipped += len(stood)
             for each in stood:
-                covers[each.at].append(record)
-                if record["state"] == "SKIPPED" and not self._may_be_skipped(each, record, stood):
-                    self._lost("skipped without a right", str(each.at), record)
+                self.covers[each.at].append(record)
         for at, each in self.due.items():
-            if not covers[at]:
+            if not self.covers[at]:
                 if each.required:
                     self._lost("no record", str(at), None)
-            elif len(covers[at]) > 1:
-                ids = " and ".join(record["executionId"] for record in covers[at])
-                self._double("two records of an occurrence", ids, covers[at][-1])
+            elif len(self.covers[at]) > 1:
+                ids = " and ".join(record["executionId"] for record in self.covers[at])
+                self._double("two records of an occurrence", ids, self.covers[at][-1])
+
+    def _judge_skips(self) -> None:
+        """Once it is known which records each occurrence has: one may be the other's reason."""
+        for record in self.records:
+            if record["state"] != "SKIPPED":
+                continue
+            stood = self._stood_for(record)
+            for each in stood:
+                if not self._may_be_skipped(each, record, stood):
+                    self._lost("skipped without a right", str(each.at), record)
 
     def _stood_for(self, record: Record) -> list[Occurrence]:
         first = instant(record["scheduledAt"])
@@ -237,16 +331,24 @@ class _Job:
         decided_at = instant(record["finishedAt"])
         if it.span.paused:
             return True
-        window = self.misfire.get("relevancyWindowSec")
-        if window is not None and decided_at - it.at > timedelta(seconds=window):
-            return True
-        if self.overlap == "REPLACE" and self._is_newer_due(it.at, decided_at):
+        if self.overlap == "REPLACE" and self._is_replaced(it, decided_at):
             return True
         if self.overlap == "SKIP" and self._had_not_ended(it.at):
             return True
+        return self._is_too_late(it, stood[0], decided_at)
+
+    def _is_too_late(self, it: Occurrence, first: Occurrence, decided_at: datetime) -> bool:
+        """Whether the relevancy window or the misfire policy skips *it* at that instant, in a
+        stretch from *first* on, and there is a cause for being so late.
+        """
+        window = self.misfire.get("relevancyWindowSec")
+        if window is not None and decided_at - it.at > timedelta(seconds=window):
+            return decided_at - it.at <= _LATE or self._has_cause(it, decided_at)
         # With RUN_LATEST all that is due goes with the first, if that is missed, but the latest.
-        judged = stood[0] if self._policy == "RUN_LATEST" else it
-        if not judged.in_pause and decided_at - judged.at <= _MISSED:
+        judged = first if self._policy == "RUN_LATEST" else it
+        if not judged.in_pause and (
+            decided_at - judged.at <= _MISSED or not self._is_missed_for_a_cause(judged, decided_at)
+        ):
             return False
         superseded = it.next_at is not None and it.next_at <= decided_at
         return self._policy == "SKIP" or (self._policy == "RUN_LATEST" and superseded)
@@ -254,6 +356,50 @@ class _Job:
     @property
     def _policy(self) -> str:
         return str(self.misfire.get("policy", "RUN_LATEST"))
+
+    def _is_missed_for_a_cause(self, it: Occurrence, decided_at: datetime) -> bool:
+        """Whether the watcher may have been so late. Workers concern it only where a job's runs
+        wait for each other.
+        """
+        if self.overlap != "ALLOW":
+            return self._has_cause(it, decided_at)
+        return self.outside.stopped(it.at, decided_at) or self.outside.watcher_killed(
+            self.pool, it.at, decided_at
+        )
+
+    def _has_cause(self, it: Occurrence, until: datetime) -> bool:
+        """Whether something was killed, stopped, busy or in the way between when *it* was due (in
+        a pause: the resumption) and *until*.
+        """
+        since = self._due_at(it)
+        return (
+            self.outside.stopped(since, until)
+            or self.outside.killed(self.pool, since, until)
+            or self.outside.busy(self.pool, since, until)
+            or self._were_in_the_way(it, since, until)
+        )
+
+    def _were_in_the_way(self, it: Occurrence, since: datetime, until: datetime) -> bool:
+        """Whether earlier runs, of a job whose runs wait for each other, were in work for most of
+        that time.
+        """
+        if self.overlap == "ALLOW":
+            return False
+        works = [
+            (
+                instant(record["attempts"][0]["startedAt"]),
+                instant(record["finishedAt"]) if "finishedAt" in record else until,
+            )
+            for record in self.records
+            if record.get("attempts") and instant(record["scheduledAt"]) < it.at
+        ]
+        return sum(_overlaps(works, since, until), timedelta()) >= (until - since) * _BUSY
+
+    @staticmethod
+    def _due_at(it: Occurrence) -> datetime:
+        """When it is due; of what was due in a pause: the resumption."""
+        resumed_at = it.span.resumed_at
+        return it.at if resumed_at is None else max(it.at, resumed_at)
 
     def _had_not_ended(self, at: datetime) -> bool:
         """Whether an earlier run, one that was not skipped, had not ended at *at*."""
@@ -264,15 +410,26 @@ class _Job:
             for record in self.records
         )
 
+    def _judge_attempts(self, record: Record) -> None:
+        """How they ended: lost workers were killed, and scripts failed that were to."""
+        execution_id = record["executionId"]
+        for attempt, following in pairwise([*record.get("attempts", []), None]):
+            outcome = attempt.get("outcome")
+            self.row.handed_back += outcome == "HANDED_BACK"
+            if outcome == "WORKER_LOST":
+                killed = self._was_killed(attempt)
+                self.row.repeated += following is not None
+                self.found.repeated_without_kill += following is not None and not killed
+                if record["state"] == "DEAD" and following is None and not killed:
+                    self._lost("dead by a worker that nobody killed", execution_id, record)
+            if outcome in {"FAILED", "TIMED_OUT"} and not self._may_fail(attempt, execution_id):
+                what = f"attempt {attempt['number']} {outcome} though its script was not to"
+                self._lost(what, execution_id, record)
+
     def _judge_record(self, record: Record) -> None:
         execution_id, state = record["executionId"], record["state"]
         attempts = record.get("attempts", [])
-        for attempt, following in pairwise([*attempts, None]):
-            outcome = attempt.get("outcome")
-            self.row.handed_back += outcome == "HANDED_BACK"
-            if outcome == "WORKER_LOST" and following:
-                self.row.repeated += 1
-                self.found.repeated_without_kill += not self._was_killed(attempt)
+        self._judge_attempts(record)
         if state not in _ENDED:
             self._lost("not ended at rest", execution_id, record)
             return
@@ -290,10 +447,30 @@ class _Job:
         if "attemptsBeforeRedrive" in record and not asked:
             self._double("redriven, but nobody asked", execution_id, record)
         it = self.due.get(instant(record["scheduledAt"]))
+        if self._is_early(record):
+            self._double("sent or begun before it was due", execution_id, record)
         if it is not None and attempts and not self._may_run(it, record):
             self._double("ran without a right", execution_id, record)
         if it is not None and attempts:
             self._tell_lateness(it, record)
+
+    def _is_early(self, record: Record) -> bool:
+        begun = [mark.begun_at for mark in self.marks.get(record["executionId"], [])]
+        told = [each["startedAt"] for each in record.get("attempts", [])]
+        if "dispatchedAt" in record:
+            told.append(record["dispatchedAt"])
+        earliest = instant(record["scheduledAt"]) - _EARLY
+        return any(at < earliest for at in [*begun, *map(instant, told)])
+
+    def _may_fail(self, attempt: Record, execution_id: str) -> bool:
+        """Whether its script began and was asked to fail, or was killed or stopped with its host,
+        or had to do without the stack.
+        """
+        number = attempt["number"]
+        began = any(mark.attempt == number for mark in self.marks.get(execution_id, []))
+        if began and is_to_fail(self.history.document.get("payload", {}), execution_id, number):
+            return True
+        return self._was_killed(attempt, grace=_KILL_TAKES)
 
     def _has_effect(self, record: Record) -> bool:
         number = record["attempts"][-1]["number"]
@@ -304,13 +481,54 @@ class _Job:
         if record["executionId"] in self.history.cancels:
             return True
         ended_at = instant(record["finishedAt"])
-        if self.history.deleted_at is not None and self.history.deleted_at <= ended_at:
-            return True
-        newer = self._is_newer_due(instant(record["scheduledAt"]), ended_at)
-        return self.overlap == "REPLACE" and newer
+        it = self.due.get(instant(record["scheduledAt"]))
+        if it is None:
+            return False  # told already: nothing was due then
+        deleted_at = self.history.deleted_at
+        if deleted_at is not None and deleted_at <= ended_at:
+            waited = deleted_at - self._due_at(it)
+            in_time = bool(record.get("attempts")) or waited <= _LATE or it.span.paused
+            if in_time or self._has_cause(it, deleted_at):
+                return True
+        return self.overlap == "REPLACE" and self._is_replaced(it, ended_at)
 
-    def _is_newer_due(self, at: datetime, now: datetime) -> bool:
-        return any(at < other <= now for other in self.due)
+    def _is_replaced(self, it: Occurrence, now: datetime) -> bool:
+        """Whether a newer run took its place: one that began, or whose own place one took that
+        began, or one that had its own reason not to. In a longer row each waited for the next one
+        to be due, and that needs a cause.
+        """
+        for place in self._places(it, now):
+            following = [*self._places(place, self._ended_at(place, now))]
+            if self._is_settled(place) or any(map(self._is_settled, following)):
+                return True
+            if following and self._has_cause(it, now):
+                return True
+        return False
+
+    def _places(self, it: Occurrence, now: datetime) -> Iterator[Occurrence]:
+        return (other for at, other in self.due.items() if it.at < at <= now)
+
+    def _ended_at(self, it: Occurrence, now: datetime) -> datetime:
+        ends = [instant(r["finishedAt"]) for r in self.covers[it.at] if "finishedAt" in r]
+        return max(ends, default=now)
+
+    def _is_settled(self, it: Occurrence) -> bool:
+        """Whether it began, or did not for a reason that has nothing to do with others' place."""
+        # One without a record is told by itself, if it should be on record.
+        return (
+            it.span.paused
+            or not self.covers[it.at]
+            or any(
+                record.get("attempts")
+                or record["executionId"] in self.history.cancels
+                or (record["state"] == "CANCELLED" and self.history.deleted_at is not None)
+                or (record["state"] == "SKIPPED" and self._was_too_late(it, record))
+                for record in self.covers[it.at]
+            )
+        )
+
+    def _was_too_late(self, it: Occurrence, record: Record) -> bool:
+        return self._is_too_late(it, self._stood_for(record)[0], instant(record["finishedAt"]))
 
     def _may_run(self, it: Occurrence, record: Record) -> bool:
         """False for what a pause takes away, and for what SKIP or RUN_LATEST would have skipped."""
@@ -385,18 +603,18 @@ class _Job:
                 what = f"two runs alive at once though overlap is {self.overlap}"
                 self._double(what, " and ".join(both), self.by_id.get(other.execution_id))
 
-    def _was_killed(self, attempt: Record) -> bool:
-        """Whether a worker that may be this attempt's was killed while it had the run."""
-        began, ended = instant(attempt["startedAt"]), instant(attempt["finishedAt"])
+    def _was_killed(self, attempt: Record, *, grace: timedelta = timedelta()) -> bool:
+        """Whether a worker that may be this attempt's was killed, or the stack stopped, while it
+        had the run, or at most *grace* before.
+        """
+        began, ended = instant(attempt["startedAt"]) - grace, instant(attempt["finishedAt"])
         name = attempt["worker"]
-        mine = None if name.startswith("lambda-") else name
-        killed = any(x.worker == mine and began <= x.at <= ended for x in self.losses)
+        mine = ("executor-lambda", None) if name.startswith("lambda-") else ("worker", name)
+        killed = any((x.what, x.worker) == mine and began <= x.at <= ended for x in self.losses)
         return killed or any(began <= stop <= ended for stop, _ in self.stops)
 
     def _tell_lateness(self, it: Occurrence, record: Record) -> None:
-        due_at = it.at
-        if it.in_pause and it.span.resumed_at is not None:
-            due_at = it.span.resumed_at
+        due_at = self._due_at(it)
         started_at = instant(record["attempts"][0]["startedAt"])
         started = started_at - due_at
         started_apart = started - stopped(self.stops, due_at, started_at)
@@ -405,9 +623,10 @@ class _Job:
             dispatched_at = instant(record["dispatchedAt"])
             dispatched = dispatched_at - due_at
             dispatched_apart = dispatched - stopped(self.stops, due_at, dispatched_at)
-        self.found.lateness.append(
-            Lateness(record["executionId"], dispatched, started, dispatched_apart, started_apart)
-        )
+        late = Lateness(record["executionId"], dispatched, started, dispatched_apart, started_apart)
+        self.found.lateness.append(late)
+        if started > _LATE and not self._has_cause(it, started_at):
+            self.found.late_without_cause.append(late)
 
     def _lost(self, what: str, about: str, record: Record | None) -> None:
         self.row.lost += 1
@@ -420,6 +639,17 @@ class _Job:
     def _add(self, wrong: Wrong, what: str, about: str, record: Record | None) -> None:
         job = f"{self.history.tenant}/{self.history.job_id}"
         self.found.anomalies.append(Anomaly(wrong, what, job, about, record))
+
+
+def is_to_fail(payload: Mapping[str, Any], execution_id: str, attempt: int) -> bool:
+    """Whether a script with *payload* is to fail in that attempt: see `marks.SOURCE`."""
+    match payload.get("do"):
+        case "fail":
+            return attempt <= int(payload["fails"])
+        case "flaky":
+            return attempt == 1 and zlib.crc32(execution_id.encode()) % 2 == 0
+        case _:
+            return False
 
 
 def _begun(mark: Mark) -> datetime:

@@ -21,7 +21,7 @@ from nextfire_cli.errors import ApiError, CliError
 from tests.soak import marks, oracle, plan
 from tests.soak.accounting import Found, Loss, Record, account
 from tests.soak.oracle import Did, Document, Event, History, instant
-from tests.soak.stack import SoakStack, now
+from tests.soak.stack import WORKERS, SoakStack, now
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -36,6 +36,8 @@ the misfire policies decide. Stopping and starting take about 15 s more."""
 _INSIST_FOR = 90.0
 _REST_AT_MOST = timedelta(minutes=17)
 """A message of a Lambda executor that was killed at its very beginning is hidden for 15 minutes."""
+_SLOTS = {"default": WORKERS * 4, "lambda": 1}
+"""Runs at once: a worker's four, and what the emulator's one poller hands to a Lambda executor."""
 _KILLED = ("worker", "watcher", "executor-lambda", "api", "auditor")
 _KILL_WEIGHTS = (50, 12, 18, 12, 8)
 _LOOKED_AT = 10
@@ -68,6 +70,7 @@ class Soak:
         self._audits: list[Document] = []
         self._audit: Future[Document] | None = None
         self._actions = dict.fromkeys(_ACTIONS, 0)
+        self._begins_at = now()
         self.refused: list[str] = []
         self.rested = False
 
@@ -81,7 +84,7 @@ class Soak:
 
     def run(self) -> Found:
         """All of it. Returns the account."""
-        begins_at = now() + timedelta(seconds=2)
+        self._begins_at = begins_at = now() + timedelta(seconds=2)
         ends_at = begins_at + timedelta(minutes=self._wanted.minutes)
         planned = deque(
             plan.jobs(
@@ -351,17 +354,19 @@ class Soak:
                 lambda a=api, j=job_id: a.job(j)["state"]  # type: ignore[misc]
             )
         losses = [
-            Loss(kill.at, kill.worker)
+            Loss(kill.at, kill.worker, kill.what)
             for kill in self._stack.log.kills
-            if kill.what in {"worker", "executor-lambda"}
+            if kill.what in {"worker", "executor-lambda", "watcher"}
         ]
         found = account(
             self._histories.values(),
             records,
             marks.read(self._stack.marks),
             until=until,
-            stops=self._stack.log.stops,
+            # At first EventBridge has invoked no watcher: as after a stop that took no time.
+            stops=[(self._begins_at, self._begins_at), *self._stack.log.stops],
             losses=losses,
+            slots=_SLOTS,
         )
         for history in self._histories.values():
             found.check_state(history, states[f"{history.tenant}/{history.job_id}"])

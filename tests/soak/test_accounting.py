@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from tests.soak.accounting import Found, Loss, Record, Stops, Wrong, account
+from tests.soak.__main__ import exit_code
+from tests.soak.accounting import Found, Loss, Record, Stops, Wrong, account, is_to_fail
 from tests.soak.marks import Mark
 from tests.soak.oracle import Did, Document, Event, History
 from tests.soak.test_oracle import TEN, at, history
@@ -16,6 +20,9 @@ TENANT = "000000000000"
 ALL = {**TEN, "misfire": {"policy": "RUN_ALL"}, "retryPolicy": {"maxAttempts": 2}}
 LATEST = {**ALL, "misfire": {"policy": "RUN_LATEST"}}
 SKIP = {**ALL, "misfire": {"policy": "SKIP"}}
+AWAY = [(at(9), at(9))]
+"""A stop, of so short a time that nothing is late for it by itself: the cause of what is late."""
+FAILS = {**ALL, "payload": {"do": "fail", "fails": 9}}
 
 
 def iso(second: float) -> str:
@@ -90,11 +97,12 @@ def accounted(
     until: float = 25,
     stops: Stops = (),
     losses: tuple[Loss, ...] = (),
+    slots: Mapping[str, int] | None = None,
 ) -> Found:
     job = job if isinstance(job, History) else history(job)
     marks = marks_of(*records) if marks is None else marks
     by_job = {(TENANT, "job"): records}
-    return account([job], by_job, marks, until=at(until), stops=stops, losses=losses)
+    return account([job], by_job, marks, until=at(until), stops=stops, losses=losses, slots=slots)
 
 
 def counted(found: Found) -> tuple[int, int, int]:
@@ -195,19 +203,19 @@ def test_a_run_of_a_stopped_stack_is_repeated_for_a_reason() -> None:
 def test_more_attempts_than_the_policy_gives_are_done_twice() -> None:
     thrice = run(20, *(attempt(n, 20 + n, 20.9 + n, "FAILED") for n in (1, 2, 3)), state="DEAD")
 
-    assert counted(accounted(ALL, [run(10), thrice])) == (0, 1, 0)
+    assert counted(accounted(FAILS, [run(10), thrice])) == (0, 1, 0)
 
 
 def test_a_run_that_died_before_its_attempts_were_used_up_is_lost() -> None:
     early = run(20, attempt(1, 21, 22, "FAILED"), state="DEAD")
 
-    assert counted(accounted(ALL, [run(10), early])) == (1, 0, 0)
+    assert counted(accounted(FAILS, [run(10), early])) == (1, 0, 0)
 
 
 def test_an_attempt_after_the_death_is_done_twice_unless_it_was_redriven() -> None:
     failed = (attempt(1, 21, 22, "FAILED"), attempt(2, 23, 24, "FAILED"))
     again = run(20, *failed, attempt(3, 30, 31), attemptsBeforeRedrive=2)
-    job = history(ALL)
+    job = history(FAILS)
 
     assert counted(accounted(job, [run(10), again])) == (0, 1, 0)
     job.redrives[execution_id(20)] = [at(29)]
@@ -217,7 +225,7 @@ def test_an_attempt_after_the_death_is_done_twice_unless_it_was_redriven() -> No
 
 
 def test_an_attempt_after_a_cancel_was_answered_is_done_twice() -> None:
-    job = history(ALL)
+    job = history(FAILS)
     twice = run(20, attempt(1, 21, 22, "FAILED"), attempt(2, 24, 25, "FAILED"), state="CANCELLED")
     job.cancels[execution_id(20)] = at(24.7)  # its script began then, but was claimed before
 
@@ -233,14 +241,14 @@ def test_a_cancel_that_was_decided_while_an_attempt_ended_is_no_end_before_it() 
     replaced = run(20, attempt(1, 29.9, 30.6, "FAILED"), state="CANCELLED", finishedAt=iso(30.1))
     records = [run(10), replaced, run(30, attempt(1, 31, 32))]
 
-    found = accounted({**ALL, "overlap": "REPLACE"}, records, until=35)
+    found = accounted({**FAILS, "overlap": "REPLACE"}, records, until=35)
     assert counted(found) == (0, 0, 0)
     later = mark(20, 1, begun=30.7, until=30.8)
     marks = [*marks_of(run(10), records[2]), later]
-    found = accounted({**ALL, "overlap": "REPLACE"}, records, marks, until=35)
+    found = accounted({**FAILS, "overlap": "REPLACE"}, records, marks, until=35)
     assert counted(found) == (0, 1, 0)
     # Nobody replaces where all run.
-    assert counted(accounted(ALL, records, until=35)) == (1, 0, 0)
+    assert counted(accounted(FAILS, records, until=35)) == (1, 0, 0)
 
 
 def test_what_was_due_as_the_pause_was_asked_for_may_run() -> None:
@@ -253,7 +261,7 @@ def test_what_was_due_as_the_pause_was_asked_for_may_run() -> None:
 
 def test_each_anomaly_is_told_with_its_record() -> None:
     early = run(20, attempt(1, 21, 22, "FAILED"), state="DEAD")
-    found = accounted(ALL, [run(10), early])
+    found = accounted(FAILS, [run(10), early])
 
     assert [(a.wrong, a.record) for a in found.anomalies] == [(Wrong.LOST, early)]
     assert (found.total.dead, found.total.cancelled, found.total.skipped) == (1, 0, 0)
@@ -283,14 +291,15 @@ def test_a_skip_needs_a_right(document: Document, decided: float, lost: int) -> 
     late = attempt(1, decided + 1, decided + 2)
     third = run(30, late, dispatchedAt=iso(decided + 0.1))
     records = [skipped(10, 20, 2, decided=decided), third]
+    found = accounted({**document, "maxRuns": 3}, records, until=99, stops=AWAY)
 
-    assert counted(accounted({**document, "maxRuns": 3}, records, until=99)) == (lost, 0, 0)
+    assert counted(found) == (lost, 0, 0)
 
 
 def test_the_latest_of_what_was_missed_is_not_to_be_skipped() -> None:
     records = [skipped(10, 30, 3, decided=95)]
 
-    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99)) == (1, 0, 0)
+    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99, stops=AWAY)) == (1, 0, 0)
 
 
 def test_what_ran_beside_it_gives_the_right_to_skip() -> None:
@@ -306,7 +315,7 @@ def test_what_ran_beside_it_gives_the_right_to_skip() -> None:
 def test_a_range_that_miscounts_is_lost() -> None:
     records = [skipped(10, 20, 3, decided=95), run(30, attempt(1, 96, 97))]
 
-    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99)) == (1, 0, 0)
+    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99, stops=AWAY)) == (1, 0, 0)
 
 
 def test_two_records_of_an_occurrence_are_done_twice() -> None:
@@ -316,7 +325,7 @@ def test_two_records_of_an_occurrence_are_done_twice() -> None:
         run(30, attempt(1, 96, 97)),
     ]
 
-    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99)) == (0, 1, 0)
+    assert counted(accounted({**LATEST, "maxRuns": 3}, records, until=99, stops=AWAY)) == (0, 1, 0)
 
 
 def test_what_was_due_in_a_pause_that_a_change_ended_must_not_run() -> None:
@@ -385,3 +394,257 @@ def test_a_job_that_is_over_and_not_shown_so_is_told() -> None:
     assert found.others == 0
     found.check_state(history(ALL), "ACTIVE")
     assert found.others == 1
+
+
+# Ten occurrences of a job of every minute, the world as it should be, and nothing well: each must
+# be told.
+
+MINUTES = [60.0 * n for n in range(1, 11)]
+EVERY_MINUTE = {
+    **ALL,
+    "type": "CRON",
+    "schedule": "* * * * *",
+    "endAt": iso(630),
+    "retryPolicy": {"maxAttempts": 3},
+    "payload": {"do": "well"},
+}
+
+
+def minutely(**more: Any) -> History:
+    return history({**EVERY_MINUTE, **more})
+
+
+def late_run(second: float, late: float) -> Record:
+    ran = attempt(1, second + late, second + late + 1)
+    return run(second, ran, dispatchedAt=iso(second + late))
+
+
+def skips(seconds: list[float], late: float) -> list[Record]:
+    return [skipped(second, second, 1, decided=second + late) for second in seconds]
+
+
+def thrice(second: float, outcome: str, takes: float) -> Record:
+    """A run that used up its attempts."""
+    ends = [second + takes * n for n in (1, 2, 3, 4)]
+    attempts = [attempt(n, start, end, outcome) for n, (start, end) in enumerate(pairwise(ends), 1)]
+    return run(second, *attempts, state="DEAD")
+
+
+def test_a_job_of_every_minute_that_ran_well_is_no_anomaly() -> None:
+    found = accounted(minutely(), [late_run(second, 1) for second in MINUTES], until=3600)
+
+    assert not found.anomalies
+    assert not found.late_without_cause
+
+
+@pytest.mark.parametrize(("early", "doubles"), [(30, 10), (2.5, 10), (1.5, 0)])
+def test_what_begins_before_it_is_due_is_done_twice(early: float, doubles: int) -> None:
+    records = [late_run(second, -early) for second in MINUTES]
+
+    assert counted(accounted(minutely(), records, until=3600)) == (0, doubles, 0)
+
+
+def test_what_is_sent_before_it_is_due_or_whose_script_begins_then_is_done_twice() -> None:
+    [sent, ran] = [late_run(60, 1), late_run(60, 1)]
+    sent["dispatchedAt"] = iso(55)
+    job = minutely(maxRuns=1)
+    before = [mark(60, begun=55, until=62)]
+
+    assert counted(accounted(job, [sent], until=3600)) == (0, 1, 0)
+    assert counted(accounted(job, [ran], before, until=3600)) == (0, 1, 0)
+
+
+WATCHERS = tuple(Loss(at(second), None, "watcher") for second in (60, 240, 420, 600))
+WORKERS = tuple(Loss(at(second), "host-1") for second in (60, 240, 420, 600))
+LAMBDAS = (Loss(at(60), None, "executor-lambda"),)
+
+
+@pytest.mark.parametrize(
+    ("losses", "stops", "lost"),
+    [
+        ((), [], 10),
+        (WATCHERS, [], 0),
+        ((), [(at(60), at(610))], 0),
+        # Workers and Lambda executors do not dispatch.
+        (WORKERS, [], 10),
+        (LAMBDAS, [], 10),
+        # Too long ago for the last six: the fourth was due within three minutes.
+        (WATCHERS[:1], [], 6),
+    ],
+)
+def test_what_misfire_skips_was_late_for_a_cause(
+    losses: tuple[Loss, ...], stops: Stops, lost: int
+) -> None:
+    job = minutely(misfire={"policy": "SKIP"})
+    found = accounted(job, skips(MINUTES, 61), until=3600, stops=stops, losses=losses)
+
+    assert counted(found) == (lost, 0, 0)
+
+
+@pytest.mark.parametrize(("losses", "lost"), [((), 9), (WATCHERS, 0)])
+def test_what_run_latest_skips_was_late_for_a_cause(losses: tuple[Loss, ...], lost: int) -> None:
+    job = minutely(misfire={"policy": "RUN_LATEST"})
+    records = [*skips(MINUTES[:-1], 61), late_run(600, 1)]
+
+    assert counted(accounted(job, records, until=3600, losses=losses)) == (lost, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("late", "losses", "lost"),
+    [(61, (), 10), (59, (), 0), (61, WORKERS, 0), (61, WATCHERS, 0), (61, LAMBDAS, 10)],
+)
+def test_what_the_relevancy_window_skips_a_minute_late_was_so_for_a_cause(
+    late: float, losses: tuple[Loss, ...], lost: int
+) -> None:
+    job = minutely(misfire={"policy": "RUN_ALL", "relevancyWindowSec": 50})
+
+    found = accounted(job, skips(MINUTES, late), until=3600, losses=losses)
+    assert counted(found) == (lost, 0, 0)
+
+
+def test_a_killed_lambda_hides_a_message_for_a_quarter_of_an_hour() -> None:
+    job = minutely(
+        misfire={"policy": "RUN_ALL", "relevancyWindowSec": 50},
+        target={"pool": "lambda"},
+    )
+
+    found = accounted(job, skips(MINUTES, 61), until=3600, losses=LAMBDAS)
+    assert counted(found) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("losses", "lost"), [((), 7), (WORKERS, 0)])
+def test_a_long_row_of_runs_that_replace_each_other_has_a_cause(
+    losses: tuple[Loss, ...], lost: int
+) -> None:
+    """All but the last are skipped. That of the last two is in order: a run came, and then another
+    before the first was picked up.
+    """
+    records = [*skips(MINUTES[:-1], 60), late_run(600, 1)]
+    found = accounted(minutely(overlap="REPLACE"), records, until=3600, losses=losses)
+
+    assert counted(found) == (lost, 0, 0)
+
+
+def test_what_replaces_a_run_begins() -> None:
+    """That of none is in order if the last did not run for no reason of its own."""
+    cancelled = run(600, state="CANCELLED", attempts=[], attempt=0, finishedAt=iso(601))
+    job = minutely(overlap="REPLACE")
+    records = [*skips(MINUTES[:-1], 60), cancelled]
+
+    assert counted(accounted(job, records, until=3600)) == (10, 0, 0)
+    job.cancels[execution_id(600)] = at(600.5)
+    assert counted(accounted(job, records, until=3600)) == (7, 0, 0)
+
+
+def test_a_script_that_was_to_do_well_does_not_fail() -> None:
+    records = [thrice(second, "FAILED", 1) for second in MINUTES]
+    found = accounted(minutely(), records, until=3600)
+    assert counted(found) == (30, 0, 0)
+
+    stopped = [(at(second), at(second + 5)) for second in MINUTES]
+    found = accounted(minutely(), records, [], until=3600, stops=stopped)
+    assert counted(found) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("begun", "lost"), [(True, 0), (False, 30)])
+def test_a_script_that_was_to_fail_has_begun(begun: bool, lost: int) -> None:  # noqa: FBT001
+    job = minutely(payload={"do": "fail", "fails": 3})
+    records = [thrice(second, "FAILED", 1) for second in MINUTES]
+    marks = marks_of(*records) if begun else []
+
+    assert counted(accounted(job, records, marks, until=3600)) == (lost, 0, 0)
+
+
+def test_which_attempts_are_to_fail_is_known_as_the_script_knows_it() -> None:
+    odd, even = execution_id(20), execution_id(10)
+    assert (zlib.crc32(odd.encode()) % 2, zlib.crc32(even.encode()) % 2) == (1, 0)
+    twice = {"do": "fail", "fails": 2}
+
+    assert [is_to_fail(twice, odd, n) for n in (1, 2, 3)] == [True, True, False]
+    assert [is_to_fail({"do": "flaky"}, even, n) for n in (1, 2)] == [True, False]
+    assert not is_to_fail({"do": "flaky"}, odd, 1)
+    assert not any(is_to_fail({"do": do}, even, 1) for do in ("well", "long", "save"))
+
+
+def test_a_run_that_dies_of_lost_workers_had_them_killed() -> None:
+    records = [thrice(second, "WORKER_LOST", 60) for second in MINUTES]
+    found = accounted(minutely(), records, [], until=3600)
+    assert (counted(found), found.repeated_without_kill) == ((10, 0, 0), 20)
+
+    kills = tuple(Loss(at(second + 1), "host-1") for second in map(float, range(60, 1200, 60)))
+    found = accounted(minutely(), records, [], until=3600, losses=kills)
+    assert (counted(found), found.repeated_without_kill) == ((0, 0, 0), 0)
+
+
+def test_a_watcher_that_is_killed_is_not_why_a_worker_was_lost() -> None:
+    lost = run(60, attempt(1, 61, 81, "WORKER_LOST"), attempt(2, 81, 82))
+    lost["attempts"][0]["worker"] = "lambda-1"
+    job = minutely(maxRuns=1)
+    for what, without_kill in (("watcher", 1), ("executor-lambda", 0)):
+        found = accounted(job, [lost], until=3600, losses=(Loss(at(70), None, what),))
+        assert found.repeated_without_kill == without_kill
+
+
+@pytest.mark.parametrize(
+    ("losses", "lost"), [((), 9), (WORKERS, 0), (WATCHERS, 0), (WORKERS[:1], 5)]
+)
+def test_what_was_due_long_before_the_deletion_has_run(losses: tuple[Loss, ...], lost: int) -> None:
+    job = minutely()
+    job.events.append(Event(Did.DELETED, at(610), at(610)))
+    gone: Record = {"state": "CANCELLED", "attempts": [], "attempt": 0, "finishedAt": iso(611)}
+    records = [run(second, **gone) for second in MINUTES]
+
+    assert counted(accounted(job, records, until=3600, losses=losses)) == (lost, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("late", "losses", "without_cause"), [(540, (), 10), (540, WORKERS, 0), (59, (), 0)]
+)
+def test_what_is_late_without_a_cause_is_told_and_no_anomaly(
+    late: float, losses: tuple[Loss, ...], without_cause: int
+) -> None:
+    records = [late_run(second, late) for second in MINUTES]
+    found = accounted(minutely(), records, until=3600, losses=losses)
+
+    assert not found.anomalies
+    assert len(found.late_without_cause) == without_cause
+
+
+def test_a_pool_whose_slots_are_taken_is_a_cause() -> None:
+    """A run of every minute that takes ten: nine others are in work as the last waits."""
+    records = [run(s, attempt(1, s + 1, s + 600)) for s in MINUTES[:-1]] + [late_run(600, 61)]
+    for slots, without_cause in (({"default": 10}, 0), ({"default": 30}, 1), ({}, 1)):
+        found = accounted(minutely(), records, until=3600, slots=slots)
+        assert len(found.late_without_cause) == without_cause
+
+
+@pytest.mark.parametrize(
+    ("overlap", "ended", "without_cause"),
+    [("QUEUE", 195, 0), ("QUEUE", 150, 1), ("ALLOW", 195, 1)],
+)
+def test_an_earlier_run_is_a_cause_where_runs_wait_for_each_other(
+    overlap: str, ended: float, without_cause: int
+) -> None:
+    records = [run(60, attempt(1, 61, ended)), late_run(120, 80)]
+    found = accounted(minutely(overlap=overlap, maxRuns=2), records, until=3600)
+
+    assert len(found.late_without_cause) == without_cause
+
+
+GOOD = {"lost": 0, "double_effects": 0, "others": 0, "repeated_without_kill": 0, "at_rest": True}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({}, 0),
+        ({"lost": 1}, 1),
+        ({"double_effects": 1}, 1),
+        ({"others": 1}, 1),
+        ({"repeated_without_kill": 1}, 1),
+        ({"at_rest": False}, 1),
+        ({"repeated": 1, "late_without_cause": 1}, 0),
+    ],
+)
+def test_the_exit_code_tells_what_is_wrong(wrong: dict[str, object], code: int) -> None:
+    assert exit_code({**GOOD, **wrong}) == code
