@@ -10,15 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from nextfire.domain.ids import JobKey, RunKey
-from nextfire.domain.job import Job
+from nextfire.domain.job import Job, Overlap
 from nextfire.domain.run import Run, RunState
 from tests.simulation.kernel import Actor
 from tests.simulation.monitor import CLOCKS_APART, Monitor
 
+_TO_END = timedelta(seconds=25)
+"""So long may it take a worker to end a script whose lease has lapsed: a call that hangs."""
 _BY_ITS_OWNER = {"runs.save", "runs.extend"}
 
 
@@ -50,7 +52,8 @@ class Effects:
         self.fenced_off = 0
 
     def job_stored(self, job: Job) -> None:
-        self._alone[job.uid] = self._alone.get(job.uid, True) and job.exclusive
+        alone = job.definition.overlap is not Overlap.ALLOW
+        self._alone[job.uid] = self._alone.get(job.uid, True) and alone
 
     def call(self, actor: Actor, call: str, asked: tuple[Any, ...], done: Any) -> None:
         """A worker was answered, or would be."""
@@ -86,8 +89,8 @@ class Effects:
             there.until = max(there.until, run.lease_until)
 
     @contextmanager
-    def of(self, actor: Actor, key: RunKey, attempt: int) -> Iterator[None]:
-        """Around a script that *actor* runs."""
+    def of(self, actor: Actor, key: RunKey, attempt: int, *, frozen: bool) -> Iterator[None]:
+        """Around a script that *actor* runs. *frozen*: its supervisor may be late."""
         now = self._monitor.now
         self.begun += 1
         claims = [
@@ -109,6 +112,11 @@ class Effects:
             yield
         finally:
             mine.running = False
+        if not frozen and self._monitor.now > mine.until + _TO_END:
+            self._wrong(
+                f"{key.execution_id}: attempt {attempt} went on on {actor.name} after its lease"
+                " (invariant 5)"
+            )
 
     def _check_alone(self, key: RunKey, mine: Held, now: datetime) -> None:
         together = {key}

@@ -18,6 +18,7 @@ from nextfire.domain.ports import Lease, ScriptCall, ScriptExit, Supervisor
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
@@ -316,7 +317,13 @@ class Client:
         self.tenant = actor.tenant = tenant
         self.actor = actor
         port = system.wire.port
-        self.jobs = ManageJobs(port(actor, "jobs"), Limits(POOLS, scripts_bucket=BUCKET))
+        self.jobs = ManageJobs(
+            port(actor, "jobs"),
+            Limits(POOLS, scripts_bucket=BUCKET),
+            FindUnsent(
+                port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
+            ),
+        )
         self.runs = ManageRuns(
             port(actor, "jobs"),
             port(actor, "runs"),
@@ -355,5 +362,5 @@ class _Runner:
         runner = MemoryScriptRunner(self.actor)
         runner.scripts.append(script)
         key = parse_execution_id(environment["NEXTFIRE_TENANT"], execution_id)
-        with self.system.effects.of(self.actor, key, attempt):
+        with self.system.effects.of(self.actor, key, attempt, frozen=script.frozen):
             return runner.run(call, supervisor)

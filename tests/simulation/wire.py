@@ -112,8 +112,8 @@ class Log(list[Any]):
 
 @dataclass(slots=True)
 class Weather:
-    """How likely each call goes wrong, and how. `slow`: it takes seconds. `rough`: how likely one that
-    is not idle is refused, unsent, or unanswered, whatever the weather.
+    """How likely each call goes wrong, and how. `slow`: it takes seconds. `rough`: how likely each
+    that is not idle is refused, unsent, or unanswered, whatever the weather.
     """
 
     refused: float = 0.0
