@@ -251,19 +251,19 @@ class History:
         if self.setting.on_lambda:
             aws.submit(self._event_source)
         wrong = self.monitor.violations
-        kernel.run(lambda: over.done() or bool(wrong))
-        if over.done():
-            over.result()  # a flow that cannot be carried out is an error of its own
-        at_calls = sum(n for (_, what), n in self.wire.hit.items() if what.startswith("died"))
-        self.wire.hit["anywhere", "killed"] = kernel.deaths - at_calls
-        self._end_all()
-        wrong += [f"escaped: {each}" for each in self.system.escaped]
         occurrences = 0
-        if not wrong:
-            try:
+        try:
+            kernel.run(lambda: over.done() or bool(wrong))
+            if over.done():
+                over.result()  # a flow that cannot be carried out is an error of its own
+            at_calls = sum(n for (_, what), n in self.wire.hit.items() if what.startswith("died"))
+            self.wire.hit["anywhere", "killed"] = kernel.deaths - at_calls
+            self._end_all()
+            wrong += [f"escaped: {each}" for each in self.system.escaped]
+            if not wrong:
                 occurrences = self._come_to_rest()
-            except AssertionError as error:
-                wrong.append(str(error).partition("\n")[0])
+        except AssertionError as error:
+            wrong.append(str(error).partition("\n")[0])
         return Outcome(
             self.seed,
             self.wire.hit,

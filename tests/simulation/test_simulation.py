@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -18,6 +19,7 @@ from tests.fakes import Killed
 from tests.simulation.flows import FLOWS
 from tests.simulation.history import History
 from tests.simulation.kernel import SECOND, Actor, Kernel
+from tests.simulation.system import _Runner
 from tests.simulation.wire import Weather, Wire
 
 TRIES = 80
@@ -65,6 +67,31 @@ def test_a_planted_race_is_found_by_interleaving_and_by_nothing_else(
     found = next((seed for seed in range(TRIES) if violated(seed, interleaves=True)), None)
     assert found is not None
     assert not any(violated(seed, interleaves=False) for seed in range(found + 1))
+
+
+def test_a_script_that_runs_twice_is_seen() -> None:
+    def twice(runner: Any, call: Any, supervisor: Any) -> Any:
+        once(runner, call, supervisor)
+        return once(runner, call, supervisor)
+
+    once = _Runner.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Runner, "run", twice)
+        wrong = [each for seed in range(10) for each in History(seed).play().violations]
+    assert any("without a claim of its own" in each for each in wrong)
+
+
+def test_a_history_without_end_is_ended() -> None:
+    kernel = Kernel(1, at("12:00"))
+    actor = Actor(kernel, "restless")
+
+    def restless() -> None:
+        while True:
+            kernel.pause(0)
+
+    actor.submit(restless)
+    with pytest.raises(AssertionError, match="no end"):
+        kernel.run(lambda: False)
 
 
 def test_a_seed_replays_exactly_in_any_process() -> None:
@@ -148,11 +175,26 @@ def test_it_dies_before_a_call_and_after_it(half_steps: int) -> None:
     assert port.calls == (1 if half_steps == 2 else 0)
 
 
-def test_every_flow_happens() -> None:
-    """None is listed in vain: over some seeds each begins, and most of them often."""
+WRITES = ["queue.send", "due.put", "due.delete", "runs.claim", "runs.advance", "jobs.update"]
+
+
+def test_every_flow_happens_and_every_write_goes_wrong() -> None:
+    """None is listed in vain: over some seeds each begins. And what matters most is refused, left
+    without an answer, and the last thing that a process did.
+    """
     begun: set[str] = set()
+    hit: Counter[tuple[str, str]] = Counter()
+    scripts = 0
     for seed in range(40):
         history = History(seed, told=True)
-        history.play()
+        outcome = history.play()
         begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}
+        hit += outcome.hit
+        scripts += outcome.scripts
     assert begun == {flow.name for flow in FLOWS}
+    assert scripts > 40
+    for call in WRITES:
+        assert hit[call, "refused"], call
+        assert hit[call, "unsent"], call
+        assert hit[call, "unanswered"], call
+        assert hit[call, "died before"] + hit[call, "died after"], call
