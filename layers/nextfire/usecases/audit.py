@@ -287,6 +287,8 @@ class AuditJobs:
             covered = cover_missed(self._runs, entry, decision, now)
             report.covered += covered.written.covered if covered.written else 0
             entry = covered.successor
+            if entry is None and owner.is_last(lost.last):
+                self._jobs.complete(owner, now)  # no run of it will
         if entry is not None:
             report.notes.append(f"{_told(owner.key)}: more is lost from {entry.occurs_at} on")
         sent = self._send(sends, report)
