@@ -16,7 +16,8 @@ from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
-from nextfire.domain.schedule import occurrences
+from nextfire.domain.schedule import ScheduleType, occurrences
+from tests.judgement import Evidence, Judge, Stored, first_sent
 from tests.world import World
 
 _STEP = timedelta(seconds=1)
@@ -94,31 +95,42 @@ def covered(world: Books, job: Job) -> list[str]:
     ]
 
 
+def evidence_of(world: World, job: Job) -> Evidence:
+    """What a world knows of *job*: nothing takes time there."""
+    ever = [
+        Stored(j.updated_at, j) for j in world.jobs.ever if (j.key, j.uid) == (job.key, job.uid)
+    ]
+    return Evidence(ever, first_sent(world.queue.log))
+
+
 def assert_all_accounted(
     world: Books,
     job: Job,
     *,
     picked_up_late: bool = False,
     stray: Callable[[RunKey], bool] = lambda _: False,
+    evidence: Evidence | None = None,
+    purged: bool = False,
 ) -> None:
     """Every occurrence of *job* up to now is covered by exactly one record; a record covers nothing
-    else, and counts right; none is left undone; and the chain goes on.
+    else, and counts right; none is left undone, and what became of it was right; and the chain goes
+    on.
 
-    The world must be at rest: see `settle`. *picked_up_late*: leave out ranges that hold a run
-    which an executor had before it more than a minute after it was due; see
+    The world must be at rest: see `settle`. *picked_up_late*: a run that an executor began with
+    more than a minute after it was due may be in a range as well; see
     `test_what_was_sent_before_it_was_missed_does_not_run`. *stray*: which runs may be there though
     no version owns them: those that were sent while a change of the job was being written, whose
-    instant is that of its request.
+    instant is that of its request. *evidence*: by what to judge; without it, a `World`'s own.
+    *purged*: of a last run nobody may have seen that it ended, for its message is gone.
     """
     job = world.job(job.key)
+    if evidence is None and isinstance(world, World):
+        evidence = evidence_of(world, job)
     now = world.now
     due = [at for owner, ats in owned(job, now) for at in takewhile(_is_due(owner, now), ats)]
-    every = {
-        at: owner.schedule_version
-        for owner, ats in owned(job, now + timedelta(hours=2))
-        for at in ats
-    }
+    every = {at: owner for owner, ats in owned(job, now + timedelta(hours=2)) for at in ats}
     found = records(world, job)
+    judge = Judge(every, found, evidence) if evidence is not None else None
     covers: Counter[datetime] = Counter()
     for record in found:
         first, last = record.key.scheduled_at, record.covers_until
@@ -127,7 +139,12 @@ def assert_all_accounted(
         assert first in every, f"{record.key.run_id} stands for no occurrence of the job"
         if record.covered_to is None:
             assert record.covered == 1
-        stood = [at for at, n in every.items() if first <= at <= last and n == every[first]]
+        version = every[first].schedule_version
+        stood = [
+            at
+            for at, owner in every.items()
+            if first <= at <= last and owner.schedule_version == version
+        ]
         assert len(stood) == record.covered, (
             f"{record.key.run_id} counts {record.covered}, stands for {len(stood)}"
         )
@@ -136,28 +153,28 @@ def assert_all_accounted(
         if record.covered > 1:
             assert (record.state, record.pool) == (RunState.SKIPPED, None)
         assert record.reason or record.state is RunState.SUCCEEDED
+        if judge is not None:
+            judge.judge(record, stood)
     missing = [spoken(at) for at in due if not covers[at]]
     assert not missing, f"nothing is known of {len(missing)}: {missing[:5]}"
-    mixed = _picked_up_late(found, [*every], now) if picked_up_late else set()
-    twice = [spoken(at) for at, times in covers.items() if times > 1 and at not in mixed]
-    assert not twice, f"accounted for more than once, {len(twice)}: {twice[:5]}"
-    _assert_chain(world, job, now)
+    twice = {at for at, times in covers.items() if times > 1}
+    if picked_up_late:
+        twice -= _picked_up_late(found)
+    assert not twice, f"accounted for more than once, {len(twice)}: {_few(twice)}"
+    assert_chained(world, job, purged=purged)
 
 
-def _picked_up_late(found: list[Run], every: list[datetime], now: datetime) -> set[datetime]:
-    """The occurrences of ranges that an executor had one of before it, long after it was due."""
-    late = [
+def _few(ats: Collection[datetime]) -> list[str]:
+    return [spoken(at) for at in sorted(ats)[:5]]
+
+
+def _picked_up_late(found: list[Run]) -> set[datetime]:
+    """The occurrences that an executor began with long after they were due."""
+    return {
         r.key.scheduled_at
         for r in found
-        if (r.pool is not None or r.state is not RunState.SKIPPED)
-        and (r.started_at or r.finished_at or now) > r.key.scheduled_at + _MISSED
-    ]
-    mixed: set[datetime] = set()
-    for record in found:
-        first, last = record.key.scheduled_at, record.covers_until
-        if any(first < at <= last for at in late):
-            mixed.update(at for at in every if first <= at <= last)
-    return mixed
+        if r.attempts and r.attempts[0].started_at > r.key.scheduled_at + _MISSED
+    }
 
 
 def _is_due(owner: Job, now: datetime) -> Callable[[datetime], bool]:
@@ -165,8 +182,11 @@ def _is_due(owner: Job, now: datetime) -> Callable[[datetime], bool]:
     return lambda at: owner.due_at(at) <= now
 
 
-def _assert_chain(world: Books, job: Job, now: datetime) -> None:
-    """An ACTIVE job has the one entry of its next occurrence; another has none that will fire."""
+def assert_chained(world: Books, job: Job, *, purged: bool = False) -> None:
+    """An ACTIVE job has the one entry of its next occurrence, and there is one; another has none
+    that will fire. *purged*: see `assert_all_accounted`.
+    """
+    now = world.now
     fires = [
         e for e in world.entries if e.kind is DueKind.FIRE and (e.job, e.uid) == (job.key, job.uid)
     ]
@@ -178,6 +198,8 @@ def _assert_chain(world: Books, job: Job, now: datetime) -> None:
         ([at] for at in _occurrences(job, now + timedelta(days=400)) if job.due_at(at) > now), []
     )
     assert len(current) == len(left), f"{len(current)} entries, next is {left}"
+    over = not left and job.definition.type is not ScheduleType.MANUAL
+    assert not over or purged, f"{job.key.job_id} is ACTIVE, and no occurrence is left"
     for entry in current:
         assert [entry.occurs_at] == left, f"{entry.sort_key} is not the next"
         assert entry.at == job.due_at(entry.occurs_at)

@@ -307,6 +307,8 @@ class MemoryJobStore:
     def __init__(self, due: MemoryDueStore) -> None:
         self._due = due
         self.items: dict[JobKey, Job] = {}
+        self.ever: list[Job] = []
+        """All that was stored, in order."""
         self._frozen: dict[JobKey, Job] | None = None
         self._broken: set[JobKey] = set()
         self._lock = threading.Lock()
@@ -327,7 +329,7 @@ class MemoryJobStore:
 
     def put(self, job: Job) -> None:
         """Store *job*, whatever is there."""
-        self.items[job.key] = _cut_job(job)
+        self._keep(_cut_job(job))
 
     def forget(self, key: JobKey) -> None:
         del self.items[key]
@@ -396,15 +398,24 @@ class MemoryJobStore:
             )
             if there is None or not same:
                 return False
-            self.items[job.key] = replace(
-                there, state=JobState.COMPLETED, revision=there.revision + 1, updated_at=cut(now)
+            self._keep(
+                replace(
+                    there,
+                    state=JobState.COMPLETED,
+                    revision=there.revision + 1,
+                    updated_at=cut(now),
+                )
             )
             return True
 
     def _write(self, job: Job, entry: DueEntry | None, now: datetime) -> None:
         if entry is not None and not self._due.put([entry], now):
             raise UnavailableError("transaction cancelled. Try again.")
-        self.items[job.key] = _cut_job(job)
+        self._keep(_cut_job(job))
+
+    def _keep(self, job: Job) -> None:
+        self.items[job.key] = job
+        self.ever.append(job)
 
 
 def _without_payload(job: Job) -> Job:

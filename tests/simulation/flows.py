@@ -137,6 +137,7 @@ def cancel(history: History) -> None:
         return
 
     def ask(client: Client) -> None:
+        history.asked_to_cancel.add(key)
         run = client.runs.cancel(key, "enough")
         history.cancelled.setdefault(key, len(run.attempts))
 
@@ -282,6 +283,7 @@ def spoil_job(history: History) -> None:
     if key is None:
         return
     jobs = history.stores.jobs
+    history.unreadable.add(key)
     history.kernel.tell("somebody", f"spoils {key.job_id}")
     jobs.spoil(key)
     history.later(

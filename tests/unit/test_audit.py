@@ -1022,7 +1022,7 @@ def test_whatever_vanishes_is_accounted_for_after_an_audit(seed: int) -> None:
         for job in history.jobs:
             # Of a deleted job nobody misses what nobody has.
             if world.job(job.key).state is not JobState.CANCELLED:
-                assert_all_accounted(world, job, picked_up_late=True)
+                assert_all_accounted(world, job, picked_up_late=True, purged=True)
     except BaseException as error:
         error.add_note("\n".join(history.told))
         raise

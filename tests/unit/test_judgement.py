@@ -1,0 +1,198 @@
+"""That the accounting finds what is wrong: histories that are right, with one record falsified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from tests.accounting import assert_all_accounted, evidence_of, settle
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.world import World
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:59:30")
+    world.tick()  # the cursors are there
+    return world
+
+
+def lived(world: World, *, until: str = "15:00:30", **fields: Any) -> Job:
+    """An hourly job, and what became of it."""
+    job = world.register(**fields)
+    for hour in range(12, at(until).hour + 1):
+        world.at(f"{hour}:00")
+        settle(world)
+    world.at(until)
+    settle(world)
+    assert_all_accounted(world, job)
+    return job
+
+
+def missed(world: World, **fields: Any) -> Job:
+    """The same, where nobody watched from 12:30 on."""
+    job = lived(world, until="12:30", **fields)
+    world.at("15:00:30")
+    world.new_watcher()
+    settle(world)
+    assert_all_accounted(world, job)
+    return job
+
+
+def key(job: Job, time: str) -> RunKey:
+    return RunKey(job.key, run_id(job.uid, at(time)))
+
+
+def put(world: World, run: Run) -> None:
+    world.runs.items[run.key] = run
+
+
+def skipped(job: Job, time: str, *, by: str, **fields: Any) -> Run:
+    return Run.skipped(key(job, time), "because", at(by), **fields)
+
+
+def succeeded(job: Job, time: str) -> Run:
+    begun = at(time) + SECOND
+    done = Attempt(1, "a", begun, begun, AttemptOutcome.SUCCEEDED, 0)
+    return Run(key(job, time), RunState.SUCCEEDED, attempt=1, attempts=(done,), finished_at=begun)
+
+
+@pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE", "SKIP", "REPLACE"])
+def test_what_an_executor_skips_needs_a_cause(world: World, overlap: str) -> None:
+    job = lived(world, overlap=overlap)
+    put(world, skipped(job, "14:00", by="14:00:01", pool="default"))
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job)
+
+
+def test_an_executor_may_skip_for_an_earlier_run_that_had_begun(world: World) -> None:
+    job = lived(world, overlap="SKIP")
+    put(world, skipped(job, "14:00", by="14:00:01", pool="default"))
+    put(world, replace(world.run(job, "13:00"), finished_at=at("14:00:00.5")))
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=["all", "latest", "skip"])
+def test_what_a_watcher_skips_was_late(world: World, misfire: dict[str, Any]) -> None:
+    job = lived(world, misfire=misfire)
+    put(world, skipped(job, "14:00", by="14:00:59"))
+    with pytest.raises(AssertionError, match="no policy skips it 0:00:59 after it was due"):
+        assert_all_accounted(world, job)
+
+
+def test_the_latest_that_was_missed_is_not_skipped(world: World) -> None:
+    job = missed(world, misfire=RUN_LATEST)
+    put(world, skipped(job, "15:00", by="15:05"))
+    with pytest.raises(AssertionError, match="no policy skips it"):
+        assert_all_accounted(world, job)
+
+
+def test_run_all_skips_nothing(world: World) -> None:
+    job = missed(world, misfire=RUN_ALL)
+    put(world, skipped(job, "13:00", by="15:00:30", covered_to=at("14:00"), covered=2))
+    del world.runs.items[key(job, "14:00")]
+    with pytest.raises(AssertionError, match="no policy skips it"):
+        assert_all_accounted(world, job)
+
+
+def test_what_skip_is_to_skip_does_not_run(world: World) -> None:
+    job = missed(world, misfire=SKIP)
+    put(world, replace(world.run(job, "15:00"), key=key(job, "13:00")))
+    put(world, skipped(job, "14:00", by="15:00:31"))
+    log = world.queue.log
+    log.append(log[-1].model_copy(update={"run_id": run_id(job.uid, at("13:00"))}))
+    with pytest.raises(AssertionError, match=r"13.*ran, and no policy sends it at"):
+        assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("ends", ["resumed", "changed"])
+def test_what_was_due_in_a_pause_does_not_run(world: World, ends: str) -> None:
+    job = lived(world, until="12:30", misfire=SKIP)
+    world.pause(job)
+    world.at("13:00:30")
+    if ends == "resumed":
+        world.resume(job)
+    else:
+        world.change(job, schedule="30 * * * *")
+    settle(world)
+    assert_all_accounted(world, job)
+    put(world, succeeded(job, "13:00"))
+    log = world.queue.log
+    sent = {"run_id": run_id(job.uid, at("13:00")), "dispatched_at": at("13:00:31")}
+    log.append(log[-1].model_copy(update=sent))
+    with pytest.raises(AssertionError, match=r"due in a pause|no policy sends it"):
+        assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("tried", [1, 2])
+def test_nothing_dies_with_attempts_left(world: World, tried: int) -> None:
+    retries = {"maxAttempts": 3, "initialDelayMs": 1_000, "retryOn": {"exitCodes": [1]}}
+    for _ in range(3):
+        world.script(exit_code=1)
+    job = lived(world, until="12:30", retryPolicy=retries)
+    run = world.run(job, "12:00")
+    assert run.state is RunState.DEAD
+    put(world, replace(run, attempt=tried, attempts=run.attempts[:tried]))
+    with pytest.raises(AssertionError, match=f"died of FAILED after {tried} attempts"):
+        assert_all_accounted(world, job)
+    *_, last = run.attempts[:tried]
+    final = replace(last, exit_code=2)  # which retryOn does not name
+    put(world, replace(run, attempts=(*run.attempts[: tried - 1], final)))
+    assert_all_accounted(world, job)
+
+
+def test_what_is_cancelled_was_to_be(world: World) -> None:
+    job = lived(world)
+    put(world, replace(world.run(job, "14:00"), state=RunState.CANCELLED))
+    asked = replace(evidence_of(world, job), asked_to_cancel=lambda _: True)
+    assert_all_accounted(world, job, evidence=asked)
+    unasked = replace(asked, asked_to_cancel=lambda _: False)
+    with pytest.raises(AssertionError, match="nobody asked for its end"):
+        assert_all_accounted(world, job, evidence=unasked)
+
+
+def early(run: Run) -> Run:
+    first = replace(run.attempts[0], started_at=run.key.scheduled_at - 3 * SECOND)
+    return replace(run, attempts=(first, *run.attempts[1:]))
+
+
+def sent_early(run: Run) -> Run:
+    return replace(run, dispatched_at=run.key.scheduled_at - 3 * SECOND)
+
+
+@pytest.mark.parametrize("falsify", [early, sent_early])
+def test_nothing_begins_before_it_is_due(world: World, falsify: Callable[[Run], Run]) -> None:
+    job = lived(world)
+    put(world, falsify(world.run(job, "14:00")))
+    with pytest.raises(AssertionError, match="is due at"):
+        assert_all_accounted(world, job)
+
+
+def test_what_has_no_occurrence_left_is_completed(world: World) -> None:
+    job = lived(world, type="ONCE", schedule="2026-05-24T12:00:00Z")
+    done = world.job(job.key)
+    assert done.state is JobState.COMPLETED
+    world.jobs.put(replace(done, state=JobState.ACTIVE))
+    with pytest.raises(AssertionError, match="no occurrence is left"):
+        assert_all_accounted(world, job)
+    assert_all_accounted(world, job, purged=True)
+
+
+def test_a_run_that_began_late_excuses_no_other_of_its_range(world: World) -> None:
+    job = missed(world, misfire=RUN_LATEST)
+    late = succeeded(job, "14:00")
+    begun = replace(late.attempts[0], started_at=at("15:00:31"))
+    put(world, replace(late, attempts=(begun,)))
+    assert_all_accounted(world, job, picked_up_late=True)
+    put(world, succeeded(job, "14:00"))
+    with pytest.raises(AssertionError, match=r"more than once, 1: .'14:00'"):
+        assert_all_accounted(world, job, picked_up_late=True)
