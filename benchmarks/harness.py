@@ -27,12 +27,14 @@ import boto3
 
 from benchmarks.figures import item_bytes, read_units
 from benchmarks.report import tell
+from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.watch import Watch
 from nextfire_cli.local import LocalStack, StackInfo
@@ -191,7 +193,9 @@ class Stack:
             shards=self.shards,
         )
         limits = Limits(pools={POOL: timedelta(hours=1)}, scripts_bucket=self.info.scripts_bucket)
-        return Registrar(ManageJobs(store, limits), self.tenant)
+        control = DynamoDbControlStore(self.client("dynamodb"), table=tables["control"])
+        unsent = FindUnsent(self.due_store(), control, read_shards=self.shards)
+        return Registrar(ManageJobs(store, limits, unsent), self.tenant)
 
 
 @dataclass(frozen=True, slots=True)

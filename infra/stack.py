@@ -120,7 +120,8 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "PutItem", "Query"),
             stores.jobs.table_arn,
         )
-        allow(api.role, dynamodb("PutItem"), stores.due.table_arn)
+        # Before it forgets what the watchers may need, it looks whether they have sent it all.
+        allow(api.role, dynamodb("PutItem", "Query"), stores.due.table_arn)
         # It cancels runs, redrives the dead, and lists them.
         allow(
             api.role,

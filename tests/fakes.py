@@ -334,10 +334,13 @@ class MemoryJobStore:
     def forget(self, key: JobKey) -> None:
         del self.items[key]
 
-    def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
+    def create(
+        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
+    ) -> Job | None:
         with self._lock:
             there = self.get(job.key)
-            if there is not None and there.state is not JobState.CANCELLED:
+            gone = former is not None and there is not None and there.uid == former.uid
+            if there is not None and not (gone and there.state is JobState.CANCELLED):
                 return None if there.uid == job.uid else there
             self._write(job, first, now)
             return None

@@ -19,6 +19,7 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
@@ -73,7 +74,13 @@ class World:
         self._uids = count(1)
         self._epochs = count(first_epoch)
         self.manage = ManageJobs(
-            self.faults.through(self.jobs, "jobs"), Limits(POOLS, scripts_bucket=BUCKET)
+            self.faults.through(self.jobs, "jobs"),
+            Limits(POOLS, scripts_bucket=BUCKET),
+            FindUnsent(
+                self.faults.through(self.due, "due"),
+                self.faults.through(self.control, "control"),
+                read_shards=shards,
+            ),
         )
         self.manage_runs = ManageRuns(
             self.faults.through(self.jobs, "jobs"),

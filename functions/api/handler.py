@@ -45,6 +45,7 @@ from functions.api.problems import (
 )
 from nextfire.adapters.aws import SystemClock, dynamodb, s3
 from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
@@ -62,6 +63,7 @@ from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import check, read_instant
 from nextfire.settings import ApiSettings
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns, Waiting
 from nextfire.usecases.read_logs import ReadLogs
@@ -109,7 +111,15 @@ class _Services:
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
         )
-        self.jobs = ManageJobs(self.job_store, limits)
+        control = DynamoDbControlStore(database, table=settings.control_table)
+        due = DynamoDbDueStore(
+            database,
+            table=settings.due_table,
+            shards=settings.write_shards,
+            executor=ThreadPoolExecutor(1),
+        )
+        unsent = FindUnsent(due, control, read_shards=settings.read_shards)
+        self.jobs = ManageJobs(self.job_store, limits, unsent)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
@@ -121,7 +131,6 @@ class _Services:
         self.logs = ReadLogs(self.executions, self.files)
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
-        control = DynamoDbControlStore(database, table=settings.control_table)
         control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
 
 

@@ -34,6 +34,7 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
@@ -464,7 +465,8 @@ class Api:
 
     def __init__(self, has: Adapters) -> None:
         limits = Limits({POOL: _LIMIT, GONE: _LIMIT}, scripts_bucket=has.stack.system.bucket)
-        self.jobs = ManageJobs(has.jobs, limits)
+        unsent = FindUnsent(has.due, has.control, read_shards=1)
+        self.jobs = ManageJobs(has.jobs, limits, unsent)
         self.executions = ManageRuns(
             has.jobs,
             has.runs,

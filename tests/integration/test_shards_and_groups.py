@@ -26,6 +26,7 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import RunState
 from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.watch import Watch
@@ -78,7 +79,12 @@ def machine(world: World, *, writes: int, ahead: timedelta = NO_TIME) -> World:
     other.due = cast("MemoryDueStore", WritingTo(world.due, world.due, writes))
     other.jobs = cast("MemoryJobStore", WritingTo(world.jobs, world.due, writes))
     limits = Limits(POOLS, scripts_bucket=BUCKET)
-    other.manage = ManageJobs(other.faults.through(other.jobs, "jobs"), limits)
+    unsent = FindUnsent(
+        other.faults.through(other.due, "due"),
+        other.faults.through(other.control, "control"),
+        read_shards=world.shards,
+    )
+    other.manage = ManageJobs(other.faults.through(other.jobs, "jobs"), limits, unsent)
     return other
 
 

@@ -27,6 +27,7 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
+from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.watch import Watch
@@ -51,7 +52,12 @@ class Stand:
 
     def __post_init__(self) -> None:
         limits = Limits({"default": timedelta(minutes=14)}, self.system.bucket)
-        self.jobs = ManageJobs(self.system.jobs, limits)
+        unsent = FindUnsent(
+            self.system.due,
+            DynamoDbControlStore(self.system.database, table=self.system.control_table),
+            read_shards=SHARDS,
+        )
+        self.jobs = ManageJobs(self.system.jobs, limits, unsent)
         self.watch = self.new_watch("first")
 
     def new_watch(self, holder: str) -> Watch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,8 +15,12 @@ from nextfire.domain.errors import (
     NotFoundError,
     UnavailableError,
 )
-from nextfire.domain.instants import to_ms
-from nextfire.domain.job import JobState
+from nextfire.domain.instants import isoformat, to_ms
+from nextfire.domain.job import MAX_REPLACED, Job, JobState
+from nextfire.domain.run import RunState
+from nextfire.domain.schedule import MAX_DATES
+from nextfire.usecases.dispatch_due import Shares
+from tests.accounting import assert_all_accounted, ran, settle
 from tests.builders import a_fire, at, job_key
 from tests.world import World
 
@@ -50,6 +55,7 @@ def test_the_id_of_a_living_job_is_refused(world: World) -> None:
 
 
 def test_the_id_of_a_deleted_job_is_free(world: World) -> None:
+    world.tick()
     old = world.register()
     world.delete(old)
 
@@ -305,3 +311,205 @@ def test_there_is_nothing_where_there_never_was_a_job(
         touch(world)
 
     assert missing.value.identity == "report"
+
+
+# What is not to be lost while a watcher is behind
+
+
+def states(world: World, uid: str) -> dict[str, RunState]:
+    return {
+        f"{key.scheduled_at:%H:%M}": run.state
+        for key, run in sorted(world.runs.all.items(), key=lambda each: each[0].run_id)
+        if key.uid == uid
+    }
+
+
+RUN_ALL: dict[str, Any] = {"misfire": {"policy": "RUN_ALL"}}
+EVERY_MINUTE: dict[str, Any] = {"type": "CRON", "schedule": "* * * * *", **RUN_ALL}
+
+
+def test_the_id_of_a_deleted_job_is_free_once_all_that_was_due_is_sent(world: World) -> None:
+    old = world.register(**EVERY_MINUTE)
+    world.at("12:03:30")
+    world.delete(old)
+    world.at("12:03:31")
+
+    with pytest.raises(ConflictError) as refused:
+        world.register()
+
+    assert "not on record yet" in refused.value.problem
+    assert "Try again in a moment" in refused.value.remedy
+    assert world.job(old.key).state is JobState.CANCELLED
+    for _ in range(4):
+        world.tick()
+        world.advance(seconds=1)
+    new = world.register()
+    settle(world)
+    gone = dict.fromkeys(["12:00", "12:01", "12:02", "12:03"], RunState.CANCELLED)
+    assert states(world, old.uid) == gone
+    assert world.job(new.key) == new
+
+
+def test_the_id_of_a_job_deleted_in_the_second_it_was_due_is_not_free_before_that_is_sent(
+    world: World,
+) -> None:
+    old = world.register(**EVERY_MINUTE)
+    world.tick()
+    world.at("12:00:00.2")
+    world.delete(old)
+    world.at("12:00:00.3")
+
+    with pytest.raises(ConflictError):
+        world.register()
+
+    world.tick()
+    world.register()
+    settle(world)
+    assert states(world, old.uid) == {"12:00": RunState.CANCELLED}
+
+
+def test_what_waits_for_room_keeps_the_id_of_a_deleted_job(world: World) -> None:
+    """Its entry is carried along: the cursor has passed the minute in which it was due."""
+    world.shares = Shares(backlogs={"default": 0})
+    world.new_watcher()
+    old = world.register(**EVERY_MINUTE)
+    world.tick_at("12:00")
+    world.delete(old)
+    for _ in range(300):
+        world.advance(seconds=1)
+        world.tick()
+    assert world.control.moved[0][0] > at("12:02")
+
+    with pytest.raises(ConflictError):
+        world.register()
+
+
+def test_what_jitter_puts_off_keeps_the_id_of_a_deleted_job(world: World) -> None:
+    old = world.register(type="CRON", schedule="0 * * * *", jitterSec=1800, **RUN_ALL)
+    due_at = old.due_at(at("12:00"))
+    assert due_at > at("12:01")
+    world.at("12:00:30")
+    world.delete(old)
+
+    with pytest.raises(ConflictError) as refused:
+        world.register()
+
+    assert isoformat(due_at) in refused.value.problem
+    world.clock.move_to(due_at)
+    world.tick()
+    world.register()
+
+
+def test_an_occurrence_after_the_deletion_keeps_no_id(world: World) -> None:
+    old = world.register(schedule="30 * * * *")
+    world.tick()
+    world.at("12:00")
+    world.delete(old)
+
+    new = world.register()
+
+    assert world.job(new.key) == new
+
+
+def test_nobody_knows_what_was_due_where_watchers_are_hours_behind(world: World) -> None:
+    old = world.register(schedule="30 * * * *")
+    world.tick()
+    world.delete(old)
+    world.at("14:00")
+
+    with pytest.raises(ConflictError):
+        world.register()
+
+
+def test_of_two_that_take_a_deleted_jobs_id_one_has_it(world: World) -> None:
+    world.tick()
+    old = world.register()
+    world.delete(old)
+    rivals: list[Job] = []
+    world.faults.once_before("due.read", lambda: rivals.append(world.register()))
+
+    with pytest.raises(ConflictError) as refused:
+        world.register()
+
+    assert "exists already (ACTIVE)" in refused.value.problem
+    assert [world.job(old.key)] == rivals
+
+
+def test_no_number_of_changes_loses_what_is_due_while_the_watcher_is_behind(world: World) -> None:
+    job = world.register(**EVERY_MINUTE)
+    world.tick()
+    for n in range(2 * MAX_REPLACED):
+        world.at(f"12:{2 * n:02d}:30")
+        world.change(job, schedule="*/1 * * * *" if n % 2 == 0 else "* * * * *")
+    world.at("12:31")
+
+    settle(world)
+
+    assert ran(world, job) == [f"12:{minute:02d}" for minute in range(32)]
+    assert_all_accounted(world, job)
+
+
+def test_versions_of_which_all_is_sent_are_forgotten(world: World) -> None:
+    job = world.register(**EVERY_MINUTE)
+    for minute in range(2 * MAX_REPLACED):
+        world.tick_at(f"12:{minute:02d}:30")
+        world.change(job, schedule="*/1 * * * *" if minute % 2 == 0 else "* * * * *")
+
+    assert len(world.job(job.key).replaced) == MAX_REPLACED
+
+
+def test_a_version_that_waits_for_room_is_not_forgotten(world: World) -> None:
+    """The cursor is past it; its entry is carried along, and only its version knows the rest."""
+    world.shares = Shares(backlogs={"default": 0})
+    world.new_watcher()
+    job = world.register(**EVERY_MINUTE)
+    for minute in range(2 * MAX_REPLACED):
+        world.tick_at(f"12:{minute:02d}:30")
+        world.change(job, schedule="*/1 * * * *" if minute % 2 == 0 else "* * * * *")
+    assert len(world.job(job.key).replaced) == 2 * MAX_REPLACED
+
+    world.shares = Shares()
+    world.new_watcher()
+    settle(world)
+
+    assert_all_accounted(world, job)
+
+
+def test_a_version_with_jitter_is_not_forgotten_before_all_is_due(world: World) -> None:
+    job = world.register(type="CRON", schedule="0 * * * *", jitterSec=1800, **RUN_ALL)
+    assert job.due_at(at("12:00")) > at("12:02")
+    world.at("12:00:30")
+    for n in range(MAX_REPLACED + 1):
+        world.tick_at(f"12:00:{30 + n}")
+        world.change(job, schedule=f"{n + 30} * * * *")
+
+    assert len(world.job(job.key).replaced) == MAX_REPLACED + 1
+    world.clock.move_to(job.due_at(at("12:00")))
+    settle(world)
+    assert "12:00" in ran(world, job)
+
+
+def many_dates(n: int) -> list[str]:
+    return [isoformat(at("13:00") + timedelta(seconds=n + each)) for each in range(MAX_DATES)]
+
+
+def test_a_job_with_no_room_left_for_its_past_can_be_deleted_but_not_changed(
+    world: World,
+) -> None:
+    job = world.register(**EVERY_MINUTE)
+    world.at("12:01")
+    world.change(job, type="DATES", schedule=many_dates(0))
+    n = 0
+    with pytest.raises(ConflictError) as refused:  # noqa: PT012 — which one it is does not matter
+        for n in range(1, 1_000):
+            world.change(job, schedule=many_dates(n))
+
+    assert n > 1
+    assert "not dispatched yet" in refused.value.problem
+    assert "Try again in a moment" in refused.value.remedy
+    assert world.job(job.key).definition.schedule == tuple(many_dates(n - 1))
+    with pytest.raises(ConflictError):
+        world.pause(job)
+    world.delete(job)
+    settle(world)
+    assert states(world, job.uid) == dict.fromkeys(["12:00", "12:01"], RunState.CANCELLED)

@@ -53,21 +53,27 @@ class DynamoDbJobStore:
         self._due_table = due_table
         self._shards = shards
 
-    def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
+    def create(
+        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
+    ) -> Job | None:
         put: dict[str, Any] = {
             "TableName": self._table,
             "Item": _encode(job),
-            "ConditionExpression": "attribute_not_exists(job_id) OR #state = :cancelled",
-            "ExpressionAttributeNames": {"#state": "state"},
-            "ExpressionAttributeValues": to_item({":cancelled": JobState.CANCELLED.value}),
+            "ConditionExpression": "attribute_not_exists(job_id)",
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
+        if former is not None:
+            put["ConditionExpression"] += " OR (uid = :former AND #state = :cancelled)"
+            put["ExpressionAttributeNames"] = {"#state": "state"}
+            put["ExpressionAttributeValues"] = to_item(
+                {":former": former.uid, ":cancelled": JobState.CANCELLED.value}
+            )
         refused = self._write(put, first, now, "create job")
         if refused is None:
             return None
-        living = decode_job(refused)
+        there = decode_job(refused)
         # The SDK may have sent it twice: what was refused then is our own success.
-        return None if living.uid == job.uid else living
+        return None if there.uid == job.uid else there
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
         put: dict[str, Any] = {

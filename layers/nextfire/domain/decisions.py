@@ -100,6 +100,13 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
             entry.pool,
             exclusive=entry.exclusive,
         )
+    if job is not None and job.uid != entry.uid and entry.at <= job.created_at:
+        # Nobody may take an id before all that was due of the job before is sent: if something is
+        # left all the same, its executor puts it on record as that of a deleted job.
+        key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+        pool, exclusive = job.definition.target.pool, job.exclusive
+        reason = "due before its job was deleted and made again"
+        return DueDecision(DueAction.FIRE, reason, key, 1, pool, exclusive=exclusive)
     if job is None or job.uid != entry.uid:
         return _orphan(entry, now, "its job is not there")
     if entry.version > job.schedule_version:
@@ -109,12 +116,14 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
         return _of_version(entry, job, None, now, job.definition.target.pool)
     # A version owns its occurrences up to the change that ended it, however late they are seen.
     past = next((each for each in job.replaced if each.version == entry.version), None)
-    until = past.until if past else job.effective_from
-    if entry.occurs_at > until:
-        return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
     pool = job.definition.target.pool
-    if past:
-        return _of_version(entry, job.as_of(past), until, now, pool)
+    if past and entry.occurs_at <= past.until:
+        return _of_version(entry, job.as_of(past), past.until, now, pool)
+    # One that was forgotten ended before the first that was not, and all that it owned was due.
+    newer = (each.effective_from for each in job.replaced if each.version > entry.version)
+    until = next(newer, job.effective_from)
+    if past or entry.at > until:
+        return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
     reason = f"due before the change of {isoformat(until)}"
     key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
     return DueDecision(DueAction.FIRE, reason, key, 1, pool, exclusive=job.exclusive)

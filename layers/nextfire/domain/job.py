@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -436,22 +437,17 @@ class Replaced:
     paused: bool = False
 
 
-def _remembered(versions: tuple[Replaced, ...]) -> tuple[Replaced, ...]:
-    """The latest of *versions*, as many as an item has room for."""
-    kept: list[Replaced] = []
-    size = 0
-    for past in reversed(versions[-MAX_REPLACED:]):
-        size += len(past.when.model_dump_json())
-        if kept and size > MAX_REPLACED_BYTES:
-            break
-        kept.append(past)
-    return tuple(reversed(kept))
-
-
-MAX_REPLACED_BYTES = 64 * 1024
 MAX_REPLACED = 8
-"""How many replaced versions a job remembers. Only those matter whose occurrences are not all
-dispatched yet: one, unless the watcher is behind."""
+"""How many replaced versions a job remembers; more only while their occurrences are not all
+dispatched: one has some at most, unless the watcher is behind."""
+MAX_REPLACED_BYTES = 64 * 1024
+"""Of all that it remembers, for an item has no room for more."""
+_ENVELOPE = 256  # bytes of a remembered version beside its schedule, at most
+
+
+def bytes_of(versions: Iterable[Replaced]) -> int:
+    """About what *versions* take of an item, and not less."""
+    return sum(len(past.when.model_dump_json()) + _ENVELOPE for past in versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +477,8 @@ class Job:
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
-        `effective_from` only grow, whatever the clocks of writers say.
+        `effective_from` only grow, whatever the clocks of writers say. It remembers all versions
+        before: which may be forgotten, the due table says; see `is_over`.
         """
         effective_from = max(cut(now), self.effective_from)
         when = self.definition.model_dump(include=set(WhenDocument.model_fields))
@@ -500,7 +497,7 @@ class Job:
             effective_from=effective_from,
             counted_from=None,
             resumed_at=None,
-            replaced=_remembered((*self.replaced, past)),
+            replaced=(*self.replaced, past),
         )
 
     def paused(self, now: datetime, reason: str | None) -> Job:
@@ -539,6 +536,30 @@ class Job:
             state=JobState.PAUSED if past.paused else JobState.ACTIVE,
             definition=self.definition.model_copy(update=when),
         )
+
+    def is_over(self, past: Replaced, unsent: Iterable[DueEntry], now: datetime) -> bool:
+        """Whether all that the version *past* of this job, and those before it, own is dispatched
+        by *now*. *unsent*: the FIRE entries of this job that were due by *now* and still lie in the
+        due table.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        left = any(e.version <= past.version and e.occurs_at <= past.until for e in unsent)
+        return not left and self.as_of(past).all_due_at(past.until) <= now
+
+    def all_due_at(self, until: datetime) -> datetime:
+        """When all occurrences up to *until* are due: then, or with jitter later.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        width = self.definition.jitter_width
+        if not width:
+            return until
+        recent = occurrences(self.schedule, max(until - width, self.effective_from))
+        of_it = takewhile(lambda occurrence: occurrence.at <= until, recent)
+        return max((self.due_at(occurrence.at) for occurrence in of_it), default=until)
 
     def _next_version(self, now: datetime) -> int:
         return max(self.schedule_version + 1, to_ms(now))

@@ -69,11 +69,14 @@ class Scan:
 class JobStore(Protocol):
     """Holds jobs; writes a job and its first due entry together or not at all."""
 
-    def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
-        """Store *job* and *first*, if the id is free or its job CANCELLED.
+    def create(
+        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
+    ) -> Job | None:
+        """Store *job* and *first*, if the id is free, or still that of *former*, which is
+        CANCELLED.
 
         Returns:
-            None if stored; else the living job that has the id.
+            None if stored; else the job that has the id, CANCELLED or not.
         """
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:

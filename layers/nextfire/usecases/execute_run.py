@@ -225,7 +225,8 @@ class ExecuteRun:
             return None
         key, now = message.key, self._clock.now()
         covered = decide_covered(job, key, now, self._before(key))
-        if covered is not None:
+        # A run that was claimed keeps its record, and this message carries it on.
+        if covered is not None and self._runs.get(key) is None:
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         reason = decide_pickup(job, key, now, self._before(key))
         if reason is None:

@@ -14,17 +14,22 @@ from nextfire.domain.errors import (
     UnavailableError,
 )
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import cut, to_ms
+from nextfire.domain.instants import cut, isoformat, to_ms
 from nextfire.domain.job import (
     MAX_PAYLOAD_BYTES,
+    MAX_REPLACED,
+    MAX_REPLACED_BYTES,
     SCHEDULE_FIELDS,
     Job,
     JobDefinition,
     JobState,
+    Replaced,
+    bytes_of,
 )
 from nextfire.domain.ports import JobStore
 from nextfire.domain.schedule import ScheduleType, check
 from nextfire.domain.script import script_url
+from nextfire.usecases.find_unsent import FindUnsent
 
 _TRIES = 5  # of a change that meets other changes of the same job
 
@@ -40,16 +45,18 @@ class Limits:
 class ManageJobs:
     """The life of a job's definition. Every write of a job carries its first due entry with it."""
 
-    def __init__(self, jobs: JobStore, limits: Limits) -> None:
+    def __init__(self, jobs: JobStore, limits: Limits, unsent: FindUnsent) -> None:
         self._jobs = jobs
         self._limits = limits
+        self._unsent = unsent
 
     def register(self, key: JobKey, definition: JobDefinition, *, uid: str, now: datetime) -> Job:
         """Store a new job and its first due entry.
 
         Raises:
             InvalidInputError: The definition cannot be carried out, or never fires.
-            ConflictError: The id belongs to a living job.
+            ConflictError: The id belongs to a living job, or to a deleted one of which something
+                that was due is not sent yet.
         """
         self._check(definition, key.tenant)
         now = cut(now)
@@ -64,10 +71,14 @@ class ManageJobs:
             created_at=now,
             updated_at=now,
         )
-        living = self._jobs.create(job, _first(job), now)
-        if living is not None:
+        there = self._jobs.create(job, _first(job), now)
+        while there is not None and there.state is JobState.CANCELLED:
+            # Its item is all that the watchers know of it: it stays for as long as they need it.
+            self._check_all_sent(there, now)
+            there = self._jobs.create(job, _first(job), now, former=there)
+        if there is not None:
             raise ConflictError(
-                f"A job {key.job_id!r} exists already ({living.state})",
+                f"A job {key.job_id!r} exists already ({there.state})",
                 "Change it with PATCH, or choose another id.",
             )
         return job
@@ -82,7 +93,10 @@ class ManageJobs:
         stays it.
 
         Raises:
-            NotFoundError, ConflictError, InvalidInputError: As for `register`; nothing is changed.
+            NotFoundError: There is no such job, or it is CANCELLED.
+            InvalidInputError: As for `register`.
+            ConflictError: There is no room to remember one more schedule of which something that
+                was due is not sent yet.
         """
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
@@ -106,7 +120,7 @@ class ManageJobs:
 
         Raises:
             NotFoundError: There is no such job, or it is CANCELLED.
-            ConflictError: It is COMPLETED.
+            ConflictError: It is COMPLETED; or as for `change`.
         """
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
@@ -175,10 +189,46 @@ class ManageJobs:
             revised = next_revision(job)
             if revised is None:
                 return job
-            changed, entry = revised
+            changed, entry = self._shortened(revised[0]), revised[1]
             if self._jobs.update(changed, entry, changed.updated_at):
                 return changed
         raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def _shortened(self, job: Job) -> Job:
+        """*job*, as it is to be stored, without versions of which all is sent, where it remembers
+        many. A deletion is the last change, and has room in any case.
+        """
+        replaced = job.replaced
+        if job.state is JobState.CANCELLED or _has_room(replaced):
+            return job
+        unsent = self._unsent.of(job.key, job.uid, job.updated_at)
+        while unsent is not None and not _has_room(replaced):
+            if not job.is_over(replaced[0], unsent, job.updated_at):
+                break
+            replaced = replaced[1:]
+        if len(replaced) > 1 and bytes_of(replaced) > MAX_REPLACED_BYTES:
+            raise ConflictError(
+                f"What was due by the last {len(replaced)} schedules is not dispatched yet",
+                "Try again in a moment: the dispatcher is behind, or the pool's queue is full.",
+            )
+        return replace(job, replaced=replaced)
+
+    def _check_all_sent(self, job: Job, now: datetime) -> None:
+        """Refuse to take the id of *job*, which is CANCELLED, while it owes something."""
+        due_at = (job.as_of(past).all_due_at(past.until) for past in job.replaced)
+        all_due_at = max(due_at, default=now)
+        if all_due_at > now:
+            raise ConflictError(
+                f"The deleted job {job.key.job_id!r} has occurrences from before its deletion"
+                f" that are due by {isoformat(all_due_at)}",
+                "Try again then, or choose another id.",
+            )
+        if self._unsent.of(job.key, job.uid, now) != []:
+            raise ConflictError(
+                f"What was due of the deleted job {job.key.job_id!r} is not on record yet",
+                "Try again in a moment, or choose another id: the dispatcher is behind, or the"
+                " pool's queue is full.",
+            )
 
     def _check(self, definition: JobDefinition, tenant: str) -> None:
         pool = definition.target.pool
@@ -202,6 +252,12 @@ class ManageJobs:
                 "Put the data into S3 and its address into the payload.",
             )
         script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
+
+
+def _has_room(replaced: tuple[Replaced, ...]) -> bool:
+    """Whether a job may well remember *replaced*; the latest it does in any case."""
+    few = len(replaced) <= MAX_REPLACED and bytes_of(replaced) <= MAX_REPLACED_BYTES
+    return few or len(replaced) == 1
 
 
 def _first(job: Job) -> DueEntry | None:

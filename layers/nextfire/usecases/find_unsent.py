@@ -1,0 +1,61 @@
+"""What of a job was due and has not been sent: asked before the job forgets what it needs to be."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from nextfire.domain.due import DueEntry, DueKind, StoredEntry
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import MINUTE, floor_minute
+from nextfire.domain.ports import ControlStore, DueStore
+
+BEHIND_AT_MOST = timedelta(hours=1)
+"""Watchers that are further behind are not asked how far they have come: that is many reads."""
+_AHEAD = 2 * MINUTE  # what is too much for one minute is put into the next
+_READ_AT_MOST = 10_000
+_MOMENT = timedelta(milliseconds=1)
+
+
+class FindUnsent:
+    """Looks for a job's chain in the due table. The cursors alone do not tell: what waits for room
+    or its turn is carried along ahead of them.
+
+    A chain is never out of the table until it has ended, for a successor is stored before its
+    entry is deleted, and it only moves to later buckets and later keys. So whoever reads in that
+    order meets it.
+    """
+
+    def __init__(self, due: DueStore, control: ControlStore, *, read_shards: int) -> None:
+        self._due = due
+        self._control = control
+        self._read_shards = read_shards
+
+    def of(self, job: JobKey, uid: str, now: datetime) -> list[DueEntry] | None:
+        """The FIRE entries of the creation *uid* of *job* that were due by *now* and are in the
+        table; None if that is not to be known: a watcher is far behind, or a cursor is lost.
+
+        Raises:
+            UnavailableError: A store did not answer.
+        """
+        # With another number of write shards an entry was written into another one.
+        shards = {job.shard(shards) for shards in range(1, self._read_shards + 1)}
+        cursors = self._control.cursors(shards)
+        minute = min(cursors.values(), default=now)
+        if len(cursors) < len(shards) or minute < now - BEHIND_AT_MOST:
+            return None
+        found: list[DueEntry] = []
+        read = 0
+        while minute <= floor_minute(now) + _AHEAD:
+            for shard in sorted(s for s in shards if cursors[s] <= minute):
+                for stored in self._due.read(minute, shard, before=now + _MOMENT, consistent=True):
+                    read += 1
+                    if read > _READ_AT_MOST:
+                        return None
+                    if isinstance(stored, StoredEntry) and _is_of(stored.entry, uid):
+                        found.append(stored.entry)
+            minute += MINUTE
+        return found
+
+
+def _is_of(entry: DueEntry, uid: str) -> bool:
+    return entry.kind is DueKind.FIRE and entry.uid == uid
