@@ -597,6 +597,14 @@ def test_what_was_due_long_before_the_deletion_has_run(losses: tuple[Loss, ...],
     assert counted(accounted(job, records, until=3600, losses=losses)) == (lost, 0, 0)
 
 
+def test_a_run_that_had_begun_is_cancelled_by_the_deletion_however_old_it_is() -> None:
+    job = minutely(maxRuns=1, payload={"do": "fail", "fails": 3})
+    job.events.append(Event(Did.DELETED, at(610), at(610)))
+    failed = run(60, attempt(1, 61, 62, "FAILED"), state="CANCELLED", finishedAt=iso(611))
+
+    assert counted(accounted(job, [failed], until=3600)) == (0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("late", "losses", "without_cause"), [(540, (), 10), (540, WORKERS, 0), (59, (), 0)]
 )
