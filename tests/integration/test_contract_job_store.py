@@ -200,11 +200,25 @@ def test_the_id_of_a_cancelled_job_starts_clean(held: Held) -> None:
     old = a_job(uid="uid00001", state=JobState.CANCELLED)
     held.store.create(old, None, NOON)
     new = a_job(uid="uid00002", since=at("12:30"))
+    first = a_fire(new, at("13:00"))
 
-    assert held.store.create(new, a_fire(new, at("13:00")), at("12:30")) is None
+    assert held.store.create(new, first, at("12:30")) == old
+    assert held.store.create(new, first, at("12:30"), former=a_job(uid="uid00003")) == old
+    assert (held.store.get(old.key), held.entries()) == (old, [])
+    assert held.store.create(new, first, at("12:30"), former=old) is None
+    assert held.store.create(new, first, at("12:30"), former=old) is None
 
     assert held.store.get(old.key) == new
     assert [entry.uid for entry in held.entries()] == ["uid00002"]
+
+
+def test_a_former_job_that_lives_keeps_its_id(held: Held) -> None:
+    living = a_job(uid="uid00001")
+    held.store.create(living, None, NOON)
+    rival = a_job(uid="uid00002")
+
+    assert held.store.create(rival, None, NOON, former=living) == living
+    assert held.store.get(living.key) == living
 
 
 def test_of_twenty_concurrent_creations_one_has_the_id(held: Held) -> None:

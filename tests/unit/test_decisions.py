@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from nextfire.domain.decisions import (
     ORPHAN_AGE,
     ClaimAction,
     DueAction,
+    DueDecision,
     Missed,
     decide_claim,
     decide_due,
@@ -23,6 +24,7 @@ from nextfire.domain.decisions import (
     decide_pickup,
 )
 from nextfire.domain.due import DueEntry
+from nextfire.domain.instants import MINUTE
 from nextfire.domain.job import Backoff, Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.builders import (
@@ -127,6 +129,30 @@ def test_what_is_not_seen_is_left_for_a_minute_then_dropped(
     assert (left.action, dropped.action) == (DueAction.LEAVE, DueAction.DROP)
     assert left.reason.startswith(reason)
     assert dropped.reason.endswith("60 s after it was due")
+
+
+def test_what_was_due_before_its_job_was_made_again_goes_on_record() -> None:
+    """By an executor, which finds another creation and makes it CANCELLED."""
+    entry = a_fire(JOB, NOON)
+
+    def decided(created_at: datetime) -> DueDecision:
+        again = replace(JOB, uid="uid00002", created_at=created_at)
+        return decide_due(entry, again, NOON + ORPHAN_AGE)
+
+    sent = decided(NOON)
+    assert (sent.action, sent.run, sent.successor) == (DueAction.FIRE, run_key(), None)
+    assert decided(NOON - timedelta(milliseconds=1)).action is DueAction.DROP
+
+
+def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
+    changed = JOB.with_new_version(NOON - 2 * MINUTE).with_new_version(NOON + MINUTE)
+    forgotten = replace(changed, replaced=changed.replaced[1:])
+
+    before = decide_due(a_fire(JOB, NOON - 3 * MINUTE), forgotten, LATER)
+    after = decide_due(a_fire(JOB, NOON), forgotten, LATER)
+
+    assert (before.action, before.successor) == (DueAction.FIRE, None)
+    assert after.action is DueAction.DROP
 
 
 @pytest.mark.parametrize("job", [None, JOB, replace(JOB, uid="uid00002")])

@@ -280,6 +280,7 @@ def test_a_job_that_appears_after_its_entry_is_dispatched(world: World) -> None:
 
 
 def test_the_entry_of_a_former_creation_is_dropped_and_the_new_one_fires(world: World) -> None:
+    world.tick()
     old = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.delete(old)
     new = world.register(type="ONCE", schedule="2026-05-24T12:00:30Z")

@@ -12,7 +12,7 @@ import pytest
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import EventKind
-from nextfire.domain.ids import dedup_id
+from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_REASON, decode_message
@@ -613,6 +613,26 @@ def test_the_run_of_a_former_creation_is_cancelled_the_new_one_s_runs(world: Wor
 
     assert world.run(old, "12:00").state is RunState.CANCELLED
     assert world.run(new, "13:00").state is RunState.SUCCEEDED
+
+
+def test_a_run_that_was_claimed_keeps_its_message_whatever_covers_it(world: World) -> None:
+    """A watcher wrote the range while the run was being claimed; then its worker died."""
+    job = world.register(schedule="* * * * *", misfire={"policy": "RUN_LATEST"})
+    world.tick_at("12:00")
+    world.at("12:01:30")
+    world.script(meanwhile=lambda: world.faults.kill_after(0))
+    with pytest.raises(Killed):
+        world.worker("a").work_one()
+    world.faults.clear()
+    assert world.run(job, "12:00").state is RunState.RUNNING
+    key = RunKey(job.key, run_id(job.uid, at("11:59")))
+    world.runs.skip(Run.skipped(key, "missed", world.now, covered_to=at("12:00"), covered=2))
+
+    world.advance(seconds=LEASE.total_seconds() + 1)
+    world.worker("b").work()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+    assert world.queued == []
 
 
 def test_a_run_that_waits_for_its_retry_is_cancelled_with_its_job(world: World) -> None:
