@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.decisions import decide_covered
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import ConflictError, UnavailableError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
@@ -343,13 +343,20 @@ def test_a_job_made_again_after_an_outage_shares_nothing(world: World) -> None:
     old = world.register(**MINUTELY)
     world.at("12:40:30")
     world.delete(old)
+    with pytest.raises(ConflictError):
+        world.register(**MINUTELY)
+    settle(world)
+    assert_all_accounted(world, old)
+    before = records(world, old)
+    world.at("12:41:30")
     new = world.register(**MINUTELY)
     outage(world, until="13:20:15")
 
     settle(world)
 
-    assert records(world, old) == [], "what was due of it is dropped"
-    assert covered(world, new) == ["12:41-13:19 (39)"]
+    assert records(world, old) == before
+    assert before, "what was due of it is on record"
+    assert covered(world, new) == ["12:42-13:19 (38)"]
     assert_all_accounted(world, new)
 
 
