@@ -561,7 +561,8 @@ class MemoryFifo:
             now = self._clock.now()
             busy = {m.group for m in self._messages if m.visible_at > now}
             free = [m for m in self._messages if m.group not in busy]
-            taken = sorted(free, key=lambda m: self.order(m.group))[:most]
+            ranks = {group: self.order(group) for group in dict.fromkeys(m.group for m in free)}
+            taken = sorted(free, key=lambda m: ranks[m.group])[:most]  # as sent, within a group
             return [self._deliver(message, now + hidden_for) for message in taken]
 
     def hide(self, message: _Message, receipt: int, duration: timedelta) -> None:

@@ -26,9 +26,12 @@ _BY_ITS_OWNER = {"runs.save", "runs.extend"}
 
 @dataclass(slots=True)
 class Held:
-    """A claim: whose, of which attempt, and until when by what its worker was told last."""
+    """A claim: whose, in which pool, of which attempt, and until when by what its worker was told
+    last.
+    """
 
     actor: Actor
+    pool: str | None
     attempt: int
     fence: int
     until: datetime
@@ -84,7 +87,7 @@ class Effects:
         assert run.lease_until is not None
         there = held.get(run.fence)
         if there is None:
-            held[run.fence] = Held(actor, run.attempt, run.fence, run.lease_until)
+            held[run.fence] = Held(actor, run.pool, run.attempt, run.fence, run.lease_until)
         else:
             there.until = max(there.until, run.lease_until)
 
@@ -125,7 +128,9 @@ class Effects:
         self._of_job[key.job, key.uid].add(key)
         for other in together:
             for held in self._held[other].values():
-                if held is not mine and held.stands(now):
+                # Each pool has a queue of its own: a job that moves may run beside itself.
+                here = other == key or held.pool == mine.pool
+                if here and held is not mine and held.stands(now):
                     told = "its own attempt" if other == key else other.execution_id
                     self._wrong(
                         f"{key.execution_id}: began on {mine.actor.name} while {told} ran on "

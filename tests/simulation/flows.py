@@ -34,8 +34,8 @@ REFUSALS = (ConflictError, InvalidInputError, NotFoundError, UnavailableError, U
 """What a caller of the API may be told instead of an answer."""
 
 TENANTS = ("acme", "bolt")
-_MOST_CHANGES = 7
-"""Of when a job fires, in one history: a job remembers eight."""
+_MOST_CHANGES = 12
+"""Of when a job fires, in one history: more than the eight that a job remembers."""
 
 
 @dataclass(frozen=True, slots=True)

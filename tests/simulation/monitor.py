@@ -48,6 +48,7 @@ class Monitor:
         self._ended: set[tuple[str, int]] = set()
         self._accepted: dict[tuple[RunKey, int], int] = {}
         self._replaced_at: dict[str, list[int]] = defaultdict(list)
+        self._versions: dict[str, dict[int, Job]] = defaultdict(dict)
         self._granted: dict[RunKey, _Granted] = {}
         self._most_attempts: dict[str, int] = defaultdict(int)
         self._runs_of: dict[tuple[JobKey, str], dict[RunKey, Run]] = defaultdict(dict)
@@ -78,6 +79,7 @@ class Monitor:
         if job is None:
             return
         self.known[key, job.uid] = job
+        self._versions[job.uid][job.schedule_version] = job
         if was is not None and was.schedule_version != job.schedule_version:
             self._replaced_at[was.uid].append(self._kernel.at)
         most = self._most_attempts
@@ -176,11 +178,16 @@ class Monitor:
         self._accepted.setdefault((message.key, message.dispatch), self._kernel.at)
 
     def is_stray(self, key: RunKey) -> bool:
-        """Whether the run was sent while a change of its job was being written."""
+        """Whether the run was sent while a change of its job was being written, and a version that
+        there was has its occurrence.
+        """
         sent_at = self._accepted.get((key, 1))
-        return sent_at is not None and any(
+        if sent_at is None or not any(
             sent_at - STALE <= at <= sent_at + WRITING for at in self._replaced_at[key.uid]
-        )
+        ):
+            return False
+        at, moment = key.scheduled_at, timedelta(milliseconds=1)
+        return any(job.next_after(at - moment) == at for job in self._versions[key.uid].values())
 
     # Runs
 
