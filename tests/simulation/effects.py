@@ -51,8 +51,9 @@ class Effects:
         self._of_job: dict[tuple[JobKey, str], set[RunKey]] = defaultdict(set)
         self._alone: dict[str, bool] = {}
         """By uid, of each job that there was: whether its overlap never was ALLOW."""
+        self.purged = False
+        """Whether somebody purged a queue: then no message of a group holds up those after it."""
         self.begun = 0
-        self.fenced_off = 0
 
     def job_stored(self, job: Job) -> None:
         alone = job.definition.overlap is not Overlap.ALLOW
@@ -73,9 +74,7 @@ class Effects:
     def _check_owner(self, actor: Actor, asked: tuple[Any, ...], done: Any) -> None:
         args, kwargs = asked[:2], asked[2]
         was: Run = args[0]
-        if not done.taken:
-            self.fenced_off += 1
-        elif was.worker != actor.name and not kwargs.get("lapsed"):
+        if done.taken and was.worker != actor.name and not kwargs.get("lapsed"):
             self._wrong(
                 f"{was.key.execution_id}: {actor.name} wrote what {was.worker} has (invariant 5)"
             )
@@ -123,7 +122,7 @@ class Effects:
 
     def _check_alone(self, key: RunKey, mine: Held, now: datetime) -> None:
         together = {key}
-        if self._alone.get(key.uid):
+        if self._alone.get(key.uid) and not self.purged:
             together |= self._of_job[key.job, key.uid]
         self._of_job[key.job, key.uid].add(key)
         for other in together:

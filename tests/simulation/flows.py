@@ -358,6 +358,7 @@ def vandal(history: History) -> None:
     else:
         pool = dice.choice([*stores.queue.queues])
         history.kernel.tell("somebody", f"purges the queue of {pool}")
+        history.effects.purged = True
         stores.queue.queues[pool].purge()
 
 
