@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
@@ -27,6 +27,7 @@ from nextfire.domain.events import Event
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
+from nextfire.domain.keys import ApiKey, ending, revoked
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import (
     Claim,
@@ -36,6 +37,7 @@ from nextfire.domain.ports import (
     ScriptCall,
     ScriptExit,
     Supervisor,
+    Unreadable,
     Verdict,
 )
 from nextfire.domain.run import Attempt, Run, RunState, Value
@@ -917,6 +919,61 @@ class MemoryEvents:
 
     def put(self, event: Event) -> None:
         self.told.append(event)
+
+
+class MemoryKeyStore:
+    """`KeyStore`."""
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[str, str], ApiKey] = {}
+        self._broken: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def spoil(self, tenant: str, key_id: str) -> None:
+        """Make the item of a key one that does not decode."""
+        self._broken.add((tenant, key_id))
+
+    def create(self, key: ApiKey) -> bool:
+        with self._lock:
+            return self.items.setdefault((key.tenant, key.key_id), key) == key
+
+    def get(self, tenant: str, key_id: str) -> ApiKey | None:
+        if (tenant, key_id) in self._broken:
+            raise UndecodableError("key does not decode")
+        return self.items.get((tenant, key_id))
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        with self._lock:
+            ids = sorted(key_id for of, key_id in self.items if of == tenant)
+        if cursor is not None:
+            after = _after(cursor)
+            ids = [key_id for key_id in ids if key_id > after]
+        page, broken = ids[:limit], {key_id for of, key_id in self._broken if of == tenant}
+        return Page(
+            [self.items[tenant, key_id] for key_id in page if key_id not in broken],
+            _CURSOR + page[-1] if len(ids) > limit else None,
+            [Unreadable(key_id, "key does not decode") for key_id in page if key_id in broken],
+        )
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
+        return self._change(tenant, key_id, lambda key: revoked(key, now))
+
+    def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
+        return self._change(tenant, key_id, lambda key: ending(key, at))
+
+    def note_use(self, tenant: str, key_id: str, day: date) -> None:
+        def noted(key: ApiKey) -> ApiKey:
+            there = key.last_used_on
+            return key if there and there >= day else replace(key, last_used_on=day)
+
+        self._change(tenant, key_id, noted)
+
+    def _change(self, tenant: str, key_id: str, do: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
+        with self._lock:
+            key = self.items.get((tenant, key_id))
+            if key is not None:
+                key = self.items[tenant, key_id] = do(key)
+            return key
 
 
 class MemorySecrets:

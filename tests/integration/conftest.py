@@ -88,6 +88,10 @@ class Tables:
     def control(self) -> str:
         return self._create("control", "id")
 
+    @cached_property
+    def keys(self) -> str:
+        return self._create("keys", "tenant", "key_id")
+
     def _create(self, name: str, *key: str, index: tuple[str, str] | None = None) -> str:
         def schema(names: tuple[str, ...]) -> Any:
             roles = ("HASH", "RANGE")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
 from nextfire.domain.events import Event
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, ParameterReference, SecretReference
+from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, Value
@@ -382,6 +383,47 @@ class Events(Protocol):
 
     def put(self, event: Event) -> None:
         """Have *event* told to whoever listens."""
+
+
+class KeyStore(Protocol):
+    """Holds API keys: their hashes, never their secrets."""
+
+    def create(self, key: ApiKey) -> bool:
+        """Store *key*, if its tenant has none of its id. False: it has one."""
+
+    def get(self, tenant: str, key_id: str) -> ApiKey | None:
+        """The key, by a consistent read; None if there is none.
+
+        Raises:
+            UndecodableError: The stored item does not read as a key.
+        """
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        """*tenant*'s keys by id, by consistent reads, those that are good no more included. At most
+        *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
+        """Make the key good for nothing from *now* on; one that was revoked before stays as it is.
+
+        Returns:
+            The key as it is now; None if there is none.
+        """
+
+    def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
+        """Have the key expire at *at*; one that expires before that stays as it is.
+
+        Returns:
+            The key as it is now; None if there is none.
+        """
+
+    def note_use(self, tenant: str, key_id: str, day: date) -> None:
+        """Have it on record that the key was last used on *day*, unless a day as late is, or the
+        key is gone.
+        """
 
 
 class Secrets(Protocol):
