@@ -1,95 +1,212 @@
-"""What the API answers: jobs and executions as JSON documents. Unset fields are left out."""
+"""What the API answers: its documents, and how they are made. Unset fields are left out.
+
+The models describe what the functions below make; an answer is not validated a second time. That
+they say the same is tested with every answer of every test.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
-from unicodedata import category
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Document, InstantText, Job, JobState, WhenDocument
+from nextfire.domain.job import Document, Job, JobDefinition, JobState
 from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
-from nextfire.domain.run import Attempt, Run, RunState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.domain.schedule import Upcoming
 from nextfire.usecases.manage_runs import Redriven, Waiting
 from nextfire.usecases.read_logs import LogPage, has_parts
 
-MOST_UPCOMING = 100
-MOST_REDRIVEN = 100
-MAX_REASON = 256
 UNREADABLE = "UNREADABLE"
 """The state of what is stored and does not decode. No other state is known of it."""
 _MOST_OF_A_PROBLEM = 300
 _WALL = len("2026-05-24T10:00:00")
 
 
-class PreviewRequest(WhenDocument):
-    """The part of a job document that says when, as if it were stored at `after` (default: now)."""
+class Health(Document):
+    """The API is there."""
 
-    count: Annotated[int, Field(strict=True, ge=1, le=MOST_UPCOMING)] = 10
-    after: InstantText | None = None
-
-
-def _line(text: str | None) -> str | None:
-    if text is None:
-        return None
-    if len(text) > MAX_REASON:
-        problem = f"longer than {MAX_REASON} characters"
-        remedy = f"Shorten it to {MAX_REASON} characters."
-    elif any(category(character) == "Cc" for character in text):
-        problem = "holds control characters"
-        remedy = "Write it on one line, without tabs and line breaks."
-    elif not text.strip():
-        problem, remedy = "blank", "Say why, or leave it out."
-    else:
-        return text
-    told = {"problem": problem, "remedy": f"{remedy} For example `the ledger is closed`."}
-    raise PydanticCustomError("reason", "{problem}", told)
+    status: Literal["ok"]
+    time: datetime
 
 
-Reason = Annotated[str | None, AfterValidator(_line)]
-"""Why something is done: a line of text."""
+class JobAnswer(JobDefinition):
+    """A job: its definition with every default, and what the system keeps beside it."""
+
+    job_id: str
+    state: JobState
+    revision: int = Field(description="Counts every change of the job.")
+    next_fire_at: datetime | None = Field(
+        default=None, description="The next occurrence; absent where none is to come."
+    )
+    paused_at: datetime | None = Field(default=None, description="Nothing due later runs.")
+    pause_reason: str | None = None
+    created_at: datetime
+    updated_at: datetime
 
 
-class PauseRequest(Document):
-    """Why a job is paused."""
+class UnreadableJob(Document):
+    """A stored job that does not decode."""
 
-    reason: Reason = None
-
-
-class ResumeRequest(Document):
-    """Nothing."""
+    job_id: str
+    state: Literal["UNREADABLE"]
+    reason: str
 
 
-class CancelRequest(Document):
-    """Why a run is cancelled."""
-
-    reason: Reason = None
-
-
-class RedriveRequest(Document):
-    """Why a run is redriven."""
-
-    reason: Reason = None
-
-
-class RedrivePoolRequest(Document):
-    """Which dead runs of a pool are redriven, and how many by this call: those that died from
-    `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
+class JobPage(Document):
+    """Jobs by id. A page may hold fewer than asked for, and none, though others follow: there are
+    more where `cursor` is.
     """
 
-    from_: InstantText | None = Field(default=None, alias="from")
-    to: InstantText | None = None
-    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_REDRIVEN)] = 50
-    cursor: Annotated[str, Field(max_length=1024)] | None = None
-    reason: Reason = None
+    items: list[JobAnswer | UnreadableJob]
+    cursor: str | None = None
+
+
+class Covered(Document):
+    """The occurrences for which one record stands: the first, the last, and how many."""
+
+    from_: datetime = Field(alias="from")
+    to: datetime
+    count: int
+
+
+class AttemptAnswer(Document):
+    """One attempt. `logs`: where to read what it printed, if that is not all on the record."""
+
+    number: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    outcome: AttemptOutcome | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    logs: str | None = None
+
+
+class ExecutionAnswer(Document):
+    """A run; `startedAt` and `exitCode` are its latest attempt's. Of an occurrence that waits and
+    has no record yet there is little to say.
+    """
+
+    execution_id: str
+    job_id: str
+    state: RunState
+    scheduled_at: datetime
+    range: Covered | None = None
+    dispatched_at: datetime | None = None
+    dispatch_reason: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    retry_at: datetime | None = None
+    pool: str | None = None
+    dispatch: int | None = None
+    attempt: int | None = None
+    attempts_before_redrive: int | None = None
+    worker: str | None = None
+    job_revision: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    cancel_requested: bool | None = None
+    cancel_reason: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    result_bytes: int | None = None
+    checkpoint_bytes: int | None = None
+    attempts: list[AttemptAnswer] | None = None
+    result: JsonValue | None = None
+
+
+class UnreadableExecution(Document):
+    """A stored execution that does not decode."""
+
+    execution_id: str
+    job_id: str
+    state: Literal["UNREADABLE"]
+    reason: str
+
+
+class ExecutionPage(Document):
+    """Executions. A page may hold fewer than asked for: there are more where `cursor` is."""
+
+    items: list[ExecutionAnswer | UnreadableExecution]
+    cursor: str | None = None
+
+
+class UpcomingAnswer(Document):
+    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `dueAt`: with
+    jitter. `executionId`: of a job's, the id that its execution will have.
+    """
+
+    execution_id: str | None = None
+    at: datetime
+    local: str
+    offset: str
+    due_at: datetime | None = None
+    note: str | None = None
+
+
+class UpcomingList(Document):
+    """Occurrences, the earliest first."""
+
+    items: list[UpcomingAnswer]
+
+
+class LogLineAnswer(Document):
+    """A line that an attempt printed."""
+
+    attempt: int
+    at: datetime | None = None
+    stream: str
+    text: str
+
+
+class LogAnswer(Document):
+    """Lines of a log. `ended`: nothing will follow."""
+
+    items: list[LogLineAnswer]
+    cursor: str | None = None
+    ended: bool
+
+
+class NotRedriven(Document):
+    """A run that was not redriven, and why."""
+
+    execution_id: str
+    reason: str
+
+
+class RedrivenAnswer(Document):
+    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+
+    redriven: list[str]
+    skipped: list[NotRedriven]
+    more: bool
+    cursor: str | None = None
+
+
+class Fault(Document):
+    """One offending field: what was given, what is wrong with it, and what to do."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str
+
+
+class Problem(Document):
+    """What went wrong, by RFC 9457."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | None = None
 
 
 def job_document(job: Job, now: datetime) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aws_lambda_powertools.event_handler.api_gateway import BaseRouter
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from functions.api import handler as api
+from functions.api import app as api
+from functions.api.handler import handler as api_handler
 from functions.auditor import handler as auditor
 from functions.executor import handler as executor
 from functions.watcher import handler as watcher
@@ -143,6 +145,20 @@ def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def request_in_a_process(event: dict[str, Any]) -> dict[str, Any]:
+    """The API's answer to *event*. A request may be made while another is under way: the resolver
+    keeps the one that it is at beside itself, as each has a process of its own on Lambda.
+    """
+    held = getattr(BaseRouter, "current_event", None), api.app.context
+    api.app.context = {}
+    try:
+        return api_handler(event, Context())
+    finally:
+        api.app.context = held[1]
+        if held[0] is not None:
+            BaseRouter.current_event = held[0]
+
+
 def _no_constant(name: str) -> None:
     raise AssertionError(f"the answer holds {name}, which is no JSON")
 
@@ -227,7 +243,7 @@ class Deployment:
 
     def answer(self, event: dict[str, Any]) -> Answer:
         """Hand *event* to the API's handler, and read its answer as API Gateway would."""
-        answer = json.loads(json.dumps(api.handler(event, Context())))
+        answer = json.loads(json.dumps(request_in_a_process(event)))
         assert not answer["isBase64Encoded"]
         headers = {name.lower(): value for name, value in answer["headers"].items()}
         document = json.loads(answer["body"], parse_constant=_no_constant)

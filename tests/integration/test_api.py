@@ -11,13 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import handler as api
+from functions.api import app as api
+from functions.api.handler import handler
 from nextfire.adapters.aws import SystemClock
 from nextfire.domain.due import fire
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.settings import ApiSettings
 from tests.crons import LONG
 from tests.fakes import Clock
 from tests.integration.deployment import (
@@ -176,10 +178,7 @@ class TestRoutes:
             ("GET", "/v2/jobs"),
             ("GET", "/api/api/v1/jobs"),
             ("GET", "/apiv1/jobs"),
-            ("PUT", "/v1/jobs"),
-            ("POST", "/v1/jobs/a"),
             ("GET", "/v1/jobs/a/b/c"),
-            ("DELETE", "/v1/executions/a"),
         ],
     )
     def test_unknown_route(self, system: Deployment, method: str, path: str) -> None:
@@ -187,6 +186,24 @@ class TestRoutes:
 
         assert_problem(answer, 404)
         assert f"{method} {path}" in answer.document["detail"]
+
+    @pytest.mark.parametrize(
+        ("method", "path", "allowed"),
+        [
+            ("PUT", "/v1/jobs", "GET, POST"),
+            ("POST", "/api/v1/jobs/a", "DELETE, GET, PATCH"),
+            ("DELETE", "/v1/executions/a", "GET"),
+            ("OPTIONS", "/v1/health", "GET"),
+        ],
+    )
+    def test_method_that_a_path_does_not_have(
+        self, system: Deployment, method: str, path: str, allowed: str
+    ) -> None:
+        answer = system.call(method, path, {})
+
+        assert_problem(answer, 405)
+        assert answer.headers["allow"] == allowed
+        assert allowed in answer.document["detail"]
 
 
 class TestRefusals:
@@ -552,7 +569,8 @@ class TestRefusals:
         def fail() -> None:
             raise RuntimeError("password: hunter2")
 
-        monkeypatch.setattr(api, "services", fail)
+        api.services.cache_clear()
+        monkeypatch.setattr(ApiSettings, "read", fail)
 
         answer = system.call("GET", "/v1/jobs/a")
 
@@ -1635,5 +1653,5 @@ def test_handler_takes_a_request_without_optional_parts(system: Deployment) -> N
     del event["headers"]
     event["queryStringParameters"] = None
 
-    assert api.handler(event, Context())["statusCode"] == 200
+    assert handler(event, Context())["statusCode"] == 200
     assert system.call("GET", "/v1/jobs").status == 200

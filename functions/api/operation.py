@@ -1,0 +1,50 @@
+"""What the description of the API says of a route beside what its function's signature says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+from pydantic import BaseModel
+
+from functions.api.identity import Scope
+
+SCOPE = "x-nextfire-scope"
+"""The extension that says which scope a route needs."""
+OPEN = "none"
+"""Of a route that needs none."""
+PROBLEMS = "x-nextfire-problems"
+"""The statuses of the problems that only some routes have. The description lists what they are."""
+
+
+def area() -> APIGatewayHttpRouter:
+    """The routes of one area, to be included by the handler."""
+    return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+
+
+def operation(
+    summary: str,
+    answers: Mapping[HTTPStatus, tuple[str, type[BaseModel]]],
+    *,
+    scope: Scope | None = Scope.WRITE,
+    problems: tuple[HTTPStatus, ...] = (),
+) -> dict[str, Any]:
+    """The arguments of a route. *answers*: of each status that is no problem, what its document is.
+    *problems*: beside those of any route.
+    """
+    return {
+        "summary": summary,
+        "responses": {
+            int(status): {
+                "description": said,
+                "content": {"application/json": {"model": model}},
+            }
+            for status, (said, model) in answers.items()
+        },
+        "openapi_extensions": {
+            SCOPE: OPEN if scope is None else scope.value,
+            PROBLEMS: [int(status) for status in problems],
+        },
+    }

@@ -1,0 +1,242 @@
+"""What requests hold: bodies, and the parameters of paths and queries."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Any, TypeVar
+from unicodedata import category
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import JOB_ID
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Document, InstantText, JobDefinition, WhenDocument
+from nextfire.domain.schedule import read_instant
+
+MOST_UPCOMING = 100
+MOST_REDRIVEN = 100
+MAX_REASON = 256
+_MOST_ON_A_PAGE = 100
+_MOST_LINES = 1000
+_MOST_ATTEMPTS = 999_999_999
+_LAST_NIGHT = timedelta(days=1)
+_TEXT = WithJsonSchema({"type": "string"})
+_INSTANT = WithJsonSchema({"type": "string", "format": "date-time"})
+_NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
+
+
+def _refused(kind: str, problem: str, remedy: str) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{problem}", {"problem": problem, "remedy": remedy})
+
+
+Model = TypeVar("Model", bound=Document)
+
+# Bodies
+
+
+def reading(model: type[Document]) -> WrapValidator:
+    """Reads a body as JSON into *model*, by its camelCase names only: a snake_case spelling beside
+    the real field would be dropped without a word.
+    """
+    return WrapValidator(lambda body, _: read_as(model, body))
+
+
+def read_as(model: type[Model], body: object) -> Model:
+    """*body* as *model*.
+
+    Raises:
+        ValidationError: It is none.
+    """
+    return model.model_validate_json(json.dumps(body), by_alias=True, by_name=False)
+
+
+def _example(value: dict[str, Any]) -> Any:  # noqa: ANN401 — the library's own type is a model
+    return {"example": {"value": value}}
+
+
+def _line(text: str | None) -> str | None:
+    if text is None:
+        return None
+    if len(text) > MAX_REASON:
+        problem = f"longer than {MAX_REASON} characters"
+        remedy = f"Shorten it to {MAX_REASON} characters."
+    elif any(category(character) == "Cc" for character in text):
+        problem = "holds control characters"
+        remedy = "Write it on one line, without tabs and line breaks."
+    elif not text.strip():
+        problem, remedy = "blank", "Say why, or leave it out."
+    else:
+        return text
+    raise _refused("reason", problem, f"{remedy} For example `the ledger is closed`.")
+
+
+Reason = Annotated[
+    str | None,
+    AfterValidator(_line),
+    WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": MAX_REASON}),
+]
+"""Why something is done: a line of text."""
+_REASON = _example({"reason": "the ledger is closed"})
+
+
+def _id(value: object) -> object:
+    if isinstance(value, str) and JOB_ID.fullmatch(value):
+        return value
+    remedy = "Use 1 to 64 letters, digits, hyphens and underscores."
+    raise _refused("job_id", "not a job id", remedy)
+
+
+_JOB_ID_SCHEMA = WithJsonSchema(
+    {"type": "string", "pattern": f"^{JOB_ID.pattern}$", "examples": ["daily-invoices"]}
+)
+JobId = Annotated[str, BeforeValidator(_id), _JOB_ID_SCHEMA]
+"""The id of a job, chosen by its owner or `job_` and 16 hexadecimal digits."""
+
+
+class JobRequest(JobDefinition):
+    """A new job. Without `jobId` it gets an id of its own."""
+
+    job_id: JobId | None = None
+
+    @property
+    def definition(self) -> JobDefinition:
+        # Each field has been validated.
+        values = {name: getattr(self, name) for name in JobDefinition.model_fields}
+        return JobDefinition.model_construct(self.model_fields_set - {"job_id"}, **values)
+
+
+class PreviewRequest(WhenDocument):
+    """The part of a job document that says when, as if it were stored at `after` (default: now)."""
+
+    count: Annotated[int, Field(strict=True, ge=1, le=MOST_UPCOMING)] = 10
+    after: InstantText | None = None
+
+
+class PauseRequest(Document):
+    """Why a job is paused."""
+
+    reason: Reason = None
+
+
+class ResumeRequest(Document):
+    """Nothing."""
+
+
+class CancelRequest(Document):
+    """Why a run is cancelled."""
+
+    reason: Reason = None
+
+
+class RedriveRequest(Document):
+    """Why a run is redriven."""
+
+    reason: Reason = None
+
+
+class RedrivePoolRequest(Document):
+    """Which dead runs of a pool are redriven, and how many by this call: those that died from
+    `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
+    """
+
+    from_: InstantText | None = Field(default=None, alias="from")
+    to: InstantText | None = None
+    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_REDRIVEN)] = 50
+    cursor: Annotated[str, Field(max_length=1024)] | None = None
+    reason: Reason = None
+
+
+_CRON_JOB = {
+    "jobId": "daily-invoices",
+    "type": "CRON",
+    "schedule": "0 3 * * *",
+    "timezone": "America/Los_Angeles",
+    "target": {"handler": "generate_invoices"},
+    "payload": {"customer": "acme"},
+}
+JobBody = Annotated[JobRequest, Body(openapi_examples=_example(_CRON_JOB)), reading(JobRequest)]
+JobPatchBody = Annotated[
+    dict[str, Any],
+    Body(openapi_examples=_example({"schedule": "0 4 * * *", "labels": {"team": "billing"}})),
+    WithJsonSchema({"type": "object", "title": "JobPatch"}),
+]
+"""What is named changes, by RFC 7396; the fields are those of a job."""
+PreviewBody = Annotated[
+    PreviewRequest,
+    Body(openapi_examples=_example({"type": "CRON", "schedule": "0 9 * * MON-FRI", "count": 3})),
+    reading(PreviewRequest),
+]
+PauseBody = Annotated[PauseRequest, Body(openapi_examples=_REASON), reading(PauseRequest)]
+ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
+CancelBody = Annotated[CancelRequest, Body(openapi_examples=_REASON), reading(CancelRequest)]
+RedriveBody = Annotated[RedriveRequest, Body(openapi_examples=_REASON), reading(RedriveRequest)]
+RedrivePoolBody = Annotated[
+    RedrivePoolRequest,
+    Body(openapi_examples=_example({"limit": 50})),
+    reading(RedrivePoolRequest),
+]
+
+
+# Parameters
+
+
+def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
+    def read(text: object) -> int:
+        if isinstance(text, int):
+            return text
+        if isinstance(text, str) and _NUMBER.fullmatch(text) and 1 <= int(text) <= most:
+            return int(text)
+        raise _refused("number", f"not a number from 1 to {most}", f"For example `{example}`.")
+
+    return BeforeValidator(read), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": most})
+
+
+ExecutionId = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "examples": ["daily-invoices.20260524T100000000Z-k3x9m2ab"]}),
+]
+Limit = Annotated[int, Query(description="Items on a page."), *_number(_MOST_ON_A_PAGE, 50)]
+Lines = Annotated[int, Query(description="Lines on a page."), *_number(_MOST_LINES, 200)]
+Count = Annotated[int, Query(description="How many occurrences."), *_number(MOST_UPCOMING, 10)]
+AttemptNumber = Annotated[
+    int | None,
+    Query(description="Of one attempt only; by default of all."),
+    *_number(_MOST_ATTEMPTS, 1),
+]
+Cursor = Annotated[
+    str | None, Query(description="Where to go on: `cursor` of the page before.", max_length=4096)
+]
+PoolName = Annotated[str, WithJsonSchema({"type": "string", "examples": ["default"]})]
+PoolFilter = Annotated[str | None, Query(description="Of one pool only."), _TEXT]
+ExecutionState = Annotated[
+    str | None,
+    Query(description="DEAD: no other is listed across jobs."),
+    WithJsonSchema({"enum": ["DEAD"]}),
+]
+From = Annotated[
+    str | None, Query(alias="from", description="From when on; 24 h before `to`."), _INSTANT
+]
+To = Annotated[str | None, Query(description="Until when; now by default."), _INSTANT]
+
+
+def span(first: str | None, last: str | None, now: datetime) -> tuple[datetime, datetime]:
+    """From *first* to *last*; by default the 24 h before the end, and *now*.
+
+    Raises:
+        InvalidInputError: One is no instant, or they are the wrong way round.
+    """
+    to = now if last is None else read_instant(last, "UTC", "to")
+    since = to - _LAST_NIGHT if first is None else read_instant(first, "UTC", "from")
+    if since > to:
+        raise InvalidInputError(
+            "from",
+            isoformat(since),
+            f"later than `to`, which is {isoformat(to)}",
+            "Exchange them, or leave one out: `to` is now by default, `from` 24 h before `to`.",
+        )
+    return since, to

@@ -1,0 +1,141 @@
+"""Jobs: made, read, changed, paused, deleted."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer, page
+from functions.api.app import log_unreadable, now, services, tenant
+from functions.api.documents import (
+    JobAnswer,
+    JobPage,
+    UpcomingList,
+    job_document,
+    unreadable_job,
+    upcoming_document,
+)
+from functions.api.identity import Scope
+from functions.api.operation import area, operation
+from functions.api.requests import (
+    Count,
+    Cursor,
+    JobBody,
+    JobId,
+    JobPatchBody,
+    Limit,
+    PauseBody,
+    PauseRequest,
+    ResumeBody,
+    ResumeRequest,
+    read_as,
+)
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job, JobDefinition
+
+routes = area()
+_JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}
+_CONFLICT = (HTTPStatus.CONFLICT,)
+
+
+@routes.post(
+    "/v1/jobs",
+    **operation(
+        "Create a job",
+        {HTTPStatus.CREATED: ("The job is stored, and its first occurrence with it.", JobAnswer)},
+        problems=_CONFLICT,
+    ),
+)
+def create_job(request: JobBody) -> Response[str]:
+    job_id = request.job_id or f"job_{secrets.token_hex(8)}"
+    job = services().jobs.register(
+        _key(job_id), request.definition, uid=secrets.token_hex(8), now=now()
+    )
+    return _answer(job, HTTPStatus.CREATED)
+
+
+@routes.get(
+    "/v1/jobs",
+    **operation("List jobs", {HTTPStatus.OK: ("A page of jobs.", JobPage)}, scope=Scope.READ),
+)
+def list_jobs(limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
+    found = services().job_store.list(tenant(), cursor=cursor, limit=limit)
+    log_unreadable(found.unreadable)
+    items = [job_document(job, now()) for job in found.items]
+    items += map(unreadable_job, found.unreadable)
+    return page(sorted(items, key=lambda item: str(item["jobId"])), found.cursor)
+
+
+@routes.get("/v1/jobs/<job_id>", **operation("Get a job", _JOB, scope=Scope.READ))
+def get_job(job_id: JobId) -> Response[str]:
+    return _answer(services().jobs.get(_key(job_id)))
+
+
+@routes.patch("/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=_CONFLICT))
+def change_job(job_id: JobId, patch: JobPatchBody) -> Response[str]:
+    def edit(definition: JobDefinition) -> JobDefinition:
+        return read_as(JobDefinition, _merged(definition.document(), patch))
+
+    return _answer(services().jobs.change(_key(job_id), edit, now=now()))
+
+
+@routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CONFLICT))
+def delete_job(job_id: JobId) -> Response[str]:
+    return _answer(services().jobs.delete(_key(job_id), now=now()))
+
+
+@routes.post("/v1/jobs/<job_id>/pause", **operation("Pause a job", _JOB, problems=_CONFLICT))
+def pause_job(job_id: JobId, request: PauseBody = PauseRequest()) -> Response[str]:  # noqa: B008 — immutable
+    return _answer(services().jobs.pause(_key(job_id), request.reason, now=now()))
+
+
+@routes.post("/v1/jobs/<job_id>/resume", **operation("Resume a job", _JOB, problems=_CONFLICT))
+def resume_job(job_id: JobId, request: ResumeBody = ResumeRequest()) -> Response[str]:  # noqa: ARG001, B008
+    return _answer(services().jobs.resume(_key(job_id), now=now()))
+
+
+@routes.get(
+    "/v1/jobs/<job_id>/upcoming",
+    **operation(
+        "List a job's next occurrences",
+        {HTTPStatus.OK: ("The occurrences; none of a job that is not ACTIVE.", UpcomingList)},
+        scope=Scope.READ,
+    ),
+)
+def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
+    job = services().jobs.get(_key(job_id))
+    found = job.upcoming(now(), count)
+    jittered = job.definition.jitter_sec > 0
+    return answer(
+        {"items": [upcoming_document(each, jittered=jittered, job=job) for each in found]}
+    )
+
+
+def _key(job_id: str) -> JobKey:
+    return JobKey(tenant(), job_id)
+
+
+def _answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+    return answer(job_document(job, now()), status)
+
+
+def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """*document* with *patch* laid over it, by RFC 7396; `payload` is replaced whole, and so is
+    each variable of `env`: a reference to a parameter takes the place of one to a secret.
+    """
+    merged = dict(document)
+    for name, value in patch.items():
+        if value is None and name != "payload":
+            merged.pop(name, None)
+        elif name == "env" and isinstance(value, dict) and isinstance(merged.get(name), dict):
+            both = {**merged[name], **value}
+            merged[name] = {each: given for each, given in both.items() if given is not None}
+        elif name != "payload" and isinstance(value, dict) and isinstance(merged.get(name), dict):
+            merged[name] = _merged(merged[name], value)
+        else:
+            merged[name] = value
+    return merged
