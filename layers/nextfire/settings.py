@@ -73,6 +73,10 @@ class ApiSettings(_Settings):
     read_shards: Annotated[int, Field(ge=1, le=999)]
 
 
+class AuthorizerSettings(_Settings):
+    keys_table: str
+
+
 class WatcherSettings(_Settings):
     jobs_table: str
     due_table: str

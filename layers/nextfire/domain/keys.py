@@ -107,10 +107,13 @@ class Minted:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a presented key is good, and why not; no caller is told the reason."""
+    """Whether a presented key is good, and why not; no caller is told the reason. `claimed`: which
+    key it says it is, ``<tenant>/<key id>``; None: it says nothing.
+    """
 
     key: ApiKey | None
     reason: str
+    claimed: str | None = None
 
 
 def parse(text: str) -> Presented | None:
@@ -211,21 +214,23 @@ def judge(presented: Presented, stored: ApiKey | None, now: datetime) -> Verdict
 
     Takes the same time whatever the secret is, and whether there is a key or not.
     """
+    claimed = f"{presented.tenant}/{presented.key_id}"
     digest = _NOBODYS if stored is None else stored.digest
     same = hmac.compare_digest(digest_of(presented.secret), digest)
     if stored is None:
-        return Verdict(None, "there is no such key")
+        return Verdict(None, "there is no such key", claimed)
     if not same:
-        return Verdict(None, "the secret is another")
+        return Verdict(None, "the secret is another", claimed)
     if (stored.tenant, stored.key_id) != (presented.tenant, presented.key_id):
         raise ValueError("a key is judged by the record of its own tenant and id")
     match stored.state(now):
         case KeyState.REVOKED:
-            return Verdict(None, "the key is revoked")
+            return Verdict(None, "the key is revoked", claimed)
         case KeyState.EXPIRED:
-            return Verdict(None, f"the key expired at {isoformat(stored.expires_at)}")
+            expired = f"the key expired at {isoformat(stored.expires_at)}"
+            return Verdict(None, expired, claimed)
         case KeyState.ACTIVE:
-            return Verdict(stored, "the key is good")
+            return Verdict(stored, "the key is good", claimed)
 
 
 def revoked(key: ApiKey, now: datetime) -> ApiKey:

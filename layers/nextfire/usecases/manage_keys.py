@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.keys import (
@@ -24,6 +25,10 @@ from nextfire.domain.keys import (
 from nextfire.domain.ports import KeyStore, Page
 
 _BEARER = "bearer "
+_WAIT = timedelta(milliseconds=200)
+_TRY_AGAIN_AFTER = timedelta(minutes=10)
+_MOST_TRIED = 10_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def new_key_id() -> str:
@@ -159,6 +164,41 @@ class CheckKey:
         if presented is None:
             return Verdict(None, "not in the form of a key")
         return judge(presented, self._keys.get(presented.tenant, presented.key_id), now)
+
+
+class NoteUse:
+    """Has the day on which a key was used put on record, and keeps nobody waiting for it.
+
+    The record is written in *executor*, and waited for only briefly: a process that is frozen
+    between requests would otherwise write it later or never.
+    """
+
+    def __init__(self, keys: KeyStore, *, executor: Executor) -> None:
+        self._keys = keys
+        self._executor = executor
+        self._tried: dict[tuple[str, str], datetime] = {}
+
+    def note(self, key: ApiKey, now: datetime) -> str | None:
+        """Note the use of *key* at *now*, if it is the day's first.
+
+        Returns:
+            Why it is not noted, if that is known yet; it is tried again in a while.
+        """
+        day = key.to_note(now)
+        which = key.tenant, key.key_id
+        if day is None or now - self._tried.get(which, _LONG_AGO) < _TRY_AGAIN_AFTER:
+            return None
+        if len(self._tried) >= _MOST_TRIED:
+            self._tried.clear()
+        self._tried[which] = now
+        future = self._executor.submit(self._keys.note_use, *which, day)
+        try:
+            future.result(_WAIT.total_seconds())
+        except TimeoutError:
+            return f"it took longer than {_WAIT.total_seconds()} s"
+        except Exception as error:  # noqa: BLE001 — whatever it is, the key is good
+            return f"{type(error).__name__}: {error}"
+        return None
 
 
 def _found(key: ApiKey | None, key_id: str) -> ApiKey:
