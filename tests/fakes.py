@@ -732,9 +732,24 @@ class MemoryRunStore:
             )
             return self._store(run)
 
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        assert self._due is not None, "a store without a due store takes no requests"
+        with self._lock:
+            there = self.get(run.key)
+            if there is not None:
+                return Claim(there, taken=there.on_request and there.request == run.request)
+            self._due.put([entry], now)
+            return Claim(self._store(run), taken=True)
+
     def skip(self, run: Run) -> Run:
         with self._lock:
-            return self.get(run.key) or self._store(run)
+            there = self.get(run.key)
+            if there is None:
+                if run.on_request:
+                    raise UnavailableError("skip run: the record is gone. Try again.")
+                return self._store(run)
+            waits = there.state is RunState.PENDING and not there.claim_token
+            return self._store(run) if run.on_request and waits else there
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         with self._lock:

@@ -338,6 +338,32 @@ class RedrivePool(Redrive):
         return None if done.skipped else done  # whoever reads of one that was refused asks again
 
 
+class RunNow(Asked):
+    """Whoever has no answer asks again, and says that it is the same request."""
+
+    name = "run now"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(payload={"a": 1}, overlap="QUEUE")
+        stack.at("11:59:55")
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.run_now(
+            job_key(), payload="7", reason=None, request="r", asked_at=at("11:59:55")
+        )
+
+    def script(self, call: ScriptCall) -> Script:
+        scheduled = call.environment["NEXTFIRE_SCHEDULED_AT"]
+        assert (call.payload == "7") == (scheduled == "2026-05-24T11:59:55.001Z")
+        return Script()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        runs = stack.snapshot().runs.all.values()
+        states = [(run.state, run.attempt) for run in runs if run.request == "r"]
+        assert states == [(RunState.SUCCEEDED, 1)]
+
+
 # The watcher
 
 
@@ -812,6 +838,7 @@ class AuditRevive(Audit):
 FLOWS: list[Flow] = [
     *(Register(), Change(), ChangePayload(), Pause(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
+    RunNow(),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),

@@ -15,6 +15,7 @@ from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports import DueStore
+from nextfire.domain.run import Trigger
 from tests.builders import NOON, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
@@ -129,6 +130,17 @@ def test_an_entry_s_rank_comes_back(held: Held, rank: int) -> None:
     held.store.put([entry], NOON)
 
     assert held.entries() == [entry]
+
+
+@pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.BACKFILL])
+def test_the_first_dispatch_of_what_was_asked_for_says_so(held: Held, trigger: Trigger) -> None:
+    run = run_key(job_id=jobs_of_shard(0, 1)[0])
+    entry = replace(a_retry(run, NOON, dispatch=1), trigger=trigger)
+
+    held.store.put([entry], NOON)
+
+    assert held.entries() == [entry]
+    assert "trigger" not in entry_item(a_retry(run, NOON), NOON, 4)
 
 
 def test_a_retry_says_that_its_job_s_runs_are_exclusive(held: Held) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, runs_from
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, RunStore
@@ -24,6 +25,7 @@ from nextfire.domain.run import (
     Result,
     Run,
     RunState,
+    Trigger,
     Value,
 )
 from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
@@ -33,6 +35,7 @@ from tests.integration.races import ROUNDS, at_once
 
 CONTRACT_OF = (RunStore,)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
+DONE = Result(AttemptOutcome.SUCCEEDED, "exit code 0", 0)
 HANDED_BACK = Result(AttemptOutcome.HANDED_BACK, "its worker shut down")
 RAGGED = NOON + timedelta(microseconds=123_456)
 """An instant as a machine's clock tells it, finer than what is stored."""
@@ -938,3 +941,101 @@ def test_the_dead_of_a_tenant_are_listed_the_latest_death_first(dead: Dead) -> N
 def test_a_cursor_that_is_none_is_refused_by_the_list_of_the_dead(dead: Dead) -> None:
     with pytest.raises(InvalidInputError):
         dead.store.list_dead("acme", first=NOON, last=NOON, cursor="none", limit=1)
+
+
+# Runs on request
+
+
+def asked_for(request: str = "r", **more: Any) -> Run:
+    return Run(
+        run_key(at("12:00:00.001")),
+        RunState.PENDING,
+        reason="run on request",
+        trigger=Trigger.MANUAL,
+        request=request,
+        **more,
+    )
+
+
+def ask_for(dead: Dead, run: Run) -> Claim:
+    return dead.store.request(run, a_retry(run.key, NOON, dispatch=1), NOON)
+
+
+def test_a_run_on_request_is_stored_with_its_due_entry(dead: Dead) -> None:
+    run = asked_for(payload='{"a":1}', request_reason="why not")
+
+    claimed = ask_for(dead, run)
+
+    assert claimed == Claim(run, taken=True)
+    assert dead.store.get(run.key) == run
+    assert [(e.run_id, e.dispatch) for e in dead.entries()] == [(run.key.run_id, 1)]
+
+
+def test_a_request_that_is_repeated_finds_what_it_made_and_no_other_s(dead: Dead) -> None:
+    run = ask_for(dead, asked_for()).run
+
+    assert ask_for(dead, asked_for()) == Claim(run, taken=True)
+    assert ask_for(dead, asked_for("another's")) == Claim(run, taken=False)
+    assert len(dead.entries()) == 1
+
+
+def test_a_request_takes_the_place_of_no_record(dead: Dead) -> None:
+    key = asked_for().key
+    there = dead.store.skip(Run.skipped(key, "noticed late", NOON))
+
+    assert ask_for(dead, asked_for("")) == Claim(there, taken=False)
+    assert not dead.entries()
+
+
+def test_of_ten_concurrent_requests_for_one_instant_one_makes_an_entry(dead: Dead) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        claims = list(threads.map(lambda n: ask_for(dead, asked_for(str(n))), range(10)))
+
+    assert [claim.taken for claim in claims].count(True) == 1
+    assert len(dead.entries()) == 1
+
+
+def test_what_was_asked_for_stays_on_record_to_the_end(dead: Dead) -> None:
+    asked = ask_for(dead, asked_for(payload="7", request_reason="why not")).run
+
+    taken = claim(dead.store, a_message(asked.key)).run
+    ended = dead.store.advance(taken, taken.ended(RunState.SUCCEEDED, DONE, NOON)).run
+
+    assert ended.state is RunState.SUCCEEDED
+    for run in (taken, ended, dead.store.get(asked.key)):
+        assert run is not None
+        assert (run.trigger, run.request, run.payload, run.request_reason) == (
+            Trigger.MANUAL,
+            "r",
+            "7",
+            "why not",
+        )
+
+
+def passed_over(run: Run) -> Run:
+    return run.passed_over("overlap", NOON, pool="default", dispatched_at=NOON)
+
+
+def test_a_run_on_request_that_nobody_has_taken_is_passed_over(dead: Dead) -> None:
+    run = ask_for(dead, asked_for(payload="7")).run
+
+    skipped = dead.store.skip(passed_over(run))
+
+    assert skipped == passed_over(run) == dead.store.get(run.key)
+    assert dead.store.skip(passed_over(run)) == skipped
+    assert not claim(dead.store, a_message(run.key)).taken
+
+
+def test_a_run_on_request_that_somebody_took_is_not_passed_over(dead: Dead) -> None:
+    run = ask_for(dead, asked_for()).run
+    taken = claim(dead.store, a_message(run.key)).run
+    assert dead.store.skip(passed_over(run)) == taken
+
+    waiting = dead.store.advance(taken, taken.handed_back(HANDED_BACK, NOON)).run
+    assert dead.store.skip(passed_over(run)) == waiting
+
+
+def test_a_run_on_request_whose_record_is_gone_is_not_passed_over(store: RunStore) -> None:
+    with pytest.raises(UnavailableError):
+        store.skip(passed_over(asked_for()))
+    assert store.get(asked_for().key) is None

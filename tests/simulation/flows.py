@@ -8,7 +8,7 @@ each port call, that may die like them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, group_id
+from nextfire.domain.ids import JobKey, RunKey, group_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.run import RunState
@@ -45,6 +45,15 @@ class Flow:
     name: str
     weight: int
     begin: Callable[[History], None]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A run that somebody asked for, once or more; the `answers` name it."""
+
+    job: JobKey
+    payload: str | None
+    answers: list[RunKey] = field(default_factory=list)
 
 
 # Jobs
@@ -175,6 +184,31 @@ def redrive_pool(history: History) -> None:
             history.redriven.setdefault(key, 0)
 
     history.request(tenant, f"redrive {tenant}'s dead", ask)
+
+
+def run_now(history: History) -> None:
+    """Somebody asks for a run, and asks again as long as there is no answer."""
+    key = history.any_job()
+    if key is None:
+        return
+    dice = history.kernel.dice
+    history.asked.append(asked := Asked(key, dice.choice([None, None, '{"a":1}'])))
+    request, asked_at = f"request {len(history.asked)}", history.kernel.clock.now()
+    asked_at += timedelta(microseconds=dice.choice([0, 0, 1_000, dice.randint(-SECOND, SECOND)]))
+
+    def ask(client: Client) -> None:
+        run = client.runs.run_now(
+            key, payload=asked.payload, reason=None, request=request, asked_at=asked_at
+        )
+        asked.answers.append(run.key)
+
+    def ask_once() -> None:
+        if not asked.answers:
+            history.request(key.tenant, f"{request}: run {key.job_id} now", ask)
+
+    ask_once()
+    for seconds in (dice.choice([0, 1, 5]), 12):
+        history.later(timedelta(seconds=seconds), ask_once)
 
 
 def look(history: History) -> None:
@@ -373,6 +407,7 @@ FLOWS = [
     Flow("cancel", 8, cancel),
     Flow("redrive", 6, redrive),
     Flow("redrive a pool", 1, redrive_pool),
+    Flow("run now", 6, run_now),
     Flow("look", 1, look),
     Flow("kill", 5, kill),
     Flow("kill amid", 10, kill_amid),

@@ -14,14 +14,14 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import JobDefinition, JobState
-from nextfire.domain.run import RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import check
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, settle
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
-from tests.simulation.flows import FLOWS, REFUSALS, TENANTS
+from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, Asked
 from tests.simulation.kernel import SECOND, Kernel
 from tests.simulation.monitor import Monitor
 from tests.simulation.system import Client, Setting, System
@@ -101,6 +101,7 @@ class History:
         """The runs whose cancelling was answered, with the attempts that they had by then."""
         self.redriven: dict[RunKey, int] = {}
         """The runs whose redriving was answered, with the dispatch that was given."""
+        self.asked: list[Asked] = []
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
@@ -350,6 +351,7 @@ class History:
         occurrences = sum(run.covered for run in self.stores.runs.items.values())
         self._check_cancelled()
         self._check_redriven()
+        self._check_asked()
         self._check_undecodable()
         self.monitor.check_queue_ids()
         assert not self.monitor.violations, self.monitor.violations[0]
@@ -393,6 +395,26 @@ class History:
             assert run.dispatch >= dispatch, f"{key.execution_id}: dispatch {dispatch} is gone"
             tried = run.attempt > run.attempt_base
             assert tried or run.state is RunState.CANCELLED, f"{key.execution_id} was not redriven"
+
+    def _check_asked(self) -> None:
+        """What was asked for became one run, however often it was asked, with what it was given."""
+        runs = self.stores.runs.items.values()
+        for number, asked in enumerate(self.asked, 1):
+            made = [run for run in runs if run.request == f"request {number}"]
+            assert len({*asked.answers}) <= 1, f"request {number} had {asked.answers}"
+            assert len(made) <= 1, f"request {number} made {[r.key.run_id for r in made]}"
+            assert len(made) >= bool(asked.answers), f"request {number} was answered, made nothing"
+            for run in made:
+                told = [*asked.answers, run.key]
+                assert told[0] == run.key, f"request {number} was told {told[0]}, not {run.key}"
+                assert run.key.job == asked.job
+                self._check_payload(run, asked.payload)
+
+    def _check_payload(self, run: Run, payload: str | None) -> None:
+        name = run.key.execution_id
+        for started in self.system.scripts_started:
+            if started.execution_id == name and payload is not None:
+                assert started.payload == payload, f"{name} was given {started.payload}"
 
     def _check_undecodable(self) -> None:
         """What does not decode is kept (invariant 9)."""

@@ -139,7 +139,8 @@ class Monitor:
     def _left(self, job: Job, entry: DueEntry) -> bool:
         """Whether an occurrence after *entry*'s is in no record yet: a range may be longer."""
         runs = self._runs_of[entry.job, entry.uid].values()
-        until = max([entry.occurs_at, *(r.covers_until for r in runs)])
+        ends = (r.covers_until for r in runs if not r.on_request)
+        until = max([entry.occurs_at, *ends])
         following = job.next_after(until)
         most = job.definition.max_runs
         return following is not None and (most is None or job.ordinal(following) <= most)

@@ -56,11 +56,12 @@ class Setting:
 
 @dataclass(slots=True)
 class Started:
-    """A script that ran: of which attempt, and whether its worker lived to see the end."""
+    """A script that ran: of which attempt, on which worker, on what."""
 
     execution_id: str
     attempt: int
     worker: str
+    payload: str
 
 
 class System:
@@ -352,7 +353,9 @@ class _Runner:
         environment = call.environment
         execution_id = environment["NEXTFIRE_EXECUTION_ID"]
         attempt = int(environment["NEXTFIRE_ATTEMPT"])
-        self.system.scripts_started.append(Started(execution_id, attempt, self.actor.name))
+        self.system.scripts_started.append(
+            Started(execution_id, attempt, self.actor.name, call.payload)
+        )
         self.system.kernel.tell(
             self.actor.name,
             f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "

@@ -30,6 +30,7 @@ from nextfire.domain.due import (
 )
 from nextfire.domain.ids import JOB_ID, TENANT, UID, JobKey, RunKey, content_id
 from nextfire.domain.instants import from_ms, isoformat, to_ms
+from nextfire.domain.run import Trigger
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -245,6 +246,8 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
         item["rank"] = {"N": str(entry.rank)}
     if entry.exclusive:
         item["exclusive"] = {"BOOL": True}
+    if entry.trigger is not Trigger.SCHEDULE:
+        item["trigger"] = {"S": entry.trigger.value}
     return item
 
 
@@ -266,6 +269,7 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
             pool=item["pool"]["S"] if retry else "",
             rank=int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK,
             exclusive=bool(item["exclusive"]["BOOL"]) if "exclusive" in item else False,
+            trigger=Trigger(item["trigger"]["S"]) if "trigger" in item else Trigger.SCHEDULE,
         )
         if entry.sort_key != slot.sort_key:
             raise ValueError(f"its contents belong to the key {entry.sort_key}")

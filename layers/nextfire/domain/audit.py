@@ -16,7 +16,7 @@ from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import ScheduleType, occurrences
 
 GRACE = timedelta(minutes=15)
@@ -238,7 +238,7 @@ def compare(
         since = idle_since(run)
         if since is not None and since <= now - GRACE and run.key.run_id not in waiting:
             found.stuck.append(run)
-        if run.key.uid != job.uid:
+        if run.key.uid != job.uid or run.trigger is Trigger.MANUAL:
             continue
         at = run.key.scheduled_at
         gaps.judge_before(at, found.covered_to)
@@ -246,7 +246,7 @@ def compare(
         sent_at = run.dispatched_at
         sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
         # Only in one message group does nothing overtake what was sent before it.
-        if job.exclusive and run.pool is not None and sent_long_ago:
+        if job.exclusive and run.pool is not None and sent_long_ago and not run.on_request:
             found.taken_from = max(found.taken_from or at, at)
     if not found.partial:
         gaps.judge_before(now, found.covered_to)

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, floor_minute, to_ms
+from nextfire.domain.run import Trigger
 
 
 class DueKind(StrEnum):
@@ -34,7 +35,8 @@ class DueEntry:
     put it later, and, for a job with `maxRuns`, that occurrence's `ordinal` (from 1) since the
     version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
     checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
-    `exclusive`, of a RETRY, says that the job's runs share one message group.
+    `exclusive`, of a RETRY, says that the job's runs share one message group; `trigger`, of the
+    first dispatch of a run that was asked for, how that came to be.
     """
 
     kind: DueKind
@@ -49,6 +51,7 @@ class DueEntry:
     pool: str = ""
     rank: int = NORMAL_RANK
     exclusive: bool = False
+    trigger: Trigger = Trigger.SCHEDULE
 
     def __hash__(self) -> int:
         # What tells entries apart; over all fields it takes thrice as long, and is asked for often.

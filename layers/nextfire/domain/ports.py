@@ -313,8 +313,15 @@ class RunStore(Protocol):
             InvalidInputError: *cursor* is none of ours.
         """
 
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        """Store the PENDING *run* that somebody asked for, and the due entry of its dispatch, if it
+        has no record: both or none. A repetition, of one `request`, finds what it wrote.
+        """
+
     def skip(self, run: Run) -> Run:
-        """Store the SKIPPED record *run*, if there is none. Returns the record now in force."""
+        """Store the SKIPPED record *run*, if there is none; of a run that was asked for, in place
+        of the PENDING record that nobody has taken. Returns the record now in force.
+        """
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         """Make *run* CANCELLED if it is PENDING; if it is RUNNING, have its worker asked to end it.

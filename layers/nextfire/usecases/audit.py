@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Self, TypeVar
 
 from nextfire.domain.audit import (
@@ -30,6 +31,7 @@ from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.run import Trigger
 from nextfire.usecases.cover_missed import cover_missed
 from nextfire.usecases.dispatch_due import STRAGGLER_BUCKETS
 
@@ -346,10 +348,9 @@ class AuditJobs:
             before = self._runs.between(
                 job.key, "0", runs_from(looked_from), newest_first=True, page=_BEFORE
             )
+            occurrences = (run for run in before if run.trigger is not Trigger.MANUAL)
             reach = [
-                run.covers_until
-                for run, _ in zip(before, range(_BEFORE), strict=False)
-                if run.key.uid == job.uid
+                run.covers_until for run in islice(occurrences, _BEFORE) if run.key.uid == job.uid
             ]
             covered_to = max(reach, default=None)
         return compare(

@@ -19,7 +19,7 @@ from nextfire.domain.decisions import (
     decide_due,
     decide_overlap,
 )
-from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name
+from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.fair_queue import FairQueue
 from nextfire.domain.ids import JobKey, RunKey, runs_from
@@ -27,7 +27,7 @@ from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
-from nextfire.domain.run import Run
+from nextfire.domain.run import Run, Trigger
 from nextfire.usecases.cover_missed import Covered, cover_missed
 
 POLL_EVERY = timedelta(milliseconds=500)
@@ -444,9 +444,9 @@ class DispatchDue:
         asked: dict[Slot, Future[OverlapDecision]] = {}
         for stored, decision in wanted:
             # Not of a retry, which has had its turn, nor of a version that nobody knows any more.
-            if decision.exclusive and decision.owner is not None:
+            if decision.exclusive and decision.owner is not None and decision.run is not None:
                 asked[stored.slot] = self._executor.submit(
-                    self._overlap, decision.owner, stored.entry.occurs_at
+                    self._overlap, decision.owner, decision.run
                 )
         if not asked:
             return wanted, {}
@@ -473,18 +473,21 @@ class DispatchDue:
             admitted.append((stored, decision))
             earlier = overlap.cancel if overlap is not None else None
             if overlap is not None and earlier is not None and decision.action is DueAction.FIRE:
-                at = isoformat(stored.entry.occurs_at)
-                replaced[stored.slot] = earlier, f"{overlap.reason} {at}"
+                what = f"the occurrence at {isoformat(stored.entry.occurs_at)}"
+                if stored.entry.kind is DueKind.RETRY and decision.run is not None:
+                    what = decision.run.execution_id
+                replaced[stored.slot] = earlier, f"{overlap.reason} {what}"
         report.held_back += len(held_back)
         self._wait(held_back, _TURN_AFTER)
         self._wait(undecided, _BROKEN_FOR)
         return admitted, replaced
 
-    def _overlap(self, job: Job, occurs_at: datetime) -> OverlapDecision:
+    def _overlap(self, job: Job, run: RunKey) -> OverlapDecision:
+        at = run.scheduled_at
         before = self._runs.between(
-            job.key, "0", runs_from(occurs_at), newest_first=True, page=1, lenient=True
+            job.key, "0", runs_from(at), newest_first=True, page=1, lenient=True
         )
-        return decide_overlap(job, occurs_at, before)
+        return decide_overlap(job, at, before)
 
     def _stop(
         self,
@@ -599,9 +602,7 @@ class DispatchDue:
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
     ) -> list[tuple[StoredEntry, DueDecision]]:
-        jobs = self._jobs.get_many(
-            {stored.entry.job for stored in batch if stored.entry.kind is DueKind.FIRE}
-        )
+        jobs = self._jobs.get_many({each.entry.job for each in batch if _asks_for_job(each.entry)})
         found = [(s, partial(_sound, jobs.get(s.entry.job))) for s in batch]
         return self._decided(found, now, report)
 
@@ -647,6 +648,13 @@ class DispatchDue:
         self._wait(unread, _LEFT_FOR)
         self._wait(undecided, _BROKEN_FOR)
         return decided
+
+
+def _asks_for_job(entry: DueEntry) -> bool:
+    """Whether its decision depends on the job: a retry has been decided over."""
+    if entry.kind is DueKind.FIRE:
+        return True
+    return entry.trigger is Trigger.MANUAL and entry.exclusive
 
 
 def _sound(job: Job | Exception | None) -> Job | None:

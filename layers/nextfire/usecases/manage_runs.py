@@ -1,4 +1,4 @@
-"""Find runs, cancel them, and redrive the dead ones."""
+"""Ask for runs, find them, cancel them, and redrive the dead ones."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
     NotFoundError,
+    UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import cut, isoformat
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import MAX_PAYLOAD_BYTES, Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 
 CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
+REQUESTED = "run on request"
 """Reasons, where none is given."""
 PAGES_AT_MOST = 10
 """Pages of dead runs that one call looks through for those of a pool."""
 TOGETHER = 20
 """Runs that are redriven side by side; between two such rows the clock is looked at."""
 _MOMENT = timedelta(milliseconds=1)
+_NEAR = 100 * _MOMENT
+"""How far after its request's instant a run on request may lie: others may have asked just then."""
 _DELETED = "Its job was deleted", "Create it anew: a redriven run would be cancelled."
 
 
@@ -142,6 +146,73 @@ class ManageRuns:
             raise _not_dead(RunState.PENDING)
         return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
 
+    def run_now(
+        self,
+        key: JobKey,
+        *,
+        payload: str | None,
+        reason: str | None,
+        request: str,
+        asked_at: datetime,
+    ) -> Run:
+        """Have a run of the job now, beside its schedule, which goes on as if there were none.
+
+        Args:
+            key: The job, of whatever state but CANCELLED.
+            payload: JSON that the run has in place of its job's; None: the job's, as it is then.
+            reason: Why.
+            request: What tells this request from others; asked again, it finds the run it made.
+            asked_at: When it was asked first. The run is scheduled for then, or a few milliseconds
+                later: never for an instant that is an occurrence.
+
+        Returns:
+            The record of the run, which may have got on since.
+
+        Raises:
+            NotFoundError: There is no such job.
+            ConflictError: It is CANCELLED, or its pool is gone.
+            InvalidInputError: The payload is too large.
+        """
+        at = cut(asked_at)
+        near = self._runs.between(key, runs_from(at), runs_from(at + _NEAR), lenient=True)
+        for run in near:
+            if run.request == request:
+                return run
+        size = len(payload.encode()) if payload is not None else 0
+        if size > MAX_PAYLOAD_BYTES:
+            raise InvalidInputError(
+                "payload",
+                f"{size} bytes",
+                f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
+                "Put the data into S3 and its address into the payload.",
+            )
+        job = self._jobs.get(key)
+        if job is None:
+            raise NotFoundError("job", key.job_id)
+        if job.state is JobState.CANCELLED:
+            raise ConflictError("The job is CANCELLED", "Create it anew: it does not run any more.")
+        pool = self._pool_of(job)
+        while at <= cut(asked_at) + _NEAR:
+            # A schedule of whole seconds is not met even if it comes to be the job's later.
+            if at.microsecond == 0 or _is_occurrence(_owner(job, at) or job, at):
+                at += _MOMENT
+                continue
+            run = Run(
+                RunKey(key, run_id(job.uid, at)),
+                RunState.PENDING,
+                reason=reason or REQUESTED,
+                trigger=Trigger.MANUAL,
+                request=request,
+                request_reason=reason,
+                payload=payload,
+            )
+            entry = _first_dispatch(job, run, cut(asked_at), pool)
+            claim = self._runs.request(run, entry, self._clock.now())
+            if claim.taken:
+                return claim.run
+            at += _MOMENT
+        raise UnavailableError("Many others ask for runs of this job just now. Try again.")
+
     def dead(
         self,
         tenant: str,
@@ -244,12 +315,7 @@ class ManageRuns:
             raise _not_dead(run.state)
         if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
             raise ConflictError(*_DELETED)
-        pool = job.definition.target.pool
-        if pool not in self._pools:
-            raise ConflictError(
-                f"Its job names the pool {pool!r}, which is gone",
-                f"Change target.pool. There are: {', '.join(sorted(self._pools))}.",
-            )
+        pool = self._pool_of(job)
         now = cut(self._clock.now())
         to = run.redriven(reason, now)
         entry = DueEntry(
@@ -268,10 +334,24 @@ class ManageRuns:
             raise _not_dead(claim.run.state)
         return claim.run
 
+    def _pool_of(self, job: Job) -> str:
+        """The pool of *job*.
+
+        Raises:
+            ConflictError: It is gone.
+        """
+        pool = job.definition.target.pool
+        if pool not in self._pools:
+            raise ConflictError(
+                f"Its job names the pool {pool!r}, which is gone",
+                f"Change target.pool. There are: {', '.join(sorted(self._pools))}.",
+            )
+        return pool
+
     def _without_a_record(self, key: RunKey) -> Run | Waiting:
         at, now = key.scheduled_at, self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
-        before = next(newest, None)
+        before = next((run for run in newest if run.trigger is not Trigger.MANUAL), None)
         if before is not None and before.key.uid != key.uid:
             before = None
         covered = before is not None and before.covers_until >= at
@@ -304,6 +384,22 @@ class ManageRuns:
         else:
             reason = _why_it_waits(job, due_at, before, now)
         return Waiting(key, reason)
+
+
+def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DueEntry:
+    """The due entry that has *run*, which was asked for, sent at *at*."""
+    return DueEntry(
+        DueKind.RETRY,
+        run.key.job,
+        run.key.uid,
+        at,
+        run_id=run.key.run_id,
+        dispatch=run.dispatch,
+        pool=pool,
+        rank=job.definition.priority.rank,
+        exclusive=job.exclusive,
+        trigger=run.trigger,
+    )
 
 
 def _ended(run: Run) -> ConflictError:
