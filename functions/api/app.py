@@ -24,7 +24,7 @@ from pydantic.alias_generators import to_camel
 
 from functions.api.body import read_body
 from functions.api.documents import told
-from functions.api.identity import Identity, Scope, identify
+from functions.api.identity import Identity, identify
 from functions.api.operation import SCOPE
 from functions.api.problems import (
     ForbiddenError,
@@ -38,6 +38,7 @@ from functions.api.problems import (
 from nextfire.adapters.aws import SystemClock, dynamodb, s3
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
 from nextfire.domain.errors import (
@@ -49,9 +50,11 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import JobDefinition
+from nextfire.domain.keys import Scope
 from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
 from nextfire.settings import ApiSettings
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.wiring.telemetry import Telemetry
@@ -98,6 +101,9 @@ class Services:
             executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
         )
         self.logs = ReadLogs(self.executions, self.files)
+        self.auth = settings.auth
+        self.tenant_claim = settings.tenant_claim
+        self.keys = ManageKeys(DynamoDbKeyStore(database, table=settings.keys_table))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
         control = DynamoDbControlStore(database, table=settings.control_table)
@@ -132,7 +138,8 @@ def caller() -> Identity:
     Raises:
         PermissionError: Nobody; a fault of ours.
     """
-    return identify(app.current_event.request_context.authorizer.raw_event)
+    found = app.current_event.request_context.authorizer.raw_event
+    return identify(found, tenant_claim=services().tenant_claim)
 
 
 def tenant() -> str:

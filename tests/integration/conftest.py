@@ -262,6 +262,7 @@ def system(
         due_table=tables.due,
         runs_table=tables.runs,
         control_table=tables.control,
+        keys_table=tables.keys,
         queue_url=queue_url,
         dlq_url=dlq_url,
         bucket=bucket,

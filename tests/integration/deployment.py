@@ -29,6 +29,7 @@ from nextfire.domain.ids import JobKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
+from tests.integration.described import check_described
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -175,6 +176,7 @@ class Deployment:
     due_table: str
     runs_table: str
     control_table: str
+    keys_table: str
     queue_url: str
     dlq_url: str
     bucket: str
@@ -201,6 +203,7 @@ class Deployment:
             "due_table": self.due_table,
             "runs_table": self.runs_table,
             "control_table": self.control_table,
+            "keys_table": self.keys_table,
             "scripts_bucket": self.bucket,
             "outputs_bucket": self.outputs_bucket,
             "event_bus": self.event_bus,
@@ -244,6 +247,11 @@ class Deployment:
     def answer(self, event: dict[str, Any]) -> Answer:
         """Hand *event* to the API's handler, and read its answer as API Gateway would."""
         answer = json.loads(json.dumps(request_in_a_process(event)))
+        check_described(
+            event["requestContext"]["http"]["method"],
+            event["requestContext"]["http"]["path"],
+            answer,
+        )
         assert not answer["isBase64Encoded"]
         headers = {name.lower(): value for name, value in answer["headers"].items()}
         document = json.loads(answer["body"], parse_constant=_no_constant)
