@@ -7,9 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
-from pydantic import BaseModel
 
-from functions.api.identity import Scope
+from nextfire.domain.keys import Scope
 
 SCOPE = "x-nextfire-scope"
 """The extension that says which scope a route needs."""
@@ -26,7 +25,7 @@ def area() -> APIGatewayHttpRouter:
 
 def operation(
     summary: str,
-    answers: Mapping[HTTPStatus, tuple[str, type[BaseModel]]],
+    answers: Mapping[HTTPStatus, tuple[str, type[Any]]],
     *,
     scope: Scope | None = Scope.WRITE,
     problems: tuple[HTTPStatus, ...] = (),

@@ -33,7 +33,7 @@ from nextfire.domain.job import (
 MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20
 _MOST_OF_A_VALUE = 120
-_LIKE = 0.7
+_LIKE = 0.6
 """How like two names are, of 1, where one may be meant by the other."""
 _VALUE_ERROR = "Value error, "
 """What pydantic puts before the words of our own validators."""

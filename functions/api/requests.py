@@ -78,7 +78,9 @@ def _line(text: str | None) -> str | None:
 Reason = Annotated[
     str | None,
     AfterValidator(_line),
-    WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": MAX_REASON}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_REASON}, {"type": "null"}]}
+    ),
 ]
 """Why something is done: a line of text."""
 _REASON = _example({"reason": "the ledger is closed"})

@@ -9,6 +9,7 @@ from functions.api.handler import handler
 from tests.fuzz.cases import counted
 from tests.fuzz.checks import no_constant
 from tests.integration.deployment import TENANT, Context, http_event, identity
+from tests.integration.described import check_described
 
 UNREADABLE = "Stored item is unreadable"
 
@@ -21,6 +22,8 @@ def answer_to(event: dict[str, Any]) -> dict[str, Any]:
         AssertionError: It is a fault of ours, or no answer that a client could use.
     """
     answer: dict[str, Any] = json.loads(json.dumps(handler(event, Context())))
+    http = event["requestContext"]["http"]
+    check_described(http["method"], http["path"], answer)
     status, text = answer["statusCode"], answer["body"]
     document = json.loads(text, parse_constant=no_constant)
     headers = {name.lower(): value for name, value in answer["headers"].items()}

@@ -20,7 +20,6 @@ from functions.api.documents import (
     unreadable_execution,
     waiting_document,
 )
-from functions.api.identity import Scope
 from functions.api.operation import area, operation
 from functions.api.requests import (
     AttemptNumber,
@@ -41,6 +40,7 @@ from functions.api.requests import (
 )
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
+from nextfire.domain.keys import Scope
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.manage_runs import Waiting
 

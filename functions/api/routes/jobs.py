@@ -19,7 +19,6 @@ from functions.api.documents import (
     unreadable_job,
     upcoming_document,
 )
-from functions.api.identity import Scope
 from functions.api.operation import area, operation
 from functions.api.requests import (
     Count,
@@ -36,6 +35,7 @@ from functions.api.requests import (
 )
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
+from nextfire.domain.keys import Scope
 
 routes = area()
 _JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}

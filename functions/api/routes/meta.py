@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from http import HTTPStatus
 
 from aws_lambda_powertools.event_handler import Response
@@ -11,8 +12,26 @@ from functions.api.app import now
 from functions.api.documents import Health
 from functions.api.operation import area, operation
 from nextfire.domain.instants import isoformat
+from nextfire.domain.keys import Scope
 
 routes = area()
+
+
+@cache
+def _description() -> Response[str]:
+    from functions.api.openapi import description  # noqa: PLC0415 — it describes these routes too
+
+    return answer(description())
+
+
+@routes.get(
+    "/v1/openapi.json",
+    **operation(
+        "Get this description", {HTTPStatus.OK: ("An OpenAPI document.", dict)}, scope=Scope.READ
+    ),
+)
+def get_description() -> Response[str]:
+    return _description()
 
 
 @routes.get(

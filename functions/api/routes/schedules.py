@@ -9,9 +9,9 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api.answers import answer
 from functions.api.app import now
 from functions.api.documents import UpcomingList, upcoming_document
-from functions.api.identity import Scope
 from functions.api.operation import area, operation
 from functions.api.requests import PreviewBody
+from nextfire.domain.keys import Scope
 from nextfire.domain.schedule import check, read_instant
 
 routes = area()
