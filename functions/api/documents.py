@@ -7,7 +7,7 @@ they say the same is tested with every answer of every test.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
@@ -16,6 +16,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Document, Job, JobDefinition, JobState
+from nextfire.domain.keys import ApiKey, KeyState, Minted, Scope
 from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
@@ -65,6 +66,53 @@ class JobPage(Document):
     """
 
     items: list[JobAnswer | UnreadableJob]
+    cursor: str | None = None
+
+
+class KeyAnswer(Document):
+    """An API key, as anybody may know it."""
+
+    key_id: str
+    name: str = Field(description="Who or what has it.")
+    scopes: list[Scope]
+    state: KeyState
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    last_used_on: date | None = Field(
+        default=None, description="The UTC day; absent where the key was not used yet."
+    )
+
+
+class NewKeyAnswer(KeyAnswer):
+    """An API key, with its text."""
+
+    key: str | None = Field(
+        default=None,
+        description="The text that callers send. It is told once, and kept nowhere: absent where "
+        "an earlier answer told it.",
+    )
+
+
+class RotatedAnswer(Document):
+    """The key that was made, and the one that it replaces."""
+
+    new: NewKeyAnswer
+    old: KeyAnswer
+
+
+class UnreadableKey(Document):
+    """A stored key that does not decode; it opens nothing."""
+
+    key_id: str
+    state: Literal["UNREADABLE"]
+    reason: str
+
+
+class KeyPage(Document):
+    """API keys by id, those that are good no more included. There are more where `cursor` is."""
+
+    items: list[KeyAnswer | UnreadableKey]
     cursor: str | None = None
 
 
@@ -313,6 +361,33 @@ def redriven_document(done: Redriven) -> dict[str, Any]:
 def unreadable_job(found: Unreadable) -> dict[str, Any]:
     """A job of a listing that does not decode."""
     return {"jobId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
+
+
+def key_document(key: ApiKey, now: datetime) -> dict[str, Any]:
+    return _present(
+        {
+            "keyId": key.key_id,
+            "name": key.name,
+            "scopes": [scope.value for scope in Scope if scope in key.scopes],
+            "state": key.state(now).value,
+            "createdAt": isoformat(key.created_at),
+            "expiresAt": isoformat(key.expires_at),
+            "revokedAt": key.revoked_at and isoformat(key.revoked_at),
+            "lastUsedOn": key.last_used_on and key.last_used_on.isoformat(),
+        }
+    )
+
+
+def new_key_document(made: Minted | ApiKey, now: datetime) -> dict[str, Any]:
+    """A key that was just made: with its text, unless an earlier answer had it."""
+    if isinstance(made, ApiKey):
+        return key_document(made, now)
+    return key_document(made.key, now) | {"key": made.text}
+
+
+def unreadable_key(found: Unreadable) -> dict[str, Any]:
+    """A key of a listing that does not decode."""
+    return {"keyId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
 def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]:

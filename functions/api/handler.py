@@ -7,9 +7,9 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.app import app, telemetry
-from functions.api.routes import executions, jobs, meta, pools, schedules
+from functions.api.routes import executions, jobs, keys, meta, pools, schedules
 
-for area in (meta, jobs, schedules, executions, pools):
+for area in (meta, jobs, schedules, executions, pools, keys):
     app.include_router(area.routes)
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from unicodedata import category
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, WrapValidator
 from pydantic_core import PydanticCustomError
 
@@ -16,6 +16,15 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Document, InstantText, JobDefinition, WhenDocument
+from nextfire.domain.keys import (
+    DEFAULT_LIFE,
+    DEFAULT_OVERLAP,
+    KEY_ID,
+    MAX_LIFE,
+    MAX_NAME,
+    MAX_OVERLAP,
+    Scope,
+)
 from nextfire.domain.schedule import read_instant
 
 MOST_UPCOMING = 100
@@ -27,6 +36,7 @@ _MOST_ATTEMPTS = 999_999_999
 _LAST_NIGHT = timedelta(days=1)
 _TEXT = WithJsonSchema({"type": "string"})
 _INSTANT = WithJsonSchema({"type": "string", "format": "date-time"})
+_TAG = re.compile(r'(W/)?"[!#-~]*"')
 _NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 
@@ -153,6 +163,54 @@ class RedrivePoolRequest(Document):
     reason: Reason = None
 
 
+def _key_id(value: object) -> object:
+    if isinstance(value, str) and KEY_ID.fullmatch(value):
+        return value
+    raise _refused("key_id", "not the id of a key", "It is 16 hexadecimal digits: list the keys.")
+
+
+KeyId = Annotated[
+    str,
+    BeforeValidator(_key_id),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{KEY_ID.pattern}$", "examples": ["3f9c0a77d1e2b456"]}
+    ),
+]
+"""The id of an API key: the third part of its text."""
+Life = Annotated[int, Field(strict=True, ge=60, le=int(MAX_LIFE.total_seconds()))]
+
+
+class KeyRequest(Document):
+    """A new API key of your tenant. `name` says who or what has it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
+    expires_in_sec: Life = int(DEFAULT_LIFE.total_seconds())
+
+    @property
+    def life(self) -> timedelta:
+        return timedelta(seconds=self.expires_in_sec)
+
+
+class RotateRequest(Document):
+    """How long the new key is good (as long as the old one was made for, by default), and how long
+    the old one still is.
+    """
+
+    expires_in_sec: Life | None = None
+    overlap_sec: Annotated[int, Field(strict=True, ge=0, le=int(MAX_OVERLAP.total_seconds()))] = (
+        int(DEFAULT_OVERLAP.total_seconds())
+    )
+
+    @property
+    def life(self) -> timedelta | None:
+        return None if self.expires_in_sec is None else timedelta(seconds=self.expires_in_sec)
+
+    @property
+    def overlap(self) -> timedelta:
+        return timedelta(seconds=self.overlap_sec)
+
+
 _CRON_JOB = {
     "jobId": "daily-invoices",
     "type": "CRON",
@@ -162,6 +220,11 @@ _CRON_JOB = {
     "payload": {"customer": "acme"},
 }
 JobBody = Annotated[JobRequest, Body(openapi_examples=_example(_CRON_JOB)), reading(JobRequest)]
+JobPutBody = Annotated[
+    JobRequest,
+    Body(openapi_examples=_example({k: v for k, v in _CRON_JOB.items() if k != "jobId"})),
+    reading(JobRequest),
+]
 JobPatchBody = Annotated[
     dict[str, Any],
     Body(openapi_examples=_example({"schedule": "0 4 * * *", "labels": {"team": "billing"}})),
@@ -182,6 +245,14 @@ RedrivePoolBody = Annotated[
     Body(openapi_examples=_example({"limit": 50})),
     reading(RedrivePoolRequest),
 ]
+KeyBody = Annotated[
+    KeyRequest,
+    Body(openapi_examples=_example({"name": "ci", "scopes": ["write"], "expiresInSec": 7_776_000})),
+    reading(KeyRequest),
+]
+RotateBody = Annotated[
+    RotateRequest, Body(openapi_examples=_example({"overlapSec": 3600})), reading(RotateRequest)
+]
 
 
 # Parameters
@@ -196,6 +267,46 @@ def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
         raise _refused("number", f"not a number from 1 to {most}", f"For example `{example}`.")
 
     return BeforeValidator(read), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": most})
+
+
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", description="Only if the job is still what this `ETag` was of."),
+    WithJsonSchema({"type": "string", "examples": ['"k3x9m2abk3x9m2ab-1"']}),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(alias="If-None-Match", description="`*`: only if there is no such job."),
+    WithJsonSchema({"const": "*"}),
+]
+
+
+def versions(if_match: str | None) -> frozenset[str] | None:
+    """The versions that an If-Match names; None: any.
+
+    Raises:
+        InvalidInputError: It is no such header.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    tags = [tag.strip() for tag in if_match.split(",")]
+    if not all(map(_TAG.fullmatch, tags)):
+        raise InvalidInputError(
+            "If-Match", if_match, "no entity tag", "Send an ETag as it came, with its quotes."
+        )
+    # A weak tag is equal to none.
+    return frozenset(tag.strip('"') for tag in tags if tag.startswith('"'))
+
+
+def is_any(if_none_match: str | None) -> bool:
+    """Whether an If-None-Match asks that there be nothing.
+
+    Raises:
+        InvalidInputError: It asks for something else.
+    """
+    if if_none_match is not None and if_none_match.strip() != "*":
+        raise InvalidInputError("If-None-Match", if_none_match, "not `*`", "Send `*`.")
+    return if_none_match is not None
 
 
 ExecutionId = Annotated[

@@ -57,7 +57,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
     try:
         verdict = services().check.check(authorization, now)
     except UndecodableError as error:
-        # It opens nothing, and an administrator can revoke it; asking again would not help.
+        # It opens nothing, and asking again would not help.
         logger.error("stored key does not decode", problem=str(error))  # noqa: TRY400 — a trace says no more
         return {"isAuthorized": False}
     request = event.get("requestContext", {})

@@ -140,9 +140,9 @@ def test_a_scope_implies_the_lesser_ones() -> None:
         ({"name": "a\nb"}, "name"),
         ({"name": "a" * 101}, "name"),
         ({"scopes": []}, "scopes"),
-        ({"life": timedelta(seconds=59)}, "expiresIn"),
-        ({"life": -DAY}, "expiresIn"),
-        ({"life": MAX_LIFE + timedelta(seconds=1)}, "expiresIn"),
+        ({"life": timedelta(seconds=59)}, "expiresInSec"),
+        ({"life": -DAY}, "expiresInSec"),
+        ({"life": MAX_LIFE + timedelta(seconds=1)}, "expiresInSec"),
     ],
 )
 def test_a_key_that_cannot_be_is_refused_by_its_field(
@@ -348,5 +348,5 @@ def test_an_overlap_that_cannot_be_changes_nothing(
     with pytest.raises(InvalidInputError) as refusal:
         manage.rotate("acme", ID, new_id=NEW_ID, now=NOON, overlap=overlap)
 
-    assert refusal.value.field == "overlap"
+    assert refusal.value.field == "overlapSec"
     assert store.items == before

@@ -187,10 +187,10 @@ def check_life(life: timedelta) -> None:
     """
     if not timedelta(minutes=1) <= life <= MAX_LIFE:
         raise InvalidInputError(
-            "expiresIn",
-            str(life),
+            "expiresInSec",
+            int(life.total_seconds()),
             f"not between a minute and {MAX_LIFE.days} days",
-            "Give a duration such as P90D; rotate the key before it expires.",
+            "Give 7776000 for 90 days, and rotate the key before it expires.",
         )
 
 
@@ -202,10 +202,10 @@ def check_overlap(overlap: timedelta) -> None:
     """
     if not timedelta() <= overlap <= MAX_OVERLAP:
         raise InvalidInputError(
-            "overlap",
-            str(overlap),
+            "overlapSec",
+            int(overlap.total_seconds()),
             f"not between nothing and {MAX_OVERLAP.days} days",
-            "Give a duration such as P1D; PT0S ends the old key at once.",
+            "Give 86400 for a day; 0 ends the old key at once.",
         )
 
 
