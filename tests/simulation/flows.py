@@ -194,7 +194,11 @@ def run_now(history: History) -> None:
     dice = history.kernel.dice
     history.asked.append(asked := Asked(key, dice.choice([None, None, '{"a":1}'])))
     request, asked_at = f"request {len(history.asked)}", history.kernel.clock.now()
-    asked_at += timedelta(microseconds=dice.choice([0, 0, 1_000, dice.randint(-SECOND, SECOND)]))
+    asked_at += timedelta(microseconds=dice.randint(-SECOND, SECOND))
+    occurrence = history.recent_run(key)
+    if occurrence is not None and dice.random() < 0.4:
+        # In the very millisecond: it must not take the place of the occurrence.
+        asked_at = min(asked_at, occurrence.scheduled_at)
 
     def ask(client: Client) -> None:
         run = client.runs.run_now(

@@ -129,9 +129,11 @@ class History:
         found = [key for key, run in self.stores.runs.items.items() if run.state in states]
         return self.kernel.dice.choice(found) if found else None
 
-    def recent_run(self) -> RunKey | None:
-        """The run of an occurrence that is due about now, if there is one."""
-        key = self.any_job()
+    def recent_run(self, key: JobKey | None = None) -> RunKey | None:
+        """The run of an occurrence, of the job *key* or of any, that is due about now, if there is
+        one.
+        """
+        key = key or self.any_job()
         if key is None:
             return None
         job = self.stores.jobs.items[key]
@@ -345,7 +347,8 @@ class History:
             world.advance(minutes=3)
             settle(world, step=_STEP, at_most=3_000)
         for job in [*self.stores.jobs.items.values()]:
-            if job.key in self.monitor.meddled and job.state is JobState.CANCELLED:
+            meddled = self.vandalised or job.key in self.monitor.meddled
+            if meddled and job.state is JobState.CANCELLED:
                 continue  # the auditor looks after living jobs only
             assert_all_accounted(world, job, picked_up_late=True, stray=self.monitor.is_stray)
         occurrences = sum(run.covered for run in self.stores.runs.items.values())

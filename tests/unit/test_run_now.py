@@ -367,6 +367,43 @@ def test_no_more_than_twenty_are_outstanding(world: World) -> None:
     assert {run.state for run in world.runs.all.values()} == {RunState.SUCCEEDED}
 
 
+def test_a_range_around_a_run_on_request_is_no_gap(world: World) -> None:
+    """What the range stands for waits nowhere, though a record lies within it."""
+    job = world.register(overlap="REPLACE", misfire=SKIP, **MINUTELY)
+    world.at("12:40:30")
+    world.tick()
+    assert covered(world, job) == ["11:59-12:39 (41)"]
+    run_now(world, job, asked_at=at("12:10:30.5"))
+
+    world.tick()
+    world.tick_at("12:41")
+
+    assert [each.partition(" ")[2] for each in world.queued] == [
+        "12:40",
+        "12:10:30",
+        "12:41",
+    ]
+
+
+@pytest.mark.parametrize("ends", ["maxRuns", "paused", "completed"])
+def test_it_waits_for_no_occurrence_that_is_not_to_come(world: World, ends: str) -> None:
+    more = {} if ends == "paused" else {"maxRuns": 2}
+    job = world.register(overlap="QUEUE", **MINUTELY, **more)
+    for minute in ("11:59", "12:00"):
+        world.tick_at(minute)
+        if ends == "completed":
+            world.worker().work()
+    if ends == "paused":
+        world.pause(job)
+    world.at("13:00:00.5")
+
+    run = run_now(world, job)
+    world.tick()
+    world.worker().work()
+
+    assert there(world, run).state is RunState.SUCCEEDED
+
+
 def test_runs_on_request_of_a_job_that_allows_it_go_side_by_side(world: World) -> None:
     job = world.register(**MANUAL)
     for number in range(3):

@@ -254,16 +254,19 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
     for looked_at, record in enumerate(before):
         if record.key.uid != job.uid:
             break
-        # What lies between two records has none, and so has not been there.
-        waiting += _sent_between(job, record.covers_until, end, at_most=MAX_OUTSTANDING - waiting)
-        end = min(end, record.key.scheduled_at)
-        if record.on_request:
-            if record.trigger is Trigger.MANUAL and not record.state.ended:
+        if record.trigger is Trigger.MANUAL:  # even a range may lie around it
+            if not record.state.ended:
                 asked_for.append(record)
                 waiting += 1
-        elif record.pool is not None or record.state not in _WITHOUT_EXECUTOR:
-            latest, since = record, end
-            break
+        else:
+            # What lies between two records has none, and so has not been there.
+            most = MAX_OUTSTANDING - waiting
+            waiting += _sent_between(job, record.covers_until, end, at_most=most)
+            end = min(end, record.key.scheduled_at)
+            had = record.pool is not None or record.state not in _WITHOUT_EXECUTOR
+            if had and not record.on_request:
+                latest, since = record, end
+                break
         if waiting >= MAX_OUTSTANDING or looked_at == 3 * MAX_OUTSTANDING:
             since = end  # far enough back: what was due before has been there
             break
@@ -280,8 +283,10 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
 
 
 def _sent_between(job: Job, after: datetime, before: datetime, *, at_most: int) -> int:
-    """How many occurrences between the two have been sent, or are about to be."""
-    if job.state is JobState.PAUSED:
+    """How many occurrences between the two have been sent, or are about to be: none in a pause, nor
+    after the last.
+    """
+    if job.state is not JobState.ACTIVE:
         return 0
     return job.count_between(after, before, at_most=max(at_most, 0))
 

@@ -544,6 +544,11 @@ class Job:
         return max(self.schedule_version + 1, to_ms(now))
 
     @property
+    def version(self) -> str:
+        """What tells this state of the job from any other that it ever had, as a text."""
+        return f"{self.uid}-{self.revision}"
+
+    @property
     def _counted_from(self) -> datetime:
         return self.counted_from or self.effective_from
 
@@ -630,7 +635,12 @@ class Job:
         return stretch(self.schedule, entry.occurs_at, until, at_most=left)
 
     def count_between(self, after: datetime, before: datetime, *, at_most: int) -> int:
-        """How many occurrences lie between *after* and *before*, counted to *at_most*."""
+        """How many occurrences, within `maxRuns`, lie between *after* and *before*, counted to
+        *at_most*.
+        """
+        first = self.next_after(after)
+        if self.definition.max_runs is not None and first is not None and at_most:
+            at_most = min(at_most, max(self.definition.max_runs - self.ordinal(first) + 1, 0))
         found = islice(occurrences(self.schedule, max(after, self.effective_from)), at_most)
         return sum(1 for _ in takewhile(lambda occurrence: occurrence.at < before, found))
 
