@@ -8,6 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
+from functions.api.documents import JobAnswer
 from nextfire.domain.keys import Scope
 
 SCOPE = "x-nextfire-scope"
@@ -16,6 +17,8 @@ OPEN = "none"
 """Of a route that needs none."""
 PROBLEMS = "x-nextfire-problems"
 """The statuses of the problems that only some routes have. The description lists what they are."""
+
+_ETAG = {"ETag": {"description": "Of this state of the job.", "schema": {"type": "string"}}}
 
 
 def area() -> APIGatewayHttpRouter:
@@ -39,6 +42,7 @@ def operation(
             int(status): {
                 "description": said,
                 "content": {"application/json": {"model": model}},
+                **({"headers": _ETAG} if model is JobAnswer else {}),
             }
             for status, (said, model) in answers.items()
         },

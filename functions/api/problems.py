@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from nextfire.domain.errors import (
+    ChangedError,
     ConflictError,
     InvalidInputError,
     NextfireError,
@@ -164,6 +165,7 @@ def problem_of(error: NextfireError) -> Response[str]:
         (ForbiddenError, HTTPStatus.FORBIDDEN),
         (NotFoundError, HTTPStatus.NOT_FOUND),
         (ConflictError, HTTPStatus.CONFLICT),
+        (ChangedError, HTTPStatus.PRECONDITION_FAILED),
         (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     ):
         if isinstance(error, family):

@@ -272,7 +272,13 @@ def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
 IfMatch = Annotated[
     str | None,
     Header(alias="If-Match", description="Only if the job is still what this `ETag` was of."),
-    WithJsonSchema({"type": "string", "examples": ['"k3x9m2abk3x9m2ab-1"']}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(\*|{_TAG.pattern}(, ?{_TAG.pattern})*)$",
+            "examples": ['"k3x9m2abk3x9m2ab-1"'],
+        }
+    ),
 ]
 IfNoneMatch = Annotated[
     str | None,

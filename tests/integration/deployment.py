@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -146,18 +150,25 @@ def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def request_in_a_process(event: dict[str, Any]) -> dict[str, Any]:
-    """The API's answer to *event*. A request may be made while another is under way: the resolver
-    keeps the one that it is at beside itself, as each has a process of its own on Lambda.
+@contextmanager
+def _set_aside() -> Iterator[None]:
+    """Room for another request while one is under way: the resolver keeps the one that it is at,
+    for each has a process of its own on Lambda.
     """
     held = getattr(BaseRouter, "current_event", None), api.app.context
     api.app.context = {}
     try:
-        return api_handler(event, Context())
+        yield
     finally:
         api.app.context = held[1]
         if held[0] is not None:
             BaseRouter.current_event = held[0]
+
+
+def request_in_a_process(event: dict[str, Any]) -> dict[str, Any]:
+    """The API's answer to *event*, which may be made while another request is under way."""
+    with _set_aside():
+        return api_handler(event, Context())
 
 
 def _no_constant(name: str) -> None:
@@ -231,6 +242,7 @@ class Deployment:
         *,
         text: str | bytes | None = None,
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         tenant: str = TENANT,
     ) -> Answer:
         """Call the API with *body* as JSON, or with *text* as it is (bytes: Base64)."""
@@ -242,6 +254,7 @@ class Deployment:
         event = http_event(
             method, path, text, query=query, authorizer=identity(tenant), encoded=encoded
         )
+        event["headers"] |= headers or {}
         return self.answer(event)
 
     def answer(self, event: dict[str, Any]) -> Answer:
@@ -257,6 +270,44 @@ class Deployment:
         document = json.loads(answer["body"], parse_constant=_no_constant)
         assert isinstance(document, dict)
         return Answer(answer["statusCode"], headers["content-type"], headers, document)
+
+    def side_by_side(
+        self, monkeypatch: pytest.MonkeyPatch, *calls: Callable[[], Answer]
+    ) -> list[Answer]:
+        """The answers to *calls*, all under way at a time as if each had a process of its own: they
+        change places before and after each call of DynamoDB, and nowhere else.
+        """
+        turn, calls_of_moto = Lock(), Lock()
+        own = local()
+
+        def step(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+            if not getattr(own, "runs", False):
+                return real(**request)
+            with _set_aside():
+                turn.release()
+                try:
+                    time.sleep(random.random() / 1000)  # noqa: S311 — else the same one goes on
+                    with calls_of_moto:
+                        return real(**request)
+                finally:
+                    turn.acquire()
+
+        def go(call: Callable[[], Answer]) -> Answer:
+            with turn:
+                own.runs = True
+                return call()
+
+        proxy = Proxy(self.database)
+        operations = ("get_item", "put_item", "update_item", "query", "transact_write_items")
+        proxy.instead = dict.fromkeys(operations, step)
+        with monkeypatch.context() as patch:
+            patch.setattr(api, "dynamodb", lambda: proxy)
+            api.services.cache_clear()
+            api.services()
+            with ThreadPoolExecutor(len(calls)) as threads:
+                answers = list(threads.map(go, calls))
+        api.services.cache_clear()
+        return answers
 
     def register(self, **fields: Any) -> Job:
         """Register a job with the API. Unless told otherwise it is due each minute."""

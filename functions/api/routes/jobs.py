@@ -23,16 +23,22 @@ from functions.api.operation import area, operation
 from functions.api.requests import (
     Count,
     Cursor,
+    IfMatch,
+    IfNoneMatch,
     JobBody,
     JobId,
     JobPatchBody,
+    JobPutBody,
     Limit,
     PauseBody,
     PauseRequest,
     ResumeBody,
     ResumeRequest,
+    is_any,
     read_as,
+    versions,
 )
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
 from nextfire.domain.keys import Scope
@@ -40,6 +46,7 @@ from nextfire.domain.keys import Scope
 routes = area()
 _JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}
 _CONFLICT = (HTTPStatus.CONFLICT,)
+_CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
 
 
 @routes.post(
@@ -75,27 +82,78 @@ def get_job(job_id: JobId) -> Response[str]:
     return _answer(services().jobs.get(_key(job_id)))
 
 
-@routes.patch("/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=_CONFLICT))
-def change_job(job_id: JobId, patch: JobPatchBody) -> Response[str]:
+@routes.put(
+    "/v1/jobs/<job_id>",
+    **operation(
+        "Create or replace a job",
+        {
+            HTTPStatus.OK: ("The job, changed to this or as it was.", JobAnswer),
+            HTTPStatus.CREATED: ("The job is new.", JobAnswer),
+        },
+        problems=_CHANGED,
+    ),
+)
+def put_job(
+    job_id: JobId,
+    request: JobPutBody,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response[str]:
+    if request.job_id not in {None, job_id}:
+        raise InvalidInputError(
+            "jobId", request.job_id, "not the id in the path", "Leave this field out."
+        )
+    job, new = services().jobs.put(
+        _key(job_id),
+        request.definition,
+        uid=secrets.token_hex(8),
+        now=now(),
+        expected=versions(if_match),
+        only_new=is_any(if_none_match),
+    )
+    return _answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
+
+
+@routes.patch("/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=_CHANGED))
+def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> Response[str]:
     def edit(definition: JobDefinition) -> JobDefinition:
         return read_as(JobDefinition, _merged(definition.document(), patch))
 
-    return _answer(services().jobs.change(_key(job_id), edit, now=now()))
+    expected = versions(if_match)
+    return _answer(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
 
 
-@routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CONFLICT))
-def delete_job(job_id: JobId) -> Response[str]:
-    return _answer(services().jobs.delete(_key(job_id), now=now()))
+@routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CHANGED))
+def delete_job(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
+    expected = versions(if_match)
+    return _answer(services().jobs.delete(_key(job_id), now=now(), expected=expected))
 
 
-@routes.post("/v1/jobs/<job_id>/pause", **operation("Pause a job", _JOB, problems=_CONFLICT))
-def pause_job(job_id: JobId, request: PauseBody = PauseRequest()) -> Response[str]:  # noqa: B008 — immutable
-    return _answer(services().jobs.pause(_key(job_id), request.reason, now=now()))
+@routes.post(
+    "/v1/jobs/<job_id>/pause",
+    **operation("Pause a job", _JOB, problems=(*_CONFLICT, *_CHANGED)),
+)
+def pause_job(
+    job_id: JobId,
+    request: PauseBody = PauseRequest(),  # noqa: B008 — immutable
+    if_match: IfMatch = None,
+) -> Response[str]:
+    expected = versions(if_match)
+    job = services().jobs.pause(_key(job_id), request.reason, now=now(), expected=expected)
+    return _answer(job)
 
 
-@routes.post("/v1/jobs/<job_id>/resume", **operation("Resume a job", _JOB, problems=_CONFLICT))
-def resume_job(job_id: JobId, request: ResumeBody = ResumeRequest()) -> Response[str]:  # noqa: ARG001, B008
-    return _answer(services().jobs.resume(_key(job_id), now=now()))
+@routes.post(
+    "/v1/jobs/<job_id>/resume",
+    **operation("Resume a job", _JOB, problems=(*_CONFLICT, *_CHANGED)),
+)
+def resume_job(
+    job_id: JobId,
+    request: ResumeBody = ResumeRequest(),  # noqa: ARG001, B008 — immutable
+    if_match: IfMatch = None,
+) -> Response[str]:
+    expected = versions(if_match)
+    return _answer(services().jobs.resume(_key(job_id), now=now(), expected=expected))
 
 
 @routes.get(
@@ -120,7 +178,7 @@ def _key(job_id: str) -> JobKey:
 
 
 def _answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
-    return answer(job_document(job, now()), status)
+    return answer(job_document(job, now()), status, {"ETag": f'"{job.version}"'})
 
 
 def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

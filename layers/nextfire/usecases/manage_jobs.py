@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import (
+    ChangedError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
@@ -38,7 +40,11 @@ class Limits:
 
 
 class ManageJobs:
-    """The life of a job's definition. Every write of a job carries its first due entry with it."""
+    """The life of a job's definition. Every write of a job carries its first due entry with it.
+
+    *expected*, where a method takes it: versions of the job, see `Job.version`. What the job is, if
+    it is none of them, is left as it is: ChangedError. None: whatever it is.
+    """
 
     def __init__(self, jobs: JobStore, limits: Limits) -> None:
         self._jobs = jobs
@@ -72,8 +78,58 @@ class ManageJobs:
             )
         return job
 
+    def put(
+        self,
+        key: JobKey,
+        definition: JobDefinition,
+        *,
+        uid: str,
+        now: datetime,
+        expected: Collection[str] | None = None,
+        only_new: bool = False,
+    ) -> tuple[Job, bool]:
+        """Have a job of this *definition*: stored anew, or changed to it as by `change`. One
+        that is defined so already stays as it is.
+
+        Returns:
+            The job, and whether it is new, with *uid*.
+
+        Raises:
+            ChangedError: It is not as *expected*; with *only_new*: there is one.
+            InvalidInputError: As for `register`; nothing is changed.
+        """
+        for _ in range(_TRIES):
+            job = self._jobs.get(key)
+            if job is None or job.state is JobState.CANCELLED:
+                if expected is not None:
+                    raise ChangedError(
+                        f"There is no living job {key.job_id!r}", "Leave out If-Match to create it."
+                    )
+                try:
+                    return self.register(key, definition, uid=uid, now=now), True
+                except ConflictError:
+                    continue  # somebody made one meanwhile
+            if only_new:
+                raise ChangedError(
+                    f"A job {key.job_id!r} exists already ({job.state})",
+                    "Leave out If-None-Match to replace it, or choose another id.",
+                )
+            if _same(job.definition, definition):
+                _as_expected(job, expected)
+                return job, False
+            try:
+                return self.change(key, lambda _: definition, now=now, expected=expected), False
+            except NotFoundError:
+                continue  # somebody deleted it meanwhile
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
     def change(
-        self, key: JobKey, edit: Callable[[JobDefinition], JobDefinition], *, now: datetime
+        self,
+        key: JobKey,
+        edit: Callable[[JobDefinition], JobDefinition],
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
     ) -> Job:
         """Replace the definition by what *edit* makes of it; called again if another change wins.
 
@@ -98,9 +154,16 @@ class ManageJobs:
             changed = replace(changed, state=JobState.ACTIVE)
             return changed, _first(changed)
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
-    def pause(self, key: JobKey, reason: str | None, *, now: datetime) -> Job:
+    def pause(
+        self,
+        key: JobKey,
+        reason: str | None,
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
+    ) -> Job:
         """Have nothing of the job due after *now*, until it is resumed. What is due before, and
         what runs, goes on. Paused already, it stays as it is.
 
@@ -116,9 +179,9 @@ class ManageJobs:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
             return _revised(job.paused(now, reason), now, definition=job.definition), None
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
-    def resume(self, key: JobKey, *, now: datetime) -> Job:
+    def resume(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
         job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.
 
@@ -138,9 +201,9 @@ class ManageJobs:
                 return replace(resumed, state=JobState.COMPLETED), None
             return resumed, first
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
-    def delete(self, key: JobKey, *, now: datetime) -> Job:
+    def delete(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Make the job CANCELLED. Its history stays; what is due later is dropped then.
 
         Raises:
@@ -151,7 +214,7 @@ class ManageJobs:
             cancelled = _revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
     def get(self, key: JobKey) -> Job:
         """The job, cancelled or not.
@@ -165,13 +228,17 @@ class ManageJobs:
         return job
 
     def _revise(
-        self, key: JobKey, next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None]
+        self,
+        key: JobKey,
+        next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None],
+        expected: Collection[str] | None = None,
     ) -> Job:
         """Write what *next_revision* makes of the job; None: it is to stay as it is."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
                 raise NotFoundError("living job", key.job_id)
+            _as_expected(job, expected)
             revised = next_revision(job)
             if revised is None:
                 return job
@@ -202,6 +269,20 @@ class ManageJobs:
                 "Put the data into S3 and its address into the payload.",
             )
         script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
+
+
+def _as_expected(job: Job, expected: Collection[str] | None) -> None:
+    if expected is not None and job.version not in expected:
+        raise ChangedError(
+            f"Job {job.key.job_id!r} has changed: its version is {job.version}",
+            "Read it again, and decide anew.",
+        )
+
+
+def _same(one: JobDefinition, other: JobDefinition) -> bool:
+    # As JSON: true is 1 in Python.
+    texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
+    return len({*texts}) == 1
 
 
 def _first(job: Job) -> DueEntry | None:
