@@ -91,6 +91,10 @@ class Client:
     def resume_job(self, job_id: str) -> Document:
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/resume", body={})
 
+    def run_job(self, job_id: str, asked: Document) -> Document:
+        """The execution that there is now; *asked*: ``payload`` and ``reason``."""
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/run", body=asked)
+
     def executions(self, job_id: str, *, limit: int) -> tuple[list[Document], bool]:
         """A job's newest executions, newest first, at most *limit*; whether there may be more."""
         return self._items(f"/v1/jobs/{quote(job_id, safe='')}/executions", limit)

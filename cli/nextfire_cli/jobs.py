@@ -6,6 +6,7 @@ import typer
 
 from nextfire_cli import render, session
 from nextfire_cli.client import Document
+from nextfire_cli.definition import read_payload
 from nextfire_cli.flags import WHEN, takes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -139,6 +140,32 @@ def resume(context: typer.Context, job_id: JobId) -> None:
     caller = session.of(context)
     job = caller.client().resume_job(job_id)
     caller.show(job, render.job(job))
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    job_id: JobId,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="In place of the job's payload: JSON, or @FILE."),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+) -> None:
+    """Run a job now, beside its schedule, which goes on as if nothing had been asked.
+
+    [bold]Examples[/]
+      nextfire jobs run job_a93f2
+      nextfire jobs run job_a93f2 --payload '{"day": "2026-05-23"}' --reason 'the report was wrong'
+    """
+    asked: Document = {} if reason is None else {"reason": reason}
+    if payload is not None:
+        asked["payload"] = read_payload(payload)
+    caller = session.of(context)
+    execution = caller.client().run_job(job_id, asked)
+    caller.show(execution, render.execution(execution))
 
 
 @app.command()

@@ -6,6 +6,7 @@ they say the same is tested with every answer of every test.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Literal
@@ -19,7 +20,7 @@ from nextfire.domain.job import Document, Job, JobDefinition, JobState
 from nextfire.domain.keys import ApiKey, KeyState, Minted, Scope
 from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from nextfire.domain.schedule import Upcoming
 from nextfire.usecases.manage_runs import Redriven, Waiting
 from nextfire.usecases.read_logs import LogPage, has_parts
@@ -145,6 +146,11 @@ class ExecutionAnswer(Document):
     execution_id: str
     job_id: str
     state: RunState
+    trigger: Trigger | None = Field(
+        default=None, description="What made it; absent where there is no record yet."
+    )
+    request_reason: str | None = Field(default=None, description="Why somebody asked for it.")
+    payload: JsonValue | None = Field(default=None, description="In place of its job's.")
     scheduled_at: datetime
     range: Covered | None = None
     dispatched_at: datetime | None = None
@@ -291,6 +297,8 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
             "executionId": run.key.execution_id,
             "jobId": run.key.job.job_id,
             "state": run.state.value,
+            "trigger": run.trigger.value,
+            "requestReason": run.request_reason,
             "scheduledAt": _at(run.key.scheduled_at),
             "range": covered if run.covered_to else None,
             "dispatchedAt": _at(run.dispatched_at),
@@ -315,7 +323,8 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
             "attempts": [_attempt(run, attempt) for attempt in run.attempts],
         }
     )
-    return {**document, **(result or {})}
+    payload = {} if run.payload is None else {"payload": json.loads(run.payload)}
+    return {**document, **payload, **(result or {})}
 
 
 def waiting_document(found: Waiting) -> dict[str, Any]:

@@ -139,6 +139,13 @@ class ResumeRequest(Document):
     """Nothing."""
 
 
+class RunNowRequest(Document):
+    """Why a job is to run now, and what that run has in place of the job's payload: null, too."""
+
+    payload: JsonValue = None
+    reason: Reason = None
+
+
 class CancelRequest(Document):
     """Why a run is cancelled."""
 
@@ -238,6 +245,11 @@ PreviewBody = Annotated[
 ]
 PauseBody = Annotated[PauseRequest, Body(openapi_examples=_REASON), reading(PauseRequest)]
 ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
+RunNowBody = Annotated[
+    RunNowRequest,
+    Body(openapi_examples=_example({"payload": {"customer": "acme"}, "reason": "it was wrong"})),
+    reading(RunNowRequest),
+]
 CancelBody = Annotated[CancelRequest, Body(openapi_examples=_REASON), reading(CancelRequest)]
 RedriveBody = Annotated[RedriveRequest, Body(openapi_examples=_REASON), reading(RedriveRequest)]
 RedrivePoolBody = Annotated[
