@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 from unicodedata import category
 
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, WrapValidator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
 
+from functions.api.problems import UnfitError
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
@@ -25,7 +35,7 @@ from nextfire.domain.keys import (
     MAX_OVERLAP,
     Scope,
 )
-from nextfire.domain.schedule import read_instant
+from nextfire.domain.schedule import ScheduleType, read_instant
 
 MOST_UPCOMING = 100
 MOST_REDRIVEN = 100
@@ -113,6 +123,9 @@ JobId = Annotated[str, BeforeValidator(_id), _JOB_ID_SCHEMA]
 class JobRequest(JobDefinition):
     """A new job. Without `jobId` it gets an id of its own."""
 
+    spelt: ClassVar[Mapping[str, str]] = {}
+    """Of fields that the caller calls otherwise: how."""
+
     job_id: JobId | None = None
 
     @property
@@ -120,6 +133,53 @@ class JobRequest(JobDefinition):
         # Each field has been validated.
         values = {name: getattr(self, name) for name in JobDefinition.model_fields}
         return JobDefinition.model_construct(self.model_fields_set - {"job_id"}, **values)
+
+
+class ShortJob(JobRequest):
+    """A new job in the short form: `taskId`, `cron`, `params`, and any other field but those that
+    these stand for. Its handler is the task id unless a target is given.
+    """
+
+    spelt: ClassVar[Mapping[str, str]] = {
+        "jobId": "taskId",
+        "schedule": "cron",
+        "payload": "params",
+    }
+
+
+def read_job(body: object) -> JobRequest:
+    """The new job that *body* describes, in the long form or the short one.
+
+    Raises:
+        ValidationError, UnfitError, InvalidInputError: It describes none.
+    """
+    names = {short: long for long, short in ShortJob.spelt.items()}
+    if not isinstance(body, dict) or not body.keys() & names.keys():
+        return read_as(JobRequest, body)
+    for name in ("type", *names.values()):
+        if name in body:
+            remedy = "Write the job with `type` and `schedule`, or with `taskId` and `cron`."
+            raise InvalidInputError(name, body[name], "not beside taskId, cron and params", remedy)
+    long: dict[str, Any] = {"type": ScheduleType.CRON, "schedule": None}
+    if isinstance(body.get("taskId"), str):
+        long["target"] = {"handler": body["taskId"]}
+    long |= {names.get(name, name): value for name, value in body.items()}
+    try:
+        job = read_as(ShortJob, long)
+    except ValidationError as error:
+        errors = [_as_spelt(fault, "target" in body) for fault in error.errors(include_url=False)]
+        raise UnfitError([each for each in errors if each is not None], ShortJob) from error
+    if job.job_id is None:
+        raise InvalidInputError("taskId", body.get("taskId"), "absent", "Add this field.")
+    return job
+
+
+def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails | None:  # noqa: FBT001
+    first, *rest = fault["loc"]
+    if first == "target" and not has_target:
+        # Without a task id it is the task id that is absent.
+        return {**fault, "loc": ("taskId",)}
+    return {**fault, "loc": (ShortJob.spelt.get(str(first), first), *rest)}
 
 
 class PreviewRequest(WhenDocument):
@@ -226,11 +286,17 @@ _CRON_JOB = {
     "target": {"handler": "generate_invoices"},
     "payload": {"customer": "acme"},
 }
-JobBody = Annotated[JobRequest, Body(openapi_examples=_example(_CRON_JOB)), reading(JobRequest)]
+_SHORT_JOB = {"taskId": "daily-report", "cron": "*/5 * * * *", "params": {"region": "eu"}}
+_reading_job = WrapValidator(lambda body, _: read_job(body))
+JobBody = Annotated[
+    JobRequest,
+    Body(openapi_examples=_example(_CRON_JOB) | {"short": {"value": _SHORT_JOB}}),
+    _reading_job,
+]
 JobPutBody = Annotated[
     JobRequest,
     Body(openapi_examples=_example({k: v for k, v in _CRON_JOB.items() if k != "jobId"})),
-    reading(JobRequest),
+    _reading_job,
 ]
 JobPatchBody = Annotated[
     dict[str, Any],
