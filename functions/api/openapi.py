@@ -4,6 +4,7 @@ to say all that a client meets.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn, HTTPBearer
 from pydantic.alias_generators import to_camel
 
-from functions.api import documents
+from functions.api import documents, requests
 from functions.api.app import app
 from functions.api.operation import OPEN, PROBLEMS, SCOPE
 from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
@@ -186,6 +187,7 @@ def description() -> dict[str, Any]:
         "description": "What is named changes; null brings the default back (RFC 7396)."
     }
     del schemas["JobPatch"]["properties"]["jobId"]
+    schemas["ShortJob"] = _short(schemas["JobRequest"])
     for name in _answers():
         if name in schemas:
             _as_answered(schemas[name])
@@ -269,6 +271,25 @@ def _patch(schemas: dict[str, Any], name: str) -> dict[str, Any]:
     return schema
 
 
+def _short(schema: dict[str, Any]) -> dict[str, Any]:
+    """The short form of the schema of a new job."""
+    stands_for = requests.ShortJob.spelt
+    given = {name: value for name, value in schema["properties"].items() if name != "type"}
+    cron = {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION}
+    short = {
+        "taskId": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+        "cron": cron | {"description": "Five fields."},
+        "params": given["payload"],
+    }
+    return {
+        "type": "object",
+        "description": inspect.getdoc(requests.ShortJob),
+        "required": ["taskId", "cron"],
+        "properties": short | {k: v for k, v in given.items() if k not in stands_for},
+        "additionalProperties": False,
+    }
+
+
 def _as_answered(schema: dict[str, Any]) -> None:
     """What may be null is left out of answers; all else is there."""
     optional = set()
@@ -312,6 +333,9 @@ def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 â€
         content = method_body["content"]["application/json"]
         if route.method == "PATCH":
             content["schema"] = {"$ref": f"{_SCHEMAS}JobPatch"}
+        if content["schema"] == {"$ref": f"{_SCHEMAS}JobRequest"}:
+            forms = ("JobRequest", "ShortJob")
+            content["schema"] = {"anyOf": [{"$ref": f"{_SCHEMAS}{form}"} for form in forms]}
     needs = operation.pop(SCOPE)
     also = [HTTPStatus(status) for status in operation.pop(PROBLEMS, [])]
     operation["responses"].pop("422")

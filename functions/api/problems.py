@@ -115,6 +115,15 @@ class MalformedError(NextfireError):
     """The request cannot be read at all."""
 
 
+class UnfitError(NextfireError):
+    """A document does not fit its model."""
+
+    def __init__(self, errors: list[ErrorDetails], model: type[BaseModel]) -> None:
+        self.errors = errors
+        self.model = model
+        super().__init__(f"no {model.__name__}")
+
+
 class ForbiddenError(NextfireError):
     """The caller may not do this."""
 
@@ -151,6 +160,8 @@ def problem(
 
 def problem_of(error: NextfireError) -> Response[str]:
     """The problem that *error* is for the caller."""
+    if isinstance(error, UnfitError):
+        return from_validation(error.errors, error.model)
     if isinstance(error, InvalidInputError):
         fault = {
             "field": error.field,

@@ -163,22 +163,21 @@ def read_job(body: object) -> JobRequest:
     long: dict[str, Any] = {"type": ScheduleType.CRON, "schedule": None}
     if isinstance(body.get("taskId"), str):
         long["target"] = {"handler": body["taskId"]}
-    long |= {names.get(name, name): value for name, value in body.items()}
+    long |= {names.get(name) or name: value for name, value in body.items()}
     try:
         job = read_as(ShortJob, long)
     except ValidationError as error:
         errors = [_as_spelt(fault, "target" in body) for fault in error.errors(include_url=False)]
-        raise UnfitError([each for each in errors if each is not None], ShortJob) from error
+        raise UnfitError(errors, ShortJob) from error
     if job.job_id is None:
         raise InvalidInputError("taskId", body.get("taskId"), "absent", "Add this field.")
     return job
 
 
-def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails | None:  # noqa: FBT001
+def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails:  # noqa: FBT001
     first, *rest = fault["loc"]
     if first == "target" and not has_target:
-        # Without a task id it is the task id that is absent.
-        return {**fault, "loc": ("taskId",)}
+        return {**fault, "loc": ("taskId",)}  # which is its handler
     return {**fault, "loc": (ShortJob.spelt.get(str(first), first), *rest)}
 
 

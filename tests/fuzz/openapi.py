@@ -58,5 +58,5 @@ def openapi(ids: dict[str, list[str]]) -> dict[str, Any]:
 
 
 def _mostly_good(schema: dict[str, Any]) -> dict[str, Any]:
-    model = schema.get("$ref", "").rpartition("/")[2]
+    model = schema.get("anyOf", [schema])[0].get("$ref", "").rpartition("/")[2]
     return {"anyOf": [{"enum": EXAMPLES.get(model, REASONS)}, schema]}

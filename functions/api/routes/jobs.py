@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -29,6 +30,7 @@ from functions.api.requests import (
     JobId,
     JobPatchBody,
     JobPutBody,
+    JobRequest,
     Limit,
     PauseBody,
     PauseRequest,
@@ -59,9 +61,10 @@ _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
 )
 def create_job(request: JobBody) -> Response[str]:
     job_id = request.job_id or f"job_{secrets.token_hex(8)}"
-    job = services().jobs.register(
-        _key(job_id), request.definition, uid=secrets.token_hex(8), now=now()
-    )
+    with _as_spelt(request):
+        job = services().jobs.register(
+            _key(job_id), request.definition, uid=secrets.token_hex(8), now=now()
+        )
     return _answer(job, HTTPStatus.CREATED)
 
 
@@ -101,16 +104,20 @@ def put_job(
 ) -> Response[str]:
     if request.job_id not in {None, job_id}:
         raise InvalidInputError(
-            "jobId", request.job_id, "not the id in the path", "Leave this field out."
+            request.spelt.get("jobId", "jobId"),
+            request.job_id,
+            "not the id in the path",
+            "Leave this field out.",
         )
-    job, new = services().jobs.put(
-        _key(job_id),
-        request.definition,
-        uid=secrets.token_hex(8),
-        now=now(),
-        expected=versions(if_match),
-        only_new=is_any(if_none_match),
-    )
+    with _as_spelt(request):
+        job, new = services().jobs.put(
+            _key(job_id),
+            request.definition,
+            uid=secrets.token_hex(8),
+            now=now(),
+            expected=versions(if_match),
+            only_new=is_any(if_none_match),
+        )
     return _answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
 
@@ -171,6 +178,15 @@ def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
     return answer(
         {"items": [upcoming_document(each, jittered=jittered, job=job) for each in found]}
     )
+
+
+@contextmanager
+def _as_spelt(request: JobRequest) -> Iterator[None]:
+    """What is wrong with *request* is told of its fields as its caller calls them."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise error.about(request.spelt.get(error.field, error.field)) from error
 
 
 def _key(job_id: str) -> JobKey:

@@ -37,6 +37,13 @@ class InvalidInputError(NextfireError):
         self.remedy = remedy
         super().__init__(f"{field}: {problem} (got {self.value}). {remedy}")
 
+    def about(self, field: str) -> InvalidInputError:
+        """The same, told of *field*: what the caller calls it."""
+        told = InvalidInputError(field, None, self.problem, self.remedy)
+        told.value = self.value
+        told.args = (f"{field}: {self.problem} (got {self.value}). {self.remedy}",)
+        return told
+
 
 class UndecodableError(NextfireError):
     """A stored item or a message that does not read as what it should be."""
