@@ -265,6 +265,7 @@ class Adopted(_Settings):
     runs: str | None = None
     control: str | None = None
     keys: str | None = None
+    requests: str | None = None
     scripts: str | None = None
     outputs: str | None = None
 

@@ -120,7 +120,7 @@ class NextfireStack(Stack):
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
             environment={
-                **self._tables("jobs", "due", "runs", "control", "keys"),
+                **self._tables("jobs", "due", "runs", "control", "keys", "requests"),
                 **self._shards(),
                 **self._identity_environment(),
                 "NEXTFIRE_POOLS": self._pools_json(),
@@ -143,6 +143,7 @@ class NextfireStack(Stack):
         allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")
         self._grant_read(api.role, stores.outputs)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
+        allow(api.role, dynamodb("PutItem", "UpdateItem"), stores.requests.table_arn)
         if self._settings.auth is Auth.KEYS:
             allow(
                 api.role,
@@ -358,6 +359,7 @@ class NextfireStack(Stack):
             "runs": stores.runs,
             "control": stores.control,
             "keys": stores.keys,
+            "requests": stores.requests,
         }
         return {f"NEXTFIRE_{name.upper()}_TABLE": tables[name].table_name for name in names}
 
@@ -388,6 +390,7 @@ class NextfireStack(Stack):
             "RunsTable": stores.runs.table_name,
             "ControlTable": stores.control.table_name,
             "KeysTable": stores.keys.table_name,
+            "RequestsTable": stores.requests.table_name,
             "Auth": self._settings.auth.value,
             "ScriptsBucket": stores.scripts.bucket_name,
             "OutputsBucket": stores.outputs.bucket_name,

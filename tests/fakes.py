@@ -337,8 +337,10 @@ class MemoryJobStore:
     def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
         with self._lock:
             there = self.get(job.key)
+            if there is not None and there.uid == job.uid:
+                return None
             if there is not None and there.state is not JobState.CANCELLED:
-                return None if there.uid == job.uid else there
+                return there
             self._write(job, first, now)
             return None
 

@@ -39,6 +39,7 @@ from nextfire.adapters.aws import SystemClock, dynamodb, s3
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
 from nextfire.domain.errors import (
@@ -83,6 +84,7 @@ class Services:
             database,
             table=settings.runs_table,
             due_table=settings.due_table,
+            jobs_table=settings.jobs_table,
             shards=settings.write_shards,
         )
         self.files: RunFiles = S3RunFiles(s3(), bucket=settings.outputs_bucket)
@@ -101,6 +103,7 @@ class Services:
             executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
         )
         self.logs = ReadLogs(self.executions, self.files)
+        self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
         self.keys = ManageKeys(DynamoDbKeyStore(database, table=settings.keys_table))

@@ -18,7 +18,8 @@ from pydantic.alias_generators import to_camel
 
 from functions.api import documents, requests
 from functions.api.app import app
-from functions.api.operation import OPEN, PROBLEMS, SCOPE
+from functions.api.idempotency import KEY, KEY_PATTERN
+from functions.api.operation import OPEN, PROBLEMS, SCOPE, TOLD_ONCE
 from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
 from nextfire.domain.schedule import MAX_DATES
 
@@ -35,7 +36,7 @@ Jobs, when they are due, and what became of them.
 - Whose data a request is about follows from the caller's identity alone.
 """
 _SECURITY = {
-    "apiKey": HTTPBearer(bearerFormat="nf.TENANT.KEY.SECRET", description="An API key."),
+    "apiKey": HTTPBearer(bearerFormat="nf.TENANT.KEY.TOLD_ONCE", description="An API key."),
     "jwt": HTTPBearer(bearerFormat="JWT", description="A token, where the stack is set so."),
     "sigV4": APIKey(
         in_=APIKeyIn.header,
@@ -159,6 +160,18 @@ _SCHEDULE = {
         },
         {"type": "null"},
     ],
+}
+
+_IDEMPOTENCY_KEY = {
+    "name": KEY,
+    "in": "header",
+    "required": False,
+    "description": (
+        "Sent again with the same key within 24 h, a request is done once; with another body the "
+        "key is refused."
+    ),
+    "schema": {"type": "string", "pattern": f"^{KEY_PATTERN}$"},
+    "example": "6f1c0a52-8d1b-4c7e-9a43-0f5f4b1f2f10",
 }
 
 
@@ -336,7 +349,10 @@ def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 â€
         if content["schema"] == {"$ref": f"{_SCHEMAS}JobRequest"}:
             forms = ("JobRequest", "ShortJob")
             content["schema"] = {"anyOf": [{"$ref": f"{_SCHEMAS}{form}"} for form in forms]}
+    if route.method == "POST":
+        operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
     needs = operation.pop(SCOPE)
+    operation.pop(TOLD_ONCE, None)
     also = [HTTPStatus(status) for status in operation.pop(PROBLEMS, [])]
     operation["responses"].pop("422")
     statuses = {*_ALWAYS, *also}

@@ -15,6 +15,8 @@ SCOPE = "x-nextfire-scope"
 """The extension that says which scope a route needs."""
 OPEN = "none"
 """Of a route that needs none."""
+TOLD_ONCE = "x-nextfire-told-once"
+"""The extension of a route whose answer holds what is kept nowhere."""
 PROBLEMS = "x-nextfire-problems"
 """The statuses of the problems that only some routes have. The description lists what they are."""
 
@@ -32,9 +34,10 @@ def operation(
     *,
     scope: Scope | None = Scope.WRITE,
     problems: tuple[HTTPStatus, ...] = (),
+    secret: bool = False,
 ) -> dict[str, Any]:
     """The arguments of a route. *answers*: of each status that is no problem, what its document is.
-    *problems*: beside those of any route.
+    *problems*: beside those of any route. *secret*: the answer is kept nowhere, so it is told once.
     """
     return {
         "summary": summary,
@@ -49,5 +52,6 @@ def operation(
         "openapi_extensions": {
             SCOPE: OPEN if scope is None else scope.value,
             PROBLEMS: [int(status) for status in problems],
+            **({TOLD_ONCE: True} if secret else {}),
         },
     }

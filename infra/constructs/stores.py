@@ -42,6 +42,9 @@ class Stores(Construct):
         self.keys = self._table(
             "Keys", adopt.keys, partition="tenant", sort="key_id", expires_at="forget_at"
         )
+        self.requests = self._table(
+            "Requests", adopt.requests, partition="request", expires_at="expires_at"
+        )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are written again as they grow, under the same name: versions would keep each state.
         self.outputs = self._bucket(

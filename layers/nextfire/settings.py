@@ -72,6 +72,7 @@ class ApiSettings(_Settings):
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
     keys_table: str
+    requests_table: str
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """The claim that holds the tenant, with `auth` jwt."""

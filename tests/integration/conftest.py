@@ -92,6 +92,10 @@ class Tables:
     def keys(self) -> str:
         return self._create("keys", "tenant", "key_id")
 
+    @cached_property
+    def requests(self) -> str:
+        return self._create("requests", "request")
+
     def _create(self, name: str, *key: str, index: tuple[str, str] | None = None) -> str:
         def schema(names: tuple[str, ...]) -> Any:
             roles = ("HASH", "RANGE")
@@ -263,6 +267,7 @@ def system(
         runs_table=tables.runs,
         control_table=tables.control,
         keys_table=tables.keys,
+        requests_table=tables.requests,
         queue_url=queue_url,
         dlq_url=dlq_url,
         bucket=bucket,

@@ -188,6 +188,7 @@ class Deployment:
     runs_table: str
     control_table: str
     keys_table: str
+    requests_table: str
     queue_url: str
     dlq_url: str
     bucket: str
@@ -215,6 +216,7 @@ class Deployment:
             "runs_table": self.runs_table,
             "control_table": self.control_table,
             "keys_table": self.keys_table,
+            "requests_table": self.requests_table,
             "scripts_bucket": self.bucket,
             "outputs_bucket": self.outputs_bucket,
             "event_bus": self.event_bus,

@@ -20,6 +20,7 @@ from functions.api.documents import (
     unreadable_execution,
     waiting_document,
 )
+from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
     AttemptNumber,
@@ -38,7 +39,7 @@ from functions.api.requests import (
     To,
     span,
 )
-from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
 from nextfire.domain.run import Run, RunState
@@ -146,7 +147,15 @@ def cancel_execution(
     execution_id: ExecutionId,
     request: CancelBody = CancelRequest(),  # noqa: B008 — immutable
 ) -> Response[str]:
-    run = services().executions.cancel(_key(execution_id), request.reason)
+    key, executions = _key(execution_id), services().executions
+    try:
+        run = executions.cancel(key, request.reason)
+    except ConflictError:
+        # It may be this very request that had it cancelled.
+        found = executions.find(key) if once().again else None
+        if not isinstance(found, Run) or found.state is not RunState.CANCELLED:
+            raise
+        run = found
     status = HTTPStatus.OK if run.state.ended else HTTPStatus.ACCEPTED
     return answer(execution_document(run), status)
 
@@ -159,7 +168,15 @@ def redrive_execution(
     execution_id: ExecutionId,
     request: RedriveBody = RedriveRequest(),  # noqa: B008 — immutable
 ) -> Response[str]:
-    run = services().executions.redrive(_key(execution_id), request.reason)
+    key, executions = _key(execution_id), services().executions
+    try:
+        run = executions.redrive(key, request.reason)
+    except ConflictError:
+        # It may be this very request that redrove it.
+        found = executions.find(key) if once().again else None
+        if not isinstance(found, Run) or not found.attempt_base or found.state is RunState.DEAD:
+            raise
+        run = found
     return answer(execution_document(run))
 
 

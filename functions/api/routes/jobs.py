@@ -20,6 +20,7 @@ from functions.api.documents import (
     unreadable_job,
     upcoming_document,
 )
+from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
     Count,
@@ -60,10 +61,15 @@ _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
     ),
 )
 def create_job(request: JobBody) -> Response[str]:
-    job_id = request.job_id or f"job_{secrets.token_hex(8)}"
+    asked = once()
+    job_id = request.job_id or f"job_{asked.token('job')}"
     with _as_spelt(request):
         job = services().jobs.register(
-            _key(job_id), request.definition, uid=secrets.token_hex(8), now=now()
+            _key(job_id),
+            request.definition,
+            uid=asked.token("uid"),
+            now=now(),
+            asked_at=asked.at,
         )
     return _answer(job, HTTPStatus.CREATED)
 

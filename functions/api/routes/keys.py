@@ -18,6 +18,7 @@ from functions.api.documents import (
     new_key_document,
     unreadable_key,
 )
+from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
     Cursor,
@@ -29,7 +30,7 @@ from functions.api.requests import (
 )
 from nextfire.domain.errors import ConflictError
 from nextfire.domain.keys import Scope
-from nextfire.usecases.manage_keys import ManageKeys, new_key_id
+from nextfire.usecases.manage_keys import ManageKeys
 
 routes = area()
 _ADMIN: dict[str, Any] = {"scope": Scope.ADMIN, "problems": (HTTPStatus.CONFLICT,)}
@@ -40,13 +41,14 @@ _ADMIN: dict[str, Any] = {"scope": Scope.ADMIN, "problems": (HTTPStatus.CONFLICT
     **operation(
         "Create an API key",
         {HTTPStatus.CREATED: ("The key, with its text, which is told this once.", NewKeyAnswer)},
+        secret=True,
         **_ADMIN,
     ),
 )
 def create_key(request: KeyBody) -> Response[str]:
     made = _keys().create(
         tenant(),
-        key_id=new_key_id(),
+        key_id=once().token("key"),
         name=request.name,
         scopes=request.scopes,
         now=now(),
@@ -97,6 +99,7 @@ def revoke_key(key_id: KeyId) -> Response[str]:
                 RotatedAnswer,
             )
         },
+        secret=True,
         **_ADMIN,
     ),
 )
@@ -107,7 +110,7 @@ def rotate_key(
     done = _keys().rotate(
         tenant(),
         key_id,
-        new_id=new_key_id(),
+        new_id=once().token("key"),
         now=now(),
         life=request.life,
         overlap=request.overlap,

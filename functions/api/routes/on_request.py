@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import secrets
 from http import HTTPStatus
 
 from aws_lambda_powertools.event_handler import Response
 
 from functions.api.answers import answer
-from functions.api.app import now, services, tenant
+from functions.api.app import services, tenant
 from functions.api.documents import ExecutionAnswer, execution_document
+from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import JobId, RunNowBody, RunNowRequest
 from nextfire.domain.ids import JobKey
@@ -31,8 +31,8 @@ def run_job(job_id: JobId, request: RunNowBody = RunNowRequest()) -> Response[st
         JobKey(tenant(), job_id),
         payload=_as_json(request.payload) if "payload" in request.model_fields_set else None,
         reason=request.reason,
-        request=secrets.token_hex(16),
-        asked_at=now(),
+        request=once().token("run"),
+        asked_at=once().at,
     )
     return answer(execution_document(run), HTTPStatus.CREATED)
 

@@ -57,16 +57,20 @@ class DynamoDbJobStore:
         put: dict[str, Any] = {
             "TableName": self._table,
             "Item": _encode(job),
-            "ConditionExpression": "attribute_not_exists(job_id) OR #state = :cancelled",
+            "ConditionExpression": (
+                "attribute_not_exists(job_id) OR (#state = :cancelled AND uid <> :uid)"
+            ),
             "ExpressionAttributeNames": {"#state": "state"},
-            "ExpressionAttributeValues": to_item({":cancelled": JobState.CANCELLED.value}),
+            "ExpressionAttributeValues": to_item(
+                {":cancelled": JobState.CANCELLED.value, ":uid": job.uid}
+            ),
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         refused = self._write(put, first, now, "create job")
         if refused is None:
             return None
         living = decode_job(refused)
-        # The SDK may have sent it twice: what was refused then is our own success.
+        # It may have been sent twice: what was refused then is our own success, cancelled or not.
         return None if living.uid == job.uid else living
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:

@@ -71,10 +71,11 @@ class JobStore(Protocol):
     """Holds jobs; writes a job and its first due entry together or not at all."""
 
     def create(self, job: Job, first: DueEntry | None, now: datetime) -> Job | None:
-        """Store *job* and *first*, if the id is free or its job CANCELLED.
+        """Store *job* and *first*, if the id is free or its job CANCELLED. What was stored with the
+        same `uid` before stays as it is, cancelled or not.
 
         Returns:
-            None if stored; else the living job that has the id.
+            None if stored, now or before; else the living job that has the id.
         """
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
@@ -109,6 +110,40 @@ class JobStore(Protocol):
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         """Up to *limit* (≥ 1) of all tenants' jobs, by consistent reads, in an order of the store's
         own. Goes on after the job *after*, whether it is there still or not.
+        """
+
+
+REQUESTS_KEPT = timedelta(hours=24)
+"""For how long an idempotency key stands for its first request."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRequest:
+    """A request as it first came, at `at`. `answer`: None if it had none, or one too large."""
+
+    fingerprint: str
+    at: datetime
+    answer: str | None
+
+
+class RequestStore(Protocol):
+    """Holds requests that bear an idempotency key, for `REQUESTS_KEPT`."""
+
+    def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
+        """Keep that *tenant*'s request *key* came at *now*, if none is kept.
+
+        Returns:
+            None if kept; else the one that is.
+
+        Raises:
+            UndecodableError: What is kept does not decode.
+        """
+
+    def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
+        """Keep *answer* with the request that began at *began_at*, if it has none.
+
+        Returns:
+            The answer that it has: *answer*, or one that was first.
         """
 
 

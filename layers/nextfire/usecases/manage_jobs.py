@@ -50,27 +50,37 @@ class ManageJobs:
         self._jobs = jobs
         self._limits = limits
 
-    def register(self, key: JobKey, definition: JobDefinition, *, uid: str, now: datetime) -> Job:
-        """Store a new job and its first due entry.
+    def register(
+        self,
+        key: JobKey,
+        definition: JobDefinition,
+        *,
+        uid: str,
+        now: datetime,
+        asked_at: datetime | None = None,
+    ) -> Job:
+        """Store a new job and its first due entry. One that was stored with *uid* before stays as
+        it is. *asked_at*: when the job was asked for, and is of, if that was before *now*.
 
         Raises:
             InvalidInputError: The definition cannot be carried out, or never fires.
             ConflictError: The id belongs to a living job.
         """
         self._check(definition, key.tenant)
-        now = cut(now)
+        at = cut(asked_at or now)
         job = Job(
             key=key,
             uid=uid,
             revision=1,
-            schedule_version=to_ms(now),
-            effective_from=now,
+            schedule_version=to_ms(at),
+            effective_from=at,
             state=JobState.ACTIVE,
             definition=definition,
-            created_at=now,
-            updated_at=now,
+            created_at=at,
+            updated_at=at,
         )
-        living = self._jobs.create(job, _first(job), now)
+        # Stored where a writer of now stores it: the watcher has left the minutes before behind.
+        living = self._jobs.create(job, _first(job), cut(now))
         if living is not None:
             raise ConflictError(
                 f"A job {key.job_id!r} exists already ({living.state})",
