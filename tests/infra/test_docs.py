@@ -38,6 +38,7 @@ PAGES = [
     POLICIES,
     ROOT / "docs" / "runs.md",
     ROOT / "docs" / "events.md",
+    ROOT / "docs" / "identity.md",
     ROOT / "docs" / "schedules.md",
     ROOT / "docs" / "scripts.md",
     ROOT / "docs" / "security.md",
