@@ -25,6 +25,8 @@ from nextfire.domain.schedule import Upcoming
 from nextfire.usecases.manage_runs import Redriven, Waiting
 from nextfire.usecases.read_logs import LogPage, has_parts
 
+NEXT = 5
+"""Occurrences that a job by itself is shown with."""
 UNREADABLE = "UNREADABLE"
 """The state of what is stored and does not decode. No other state is known of it."""
 _MOST_OF_A_PROBLEM = 300
@@ -51,6 +53,37 @@ class JobAnswer(JobDefinition):
     pause_reason: str | None = None
     created_at: datetime
     updated_at: datetime
+
+
+class UpcomingAnswer(Document):
+    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `dueAt`: with
+    jitter. `executionId`: of a job's, the id that its execution will have.
+    """
+
+    execution_id: str | None = None
+    at: datetime
+    local: str
+    offset: str
+    due_at: datetime | None = None
+    note: str | None = None
+
+
+class LastRun(Document):
+    """A job's newest execution, in short."""
+
+    execution_id: str
+    state: RunState
+    scheduled_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: str | None = None
+
+
+class JobDetail(JobAnswer):
+    """A job, with its newest execution, if it had one, and its next occurrences."""
+
+    last_run: LastRun | None = None
+    upcoming_: list[UpcomingAnswer] = Field(alias="upcoming")
 
 
 class UnreadableJob(Document):
@@ -192,19 +225,6 @@ class ExecutionPage(Document):
     cursor: str | None = None
 
 
-class UpcomingAnswer(Document):
-    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `dueAt`: with
-    jitter. `executionId`: of a job's, the id that its execution will have.
-    """
-
-    execution_id: str | None = None
-    at: datetime
-    local: str
-    offset: str
-    due_at: datetime | None = None
-    note: str | None = None
-
-
 class UpcomingList(Document):
     """Occurrences, the earliest first."""
 
@@ -279,6 +299,30 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
         }
     )
     return own | job.definition.document()
+
+
+def job_detail(job: Job, last: Run | None, now: datetime) -> dict[str, Any]:
+    """The job by itself, beside its newest run."""
+    try:
+        found = job.upcoming(now, NEXT)
+    except InvalidInputError:
+        found = []  # as above: a zone that is no longer known
+    jittered = job.definition.jitter_sec > 0
+    shown: dict[str, Any] = {
+        "upcoming": [upcoming_document(each, jittered=jittered, job=job) for each in found],
+    }
+    if last is not None:
+        shown["lastRun"] = _present(
+            {
+                "executionId": last.key.execution_id,
+                "state": last.state.value,
+                "scheduledAt": _at(last.key.scheduled_at),
+                "startedAt": _at(last.started_at),
+                "finishedAt": _at(last.finished_at),
+                "reason": last.reason,
+            }
+        )
+    return job_document(job, now) | shown
 
 
 def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -383,6 +383,7 @@ def _link(paths: dict[str, Any]) -> None:
 
 _IDS = {
     "JobAnswer": ("jobId", "$response.body#/jobId"),
+    "JobDetail": ("jobId", "$response.body#/jobId"),
     "JobPage": ("jobId", "$response.body#/items/0/jobId"),
     "ExecutionAnswer": ("executionId", "$response.body#/executionId"),
     "ExecutionPage": ("executionId", "$response.body#/items/0/executionId"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 
-from functions.api.documents import JobAnswer
+from functions.api.documents import JobAnswer, JobDetail
 from nextfire.domain.keys import Scope
 
 SCOPE = "x-nextfire-scope"
@@ -45,7 +45,7 @@ def operation(
             int(status): {
                 "description": said,
                 "content": {"application/json": {"model": model}},
-                **({"headers": _ETAG} if model is JobAnswer else {}),
+                **({"headers": _ETAG} if model in {JobAnswer, JobDetail} else {}),
             }
             for status, (said, model) in answers.items()
         },

@@ -21,11 +21,12 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from functions.api.documents import UNREADABLE
 from functions.api.problems import UnfitError
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Document, InstantText, JobDefinition, WhenDocument
+from nextfire.domain.job import Document, InstantText, JobDefinition, JobState, WhenDocument
 from nextfire.domain.keys import (
     DEFAULT_LIFE,
     DEFAULT_OVERLAP,
@@ -335,6 +336,15 @@ RotateBody = Annotated[
 # Parameters
 
 
+_JOB_STATES = [*JobState, UNREADABLE]
+
+
+def _job_state(text: str | None) -> str | None:
+    if text is None or text in _JOB_STATES:
+        return text
+    raise _refused("state", "no state of a job", f"There are: {', '.join(_JOB_STATES)}.")
+
+
 def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
     def read(text: object) -> int:
         if isinstance(text, int):
@@ -407,6 +417,40 @@ AttemptNumber = Annotated[
 Cursor = Annotated[
     str | None, Query(description="Where to go on: `cursor` of the page before.", max_length=4096)
 ]
+JobStateFilter = Annotated[
+    str | None,
+    Query(description="Of one state only. UNREADABLE: what is stored and does not decode."),
+    AfterValidator(_job_state),
+    WithJsonSchema({"enum": _JOB_STATES}),
+]
+Labels = Annotated[
+    list[str] | None,
+    Query(
+        alias="label",
+        description="`key:value`: with this label. Of several, given again or after a comma: all.",
+    ),
+]
+NamePrefix = Annotated[str | None, Query(description="How their names begin."), _TEXT]
+
+
+def labels(texts: list[str] | None) -> dict[str, str]:
+    """The labels that the query names.
+
+    Raises:
+        InvalidInputError: One is no label, or two cannot be together.
+    """
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, colon, value = text.partition(":")
+        if not key or not colon:
+            raise InvalidInputError("label", text, "not `key:value`", "For example `team:billing`.")
+        if found.setdefault(key, value) != value:
+            raise InvalidInputError(
+                "label", text, f"another value of {key!r} than before", "A label has one value."
+            )
+    return found
+
+
 PoolName = Annotated[str, WithJsonSchema({"type": "string", "examples": ["default"]})]
 PoolFilter = Annotated[str | None, Query(description="Of one pool only."), _TEXT]
 ExecutionState = Annotated[

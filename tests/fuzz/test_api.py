@@ -128,7 +128,7 @@ def test_what_was_made_can_be_followed_from_link_to_link(ids: dict[str, list[str
             if created and response.status_code == 201:
                 made = json.loads(response.content)
                 there = answer_to(event_of("GET", f"/v1/jobs/{made['jobId']}"))
-                assert json.loads(there["body"]) == made
+                assert json.loads(there["body"]).items() >= made.items()
             return response
 
         def validate_response(self, response: schemathesis.Response, case: Case, **_: Any) -> None:

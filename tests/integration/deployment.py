@@ -318,6 +318,11 @@ class Deployment:
         assert answer.status == 201, answer.document
         return self.job(answer.document["jobId"])
 
+    def shown(self, job_id: str) -> dict[str, Any]:
+        """What GET says of the job itself, as other routes do."""
+        document = self.call("GET", f"/v1/jobs/{job_id}").document
+        return {k: v for k, v in document.items() if k not in {"lastRun", "upcoming"}}
+
     def job(self, job_id: str, tenant: str = TENANT) -> Job:
         job = self.jobs.get(JobKey(tenant, job_id))
         assert job is not None

@@ -106,7 +106,7 @@ class TestRoutes:
         assert created.document["payload"] == body["payload"]
         assert created.document["retryPolicy"]["maxAttempts"] == 2
         assert created.document["target"] == {"pool": "default", "handler": "hello", "env": {}}
-        assert system.call("GET", "/v1/jobs/invoices").document == created.document
+        assert system.shown("invoices") == created.document
         assert system.call("GET", "/v1/jobs").document == {"items": [created.document]}
         [entry] = system.due_items()
         due_at = parse_instant(created.document["nextFireAt"])
@@ -116,7 +116,7 @@ class TestRoutes:
 
         assert (deleted.status, deleted.document["state"]) == (200, "CANCELLED")
         assert "nextFireAt" not in deleted.document
-        assert system.call("GET", "/v1/jobs/invoices").document == deleted.document
+        assert system.shown("invoices") == deleted.document
         assert_problem(system.call("DELETE", "/v1/jobs/invoices"), 404)
         assert_problem(system.call("PATCH", "/v1/jobs/invoices", {"name": "x"}), 404)
 
@@ -585,7 +585,7 @@ class TestConflicts:
         second = system.call("POST", "/v1/jobs", CRON | {"jobId": "a", "name": "second"})
 
         assert_problem(second, 409)
-        assert system.call("GET", "/v1/jobs/a").document == first.document
+        assert system.shown("a") == first.document
         assert len(system.due_items()) == 1
 
     def test_deleted_id_starts_clean(self, system: Deployment) -> None:
@@ -651,7 +651,7 @@ class TestPatch:
         expected |= {"revision": 2, "updatedAt": changed["updatedAt"]}
         del expected["name"]
         assert changed == expected
-        assert system.call("GET", "/v1/jobs/a").document == changed
+        assert system.shown("a") == changed
         assert len(system.due_items()) == 1, "the schedule did not change"
 
     @pytest.mark.parametrize("payload", [{"x": 1}, {"a": None}, {}, None, [1]])
@@ -718,7 +718,7 @@ class TestPatch:
 
         assert_problem(system.call("PATCH", "/v1/jobs/a", patch), 422, field=field)
 
-        assert system.call("GET", "/v1/jobs/a").document == created
+        assert system.shown("a") == created
 
     def test_labels_cannot_be_heaped_up(self, system: Deployment) -> None:
         system.register(jobId="a")
@@ -801,7 +801,7 @@ class TestPause:
         }
         del expected["nextFireAt"]
         assert paused.document == expected
-        assert system.call("GET", "/v1/jobs/a").document == expected
+        assert system.shown("a") == expected
         assert system.call("GET", "/v1/jobs").document["items"] == [expected]
         assert system.call("GET", "/v1/jobs/a/upcoming").document == {"items": []}
 
@@ -1644,7 +1644,7 @@ def test_no_body_is_our_fault(system: Deployment, body: object) -> None:
     if created.status == 201:
         # What was taken can be read, by itself and in the listing.
         job_id = created.document["jobId"]
-        assert system.call("GET", f"/v1/jobs/{job_id}").document == created.document
+        assert system.shown(job_id) == created.document
     assert system.call("GET", "/v1/jobs").status == 200
 
 

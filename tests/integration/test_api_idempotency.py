@@ -34,7 +34,7 @@ def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
     monkeypatch.setattr(api, "clock", clock)
     api.services.cache_clear()
-    assert system
+    system.configure(monkeypatch)
     return clock
 
 

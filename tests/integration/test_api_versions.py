@@ -103,7 +103,7 @@ class TestMatch:
 
         assert Counter(answer.status for answer in answers) == {200: 1, 412: 99}
         [winner] = [answer for answer in answers if answer.status == 200]
-        assert system.call("GET", "/v1/jobs/a").document == winner.document
+        assert system.shown("a") == winner.document
         assert winner.document["revision"] == 2
 
     def test_each_version_has_one_winner(
@@ -132,7 +132,7 @@ class TestPut:
         made = system.call("PUT", "/v1/jobs/a", CRON)
 
         assert (made.status, made.document["jobId"], made.document["revision"]) == (201, "a", 1)
-        assert made.document == system.call("GET", "/v1/jobs/a").document
+        assert made.document == system.shown("a")
         assert len(system.due_items()) == 1
 
     def test_twice_the_same_is_once(self, system: Deployment) -> None:
@@ -205,7 +205,7 @@ class TestPut:
         theirs = system.call("PUT", "/v1/jobs/a", CRON | {"name": "theirs"}, tenant=OTHER_TENANT)
 
         assert theirs.status == 201
-        assert system.call("GET", "/v1/jobs/a").document == job.document
+        assert system.shown("a") == job.document
 
     def test_of_many_at_a_time_one_is_made(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch

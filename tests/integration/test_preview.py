@@ -248,7 +248,7 @@ class TestUpcoming:
 
         assert created["schedule"] == dates
         assert created["nextFireAt"] == dates[1]
-        assert system.call("GET", "/v1/jobs/a").document == created
+        assert system.shown("a") == created
 
     def test_a_job_that_is_cancelled_or_not_there(self, system: Deployment) -> None:
         system.register(jobId="a")

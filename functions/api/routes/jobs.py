@@ -13,9 +13,12 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api.answers import answer, page
 from functions.api.app import log_unreadable, now, services, tenant
 from functions.api.documents import (
+    UNREADABLE,
     JobAnswer,
+    JobDetail,
     JobPage,
     UpcomingList,
+    job_detail,
     job_document,
     unreadable_job,
     upcoming_document,
@@ -32,19 +35,25 @@ from functions.api.requests import (
     JobPatchBody,
     JobPutBody,
     JobRequest,
+    JobStateFilter,
+    Labels,
     Limit,
+    NamePrefix,
     PauseBody,
     PauseRequest,
     ResumeBody,
     ResumeRequest,
     is_any,
+    labels,
     read_as,
     versions,
 )
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
-from nextfire.domain.job import Job, JobDefinition
+from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.keys import Scope
+from nextfire.usecases.list_jobs import Wanted
+from nextfire.usecases.list_jobs import list_jobs as find_jobs
 
 routes = area()
 _JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}
@@ -76,19 +85,41 @@ def create_job(request: JobBody) -> Response[str]:
 
 @routes.get(
     "/v1/jobs",
-    **operation("List jobs", {HTTPStatus.OK: ("A page of jobs.", JobPage)}, scope=Scope.READ),
+    **operation("List jobs by id", {HTTPStatus.OK: ("A page of jobs.", JobPage)}, scope=Scope.READ),
 )
-def list_jobs(limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
-    found = services().job_store.list(tenant(), cursor=cursor, limit=limit)
+def list_jobs(
+    state: JobStateFilter = None,
+    label: Labels = None,
+    name: NamePrefix = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response[str]:
+    wanted = Wanted(
+        state=None if state is None or state == UNREADABLE else JobState(state),
+        labels=labels(label),
+        name=name,
+        # Of what does not decode no label is known, and no name.
+        unreadable=state in {None, UNREADABLE} and not label and name is None,
+        readable=state != UNREADABLE,
+    )
+    found = find_jobs(services().job_store, tenant(), wanted, cursor=cursor, limit=limit)
     log_unreadable(found.unreadable)
     items = [job_document(job, now()) for job in found.items]
     items += map(unreadable_job, found.unreadable)
     return page(sorted(items, key=lambda item: str(item["jobId"])), found.cursor)
 
 
-@routes.get("/v1/jobs/<job_id>", **operation("Get a job", _JOB, scope=Scope.READ))
+@routes.get(
+    "/v1/jobs/<job_id>",
+    **operation("Get a job", {HTTPStatus.OK: ("The job.", JobDetail)}, scope=Scope.READ),
+)
 def get_job(job_id: JobId) -> Response[str]:
-    return _answer(services().jobs.get(_key(job_id)))
+    job = services().jobs.get(_key(job_id))
+    newest = services().runs.list(job.key, cursor=None, limit=1)
+    log_unreadable(newest.unreadable)
+    # A run of a former job of that id is not this one's.
+    last = next((run for run in newest.items if run.key.uid == job.uid), None)
+    return answer(job_detail(job, last, now()), headers=_tag(job))
 
 
 @routes.put(
@@ -200,7 +231,11 @@ def _key(job_id: str) -> JobKey:
 
 
 def _answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
-    return answer(job_document(job, now()), status, {"ETag": f'"{job.version}"'})
+    return answer(job_document(job, now()), status, _tag(job))
+
+
+def _tag(job: Job) -> dict[str, str]:
+    return {"ETag": f'"{job.version}"'}
 
 
 def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
