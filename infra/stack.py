@@ -134,10 +134,10 @@ class NextfireStack(Stack):
             stores.jobs.table_arn,
         )
         allow(api.role, dynamodb("PutItem"), stores.due.table_arn)
-        # It cancels runs, redrives the dead, and lists them.
+        # It cancels runs, redrives the dead, and lists them; to undo a skip it deletes a record.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+            dynamodb("GetItem", "PutItem", "Query", "UpdateItem", "DeleteItem"),
             stores.runs.table_arn,
         )
         allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")

@@ -39,6 +39,7 @@ from nextfire.domain.ports import (
     Supervisor,
     Unreadable,
     Verdict,
+    Written,
 )
 from nextfire.domain.run import Attempt, Run, RunState, Value
 
@@ -633,9 +634,12 @@ class MemoryDeadLetters:
 class MemoryRunStore:
     """`RunStore`."""
 
-    def __init__(self, due: MemoryDueStore | None = None) -> None:
+    def __init__(
+        self, due: MemoryDueStore | None = None, jobs: MemoryJobStore | None = None
+    ) -> None:
         self.items: dict[RunKey, Run] = {}
         self._due = due
+        self._jobs = jobs
         self._broken: set[RunKey] = set()
         self._lock = threading.Lock()
 
@@ -752,6 +756,35 @@ class MemoryRunStore:
                 return self._store(run)
             waits = there.state is RunState.PENDING and not there.claim_token
             return self._store(run) if run.on_request and waits else there
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        assert self._jobs is not None, "a store without a job store skips no occurrence"
+        with self._lock:
+            there = self._jobs.items.get(job.key)
+            if there == _cut_job(job):
+                return Written.DONE
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return Written.CHANGED
+            if self.get(run.key) is not None:
+                return Written.REFUSED
+            self._jobs.update(job, None, job.updated_at)
+            self._store(run)
+            return Written.DONE
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        assert self._jobs is not None, "a store without a job store skips no occurrence"
+        with self._lock:
+            there = self._jobs.items.get(job.key)
+            if there == _cut_job(job):
+                return Written.DONE
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return Written.CHANGED
+            record = self.get(run)
+            if record is None or not record.skip_requested:
+                return Written.REFUSED
+            self._jobs.update(job, None, job.updated_at)
+            del self.items[run]
+            return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         with self._lock:
@@ -1109,11 +1142,12 @@ class Stores:
 
 def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:
     due = MemoryDueStore(shards=shards)
+    jobs = MemoryJobStore(due)
     return Stores(
         due,
-        MemoryJobStore(due),
+        jobs,
         MemoryControlStore(),
         MemoryRunQueue(clock, pools),
         MemoryDeadLetters(clock),
-        MemoryRunStore(due),
+        MemoryRunStore(due, jobs),
     )

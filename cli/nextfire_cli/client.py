@@ -125,6 +125,13 @@ class Client:
         """The execution that there is now; *asked*: ``payload`` and ``reason``."""
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/run", body=asked)
 
+    def skip_next(self, job_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/skip-next", body=body)
+
+    def undo_skip_next(self, job_id: str) -> Document:
+        return self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}/skip-next")
+
     def executions(self, job_id: str, *, limit: int) -> tuple[list[Document], bool]:
         """A job's newest executions, newest first, at most *limit*; whether there may be more."""
         return self._items(f"/v1/jobs/{quote(job_id, safe='')}/executions", limit)

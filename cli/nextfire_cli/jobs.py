@@ -168,6 +168,28 @@ def run(
     caller.show(execution, render.execution(execution))
 
 
+@app.command("skip-next")
+def skip_next(
+    context: typer.Context,
+    job_id: JobId,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Have it run after all.")] = False,
+) -> None:
+    """Have a job's next occurrence not run. The one after it will.
+
+    [bold]Examples[/]
+      nextfire jobs skip-next job_a93f2 --reason 'the ledger is closed'
+      nextfire jobs skip-next job_a93f2 --undo
+    """
+    if undo and reason is not None:
+        raise typer.BadParameter("--undo takes no reason", param_hint="--reason")
+    client = session.of(context).client()
+    job = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason)
+    session.of(context).show(job, render.job(job))
+
+
 @app.command()
 def delete(
     context: typer.Context,

@@ -49,6 +49,9 @@ class JobAnswer(JobDefinition):
     next_fire_at: datetime | None = Field(
         default=None, description="The next occurrence; absent where none is to come."
     )
+    skips: list[datetime] | None = Field(
+        default=None, description="Occurrences to come that will not run, by request."
+    )
     paused_at: datetime | None = Field(default=None, description="Nothing due later runs.")
     pause_reason: str | None = None
     created_at: datetime
@@ -65,6 +68,9 @@ class UpcomingAnswer(Document):
     local: str
     offset: str
     due_at: datetime | None = None
+    skipped: bool | None = Field(
+        default=None, description="True where it will not run, by request; absent else."
+    )
     note: str | None = None
 
 
@@ -294,6 +300,7 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
             "pausedAt": _at(job.effective_from) if paused else None,
             "revision": job.revision,
             "nextFireAt": _at(_next(job, now)),
+            "skips": [isoformat(at) for at in job.skips if at > now] or None,
             "createdAt": _at(job.created_at),
             "updatedAt": _at(job.updated_at),
         }
@@ -472,6 +479,7 @@ def upcoming_document(found: Upcoming, *, jittered: bool, job: Job | None = None
             "local": local.replace(tzinfo=None).isoformat(timespec=_precision(local)),
             "offset": local.isoformat(timespec="seconds")[_WALL:],
             "dueAt": _at(found.due_at) if jittered else None,
+            "skipped": True if job is not None and found.occurrence.at in job.skips else None,
             "note": found.occurrence.note or None,
         }
     )
@@ -508,10 +516,9 @@ def _next(job: Job, now: datetime) -> datetime | None:
     if job.state is not JobState.ACTIVE:
         return None
     try:
-        entry = job.next_entry(now)
+        return job.next_to_run(now)
     except InvalidInputError:
         return None  # a zone that is no longer known: the job can still be read, and mended
-    return None if entry is None else entry.occurs_at
 
 
 def _at(instant: datetime | None) -> str | None:

@@ -206,6 +206,12 @@ class RunNowRequest(Document):
     reason: Reason = None
 
 
+class SkipRequest(Document):
+    """Why the next occurrence is not to run."""
+
+    reason: Reason = None
+
+
 class CancelRequest(Document):
     """Why a run is cancelled."""
 
@@ -316,6 +322,7 @@ RunNowBody = Annotated[
     Body(openapi_examples=_example({"payload": {"customer": "acme"}, "reason": "it was wrong"})),
     reading(RunNowRequest),
 ]
+SkipBody = Annotated[SkipRequest, Body(openapi_examples=_REASON), reading(SkipRequest)]
 CancelBody = Annotated[CancelRequest, Body(openapi_examples=_REASON), reading(CancelRequest)]
 RedriveBody = Annotated[RedriveRequest, Body(openapi_examples=_REASON), reading(RedriveRequest)]
 RedrivePoolBody = Annotated[

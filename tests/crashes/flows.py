@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from nextfire.adapters.aws import to_item
-from nextfire.domain.errors import ConflictError
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import ScriptCall
@@ -362,6 +362,43 @@ class RunNow(Asked):
         runs = stack.snapshot().runs.all.values()
         states = [(run.state, run.attempt) for run in runs if run.request == "r"]
         assert states == [(RunState.SUCCEEDED, 1)]
+
+
+class SkipNext(Asked):
+    name = "skip next"
+    until = "12:10:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(**EVERY_TEN)
+        stack.at("11:59:55")
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.skip_next(job_key(), "a reason")
+
+    def check(self, stack: Stack) -> None:
+        skipped = stack.job().skips
+        assert stack.run().skip_requested == (at("12:00") in skipped)
+        assert isinstance(stack.answered, ConflictError) or skipped
+        # Whoever was not answered until 12:00 skips the one after it.
+        runs = [time for time in ("12:00", "12:10") if at(time) not in skipped]
+        assert ran(stack.snapshot(), stack.job()) == runs
+
+
+class Unskip(Asked):
+    name = "skip next: undone"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:55")
+        stack.register()
+        stack.api().executions.skip_next(job_key(), None)
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.unskip(job_key())
+
+    def check(self, stack: Stack) -> None:
+        # Whoever asks again, for want of an answer, may find that it is done.
+        assert isinstance(stack.answered, Job | NotFoundError)
+        super().check(stack)
 
 
 # The watcher
@@ -838,7 +875,7 @@ class AuditRevive(Audit):
 FLOWS: list[Flow] = [
     *(Register(), Change(), ChangePayload(), Pause(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
-    RunNow(),
+    *(RunNow(), SkipNext(), Unskip()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),

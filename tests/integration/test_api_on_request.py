@@ -87,3 +87,52 @@ class TestRunNow:
         assert_problem(ask(system, "a", "run", tenant=OTHER_TENANT), 404)
         assert_problem(ask(system, "nobody", "run"), 404)
         assert not [*system.runs.between(JobKey(TENANT, "a"), "0", "9")]
+
+
+def upcoming(system: Deployment) -> Any:
+    return system.call("GET", "/v1/jobs/a/upcoming", query={"count": "2"}).document["items"]
+
+
+class TestSkipNext:
+    def test_next_occurrence_is_skipped_and_shown_so(self, system: Deployment) -> None:
+        system.register(jobId="a", schedule="0 * * * *")
+        first, second = system.call("GET", "/v1/jobs/a/upcoming", query={"count": "2"}).document[
+            "items"
+        ]
+
+        answer = ask(system, "a", "skip-next", {"reason": "the ledger is closed"})
+
+        assert answer.status == 200
+        assert answer.document["skips"] == [first["at"]]
+        assert answer.document["nextFireAt"] == second["at"]
+        assert answer.headers["etag"].endswith('-2"')
+        assert [item.get("skipped") for item in upcoming(system)] == [True, None]
+        run = system.call("GET", f"/v1/executions/{first['executionId']}").document
+        assert (run["state"], run["reason"]) == ("SKIPPED", "the ledger is closed")
+        assert run["requestReason"] == "the ledger is closed"
+
+    def test_undone_it_runs(self, system: Deployment) -> None:
+        system.register(jobId="a", schedule="59 23 31 12 *")
+        before = system.call("GET", "/v1/jobs/a").document
+        ask(system, "a", "skip-next")
+
+        answer = system.call("DELETE", "/v1/jobs/a/skip-next")
+
+        assert answer.status == 200
+        assert answer.document["nextFireAt"] == before["nextFireAt"]
+        assert "skips" not in answer.document
+        assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next"), 404)
+
+    def test_who_has_none_or_has_read_another_job_says_so(self, system: Deployment) -> None:
+        system.register(jobId="a", type="MANUAL", schedule=None)
+        assert_problem(ask(system, "a", "skip-next"), 409)
+        system.register(jobId="b")
+        old = {"If-Match": '"k3x9m2abk3x9m2ab-1"'}
+        assert_problem(ask(system, "b", "skip-next", headers=old), 412)
+        assert_problem(system.call("DELETE", "/v1/jobs/b/skip-next", headers=old), 412)
+
+    def test_nobody_skips_another_s(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        assert_problem(ask(system, "a", "skip-next", tenant=OTHER_TENANT), 404)
+        assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next", tenant=OTHER_TENANT), 404)
+        assert_problem(ask(system, "nobody", "skip-next"), 404)

@@ -13,12 +13,14 @@ import pytest
 
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, runs_from
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, RunStore
+from nextfire.domain.ports import Claim, JobStore, RunStore, Written
 from nextfire.domain.run import (
     MAX_ATTEMPTS_KEPT,
     AttemptOutcome,
@@ -28,8 +30,8 @@ from nextfire.domain.run import (
     Trigger,
     Value,
 )
-from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
-from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
+from tests.builders import LEASE, NOON, a_job, a_message, a_retry, at, job_key, run_key
+from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore, MemoryRunStore
 from tests.integration.backends import DYNAMODB, MEMORY
 from tests.integration.races import ROUNDS, at_once
 
@@ -1039,3 +1041,110 @@ def test_a_run_on_request_whose_record_is_gone_is_not_passed_over(store: RunStor
     with pytest.raises(UnavailableError):
         store.skip(passed_over(asked_for()))
     assert store.get(asked_for().key) is None
+
+
+# Occurrences to be skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """A store of runs and one of jobs, which some of its writes concern; and a job in it."""
+
+    runs: RunStore
+    jobs: JobStore
+    job: Job
+
+    def skip(self, job: Job | None = None, run: Run | None = None) -> Written:
+        return self.runs.skip_next(run or self.skipped(), job or self.next())
+
+    def next(self, *skips: datetime) -> Job:
+        return replace(self.job, revision=self.job.revision + 1, skips=skips or (NOON,))
+
+    @staticmethod
+    def skipped() -> Run:
+        return replace(Run.skipped(run_key(), "a reason", at("11:00")), request="skip")
+
+
+@pytest.fixture
+def both(backend: str, request: pytest.FixtureRequest) -> Both:
+    job = a_job(since=at("11:00"))
+    runs: RunStore
+    jobs: JobStore
+    if backend == MEMORY:
+        due = MemoryDueStore(shards=1)
+        jobs = memory = MemoryJobStore(due)
+        runs = MemoryRunStore(due, memory)
+    else:
+        tables = request.getfixturevalue("tables")
+        jobs = DynamoDbJobStore(dynamodb(), table=tables.jobs, due_table=tables.due)
+        runs = DynamoDbRunStore(dynamodb(), table=tables.runs, jobs_table=tables.jobs)
+    jobs.create(job, None, at("11:00"))
+    return Both(runs, jobs, job)
+
+
+def test_a_skip_is_on_record_and_in_the_job(both: Both) -> None:
+    assert both.skip() is Written.DONE
+    assert both.skip() is Written.DONE, "a repetition finds what it wrote"
+    assert both.jobs.get(both.job.key) == both.next()
+    assert both.runs.get(run_key()) == both.skipped()
+    assert not claim(both.runs).taken
+
+
+def test_a_job_that_was_changed_meanwhile_is_not_written_over(both: Both) -> None:
+    changed = replace(both.job, revision=2, updated_at=NOON)
+    both.jobs.update(changed, None, NOON)
+
+    assert both.skip() is Written.CHANGED
+    assert both.runs.unskip(run_key(), both.next()) is Written.CHANGED
+    assert both.jobs.get(both.job.key) == changed
+    assert both.runs.get(run_key()) is None
+
+
+def test_an_occurrence_that_is_on_record_is_not_skipped(both: Both) -> None:
+    run = claim(both.runs).run
+
+    assert both.skip() is Written.REFUSED
+    assert both.jobs.get(both.job.key) == both.job
+    assert both.runs.get(run_key()) == run
+
+
+def test_a_skip_is_undone_with_the_job(both: Both) -> None:
+    both.skip()
+    undone = replace(both.next(), revision=3, skips=())
+
+    assert both.runs.unskip(run_key(), undone) is Written.DONE
+    assert both.runs.unskip(run_key(), undone) is Written.DONE
+    assert both.jobs.get(both.job.key) == undone
+    assert both.runs.get(run_key()) is None
+
+
+@pytest.mark.parametrize("there", [None, Run.skipped(run_key(), "noticed late", NOON)])
+def test_only_what_was_asked_to_be_skipped_is_undone(both: Both, there: Run | None) -> None:
+    if there is not None:
+        both.runs.skip(there)
+
+    assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
+    assert both.jobs.get(both.job.key) == both.job
+    assert both.runs.get(run_key()) == there
+
+
+def test_of_a_skip_and_twenty_claims_one_has_the_run(both: Both) -> None:
+    asks: list[Callable[[], Claim | Written]]
+    asks = [partial(claim, both.runs, mark=f"t{n}") for n in range(20)]
+
+    done = at_once(both.skip, *asks)
+
+    taken = [each for each in done if isinstance(each, Claim) and each.taken]
+    assert len(taken) + done.count(Written.DONE) == 1
+
+
+def test_the_record_of_a_skip_outlives_its_occurrence(
+    both: Both, backend: str, request: pytest.FixtureRequest
+) -> None:
+    if backend == MEMORY:
+        pytest.skip("it keeps what it has")
+    far = NOON + timedelta(days=365)
+    run = replace(Run.skipped(run_key(far), "a reason", NOON), request="skip")
+    both.skip(run=run)
+    (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
+    assert int(item["expires_at"]["N"]) > far.timestamp()

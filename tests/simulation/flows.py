@@ -20,7 +20,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey, group_id
+from nextfire.domain.ids import JobKey, RunKey, group_id, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.run import RunState
@@ -213,6 +213,31 @@ def run_now(history: History) -> None:
     ask_once()
     for seconds in (dice.choice([0, 1, 5]), 12):
         history.later(timedelta(seconds=seconds), ask_once)
+
+
+def skip_next(history: History) -> None:
+    """Somebody wants the next occurrence not to run; and thinks better of it, perhaps."""
+    key = history.any_job()
+    if key is None:
+        return
+
+    def ask(client: Client) -> None:
+        job = client.runs.skip_next(key, None)
+        skipped = [at for at in job.skips if at > client.actor.now() - timedelta(minutes=1)]
+        history.skipped.update(RunKey(key, run_id(job.uid, at)) for at in skipped[-1:])
+
+    def undo(client: Client) -> None:
+        # Whether it is done is not known to whoever dies meanwhile.
+        history.unskipped.update(run for run in history.skipped if run.job == key)
+        client.runs.unskip(key)
+
+    history.request(key.tenant, f"skip the next of {key.job_id}", ask)
+    if history.kernel.dice.random() < 0.5:
+        seconds = history.kernel.dice.choice([1, 4, 30])
+        history.later(
+            timedelta(seconds=seconds),
+            lambda: history.request(key.tenant, f"skip none of {key.job_id}", undo),
+        )
 
 
 def look(history: History) -> None:
@@ -412,6 +437,7 @@ FLOWS = [
     Flow("redrive", 6, redrive),
     Flow("redrive a pool", 1, redrive_pool),
     Flow("run now", 6, run_now),
+    Flow("skip next", 5, skip_next),
     Flow("look", 1, look),
     Flow("kill", 5, kill),
     Flow("kill amid", 10, kill_amid),

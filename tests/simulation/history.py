@@ -102,6 +102,10 @@ class History:
         self.redriven: dict[RunKey, int] = {}
         """The runs whose redriving was answered, with the dispatch that was given."""
         self.asked: list[Asked] = []
+        self.skipped: set[RunKey] = set()
+        """The occurrences of which it was answered that they are to be skipped."""
+        self.unskipped: set[RunKey] = set()
+        """Those of which that may have been undone."""
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
@@ -355,6 +359,7 @@ class History:
         self._check_cancelled()
         self._check_redriven()
         self._check_asked()
+        self._check_skipped()
         self._check_undecodable()
         self.monitor.check_queue_ids()
         assert not self.monitor.violations, self.monitor.violations[0]
@@ -412,6 +417,15 @@ class History:
                 assert told[0] == run.key, f"request {number} was told {told[0]}, not {run.key}"
                 assert run.key.job == asked.job
                 self._check_payload(run, asked.payload)
+
+    def _check_skipped(self) -> None:
+        """What was answered to be skipped never ran, unless that was undone."""
+        started = {each.execution_id for each in self.system.scripts_started}
+        for key in self.skipped - self.unskipped:
+            run = self.stores.runs.items.get(key)
+            assert run is not None, f"{key.execution_id} was to be skipped, and has no record"
+            assert run.skip_requested, f"{key.execution_id} was to be skipped and is {run.state}"
+            assert key.execution_id not in started, f"{key.execution_id} was skipped, and ran"
 
     def _check_payload(self, run: Run, payload: str | None) -> None:
         name = run.key.execution_id

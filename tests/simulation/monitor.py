@@ -139,7 +139,7 @@ class Monitor:
     def _left(self, job: Job, entry: DueEntry) -> bool:
         """Whether an occurrence after *entry*'s is in no record yet: a range may be longer."""
         runs = self._runs_of[entry.job, entry.uid].values()
-        ends = (r.covers_until for r in runs if not r.on_request)
+        ends = (r.covers_until for r in runs if not r.request)
         until = max([entry.occurs_at, *ends])
         following = job.next_after(until)
         most = job.definition.max_runs

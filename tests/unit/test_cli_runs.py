@@ -272,3 +272,17 @@ def test_run_sends_the_payload_and_shows_the_execution(call: Call, api: Api) -> 
     assert [each.exit_code for each in (plain, told, null, wrong)] == [0, 0, 0, 2]
     assert api.bodies == [{}, {"payload": {"day": 1}, "reason": "why"}, {"payload": None}]
     assert ID in told.stdout
+
+
+def test_the_next_is_skipped_and_that_undone(call: Call, api: Api) -> None:
+    job = {"jobId": "a", "state": "ACTIVE", "type": "CRON", "schedule": "* * * * *"}
+    job |= {"target": {"pool": "default", "handler": "h"}, "skips": ["2026-05-24T12:00:00Z"]}
+    api.routes |= {"POST /v1/jobs/a/skip-next": [job], "DELETE /v1/jobs/a/skip-next": [job]}
+
+    asked = call("jobs", "skip-next", "a", "--reason", "why", "--json")
+    undone = call("jobs", "skip-next", "a", "--undo", "--json")
+    wrong = call("jobs", "skip-next", "a", "--undo", "--reason", "why")
+
+    assert [each.exit_code for each in (asked, undone, wrong)] == [0, 0, 2]
+    assert api.bodies == [{"reason": "why"}]
+    assert [each.method for each in api.requests] == ["POST", "DELETE"]

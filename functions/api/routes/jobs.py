@@ -80,7 +80,7 @@ def create_job(request: JobBody) -> Response[str]:
             now=now(),
             asked_at=asked.at,
         )
-    return _answer(job, HTTPStatus.CREATED)
+    return job_answer(job, HTTPStatus.CREATED)
 
 
 @routes.get(
@@ -155,7 +155,7 @@ def put_job(
             expected=versions(if_match),
             only_new=is_any(if_none_match),
         )
-    return _answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
+    return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
 
 @routes.patch("/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=_CHANGED))
@@ -164,13 +164,13 @@ def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> 
         return read_as(JobDefinition, _merged(definition.document(), patch))
 
     expected = versions(if_match)
-    return _answer(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
+    return job_answer(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
 
 
 @routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CHANGED))
 def delete_job(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     expected = versions(if_match)
-    return _answer(services().jobs.delete(_key(job_id), now=now(), expected=expected))
+    return job_answer(services().jobs.delete(_key(job_id), now=now(), expected=expected))
 
 
 @routes.post(
@@ -184,7 +184,7 @@ def pause_job(
 ) -> Response[str]:
     expected = versions(if_match)
     job = services().jobs.pause(_key(job_id), request.reason, now=now(), expected=expected)
-    return _answer(job)
+    return job_answer(job)
 
 
 @routes.post(
@@ -197,7 +197,7 @@ def resume_job(
     if_match: IfMatch = None,
 ) -> Response[str]:
     expected = versions(if_match)
-    return _answer(services().jobs.resume(_key(job_id), now=now(), expected=expected))
+    return job_answer(services().jobs.resume(_key(job_id), now=now(), expected=expected))
 
 
 @routes.get(
@@ -230,7 +230,8 @@ def _key(job_id: str) -> JobKey:
     return JobKey(tenant(), job_id)
 
 
-def _answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+def job_answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+    """*job* as it is now, with its ETag."""
     return answer(job_document(job, now()), status, _tag(job))
 
 

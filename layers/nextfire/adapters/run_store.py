@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from nextfire.adapters.aws import Item, error_code, from_item, to_item, transact, translated
+from nextfire.adapters.aws import (
+    Item,
+    error_code,
+    from_item,
+    to_item,
+    transact,
+    transact_all,
+    translated,
+)
 from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.job_store import decode_cursor, encode_cursor
+from nextfire.adapters.job_store import decode_cursor, encode_cursor, replacing
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, Page, Unreadable
+from nextfire.domain.ports import Claim, Page, Unreadable, Written
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger, Value
 
 if TYPE_CHECKING:
@@ -62,9 +71,18 @@ class DynamoDbRunStore:
     """
 
     def __init__(
-        self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
+        self,
+        client: DynamoDBClient,
+        *,
+        table: str,
+        due_table: str = "",
+        jobs_table: str = "",
+        shards: int = 1,
     ) -> None:
-        """Build a store. *due_table* and its *shards* are needed by `redrive` and `request`."""
+        """Build a store. *due_table* and its *shards* are needed by `redrive` and `request`,
+        *jobs_table* by `skip_next` and `unskip`.
+        """
+        self._jobs_table = jobs_table
         self._client = client
         self._table = table
         self._due_table = due_table
@@ -199,6 +217,37 @@ class DynamoDbRunStore:
                 raise UnavailableError("skip run: the record is gone. Try again.") from error
             return _decode(item)
         return run
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        item = _encode_whole(run)
+        put = {
+            "TableName": self._table,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(run_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        return self._write_with(job, {"Put": put}, "skip occurrence")
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        delete = {
+            "TableName": self._table,
+            "Key": _key(run),
+            "ConditionExpression": "#state = :skipped AND attribute_exists(#request)",
+            "ExpressionAttributeNames": {"#state": "state", "#request": "request"},
+            "ExpressionAttributeValues": to_item({":skipped": RunState.SKIPPED.value}),
+        }
+        return self._write_with(job, {"Delete": delete}, "skip no more")
+
+    def _write_with(self, job: Job, write: dict[str, Any], what: str) -> Written:
+        put = replacing(job, self._jobs_table)
+        refused = transact_all(self._client, [{"Put": put}, write], what)
+        if refused is None:
+            return Written.DONE
+        index, there = refused
+        if index:
+            return Written.REFUSED
+        # The SDK may have sent it twice: what was refused then is our own success.
+        return Written.DONE if there == put["Item"] else Written.CHANGED
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         while not run.state.ended:
@@ -495,6 +544,8 @@ def _instant(at: datetime | None) -> str | None:
 def _encode(run: Run) -> dict[str, object]:
     """The mutable attributes of *run*; None: not there."""
     changed_at = run.finished_at or _last_step(run) or run.key.scheduled_at
+    if run.skip_requested:
+        changed_at = max(changed_at, run.key.scheduled_at)  # it has to be there by then
     if run.not_before is not None:
         changed_at = max(changed_at, run.not_before)  # a retry may be months away
     skipped = run.state is RunState.SKIPPED

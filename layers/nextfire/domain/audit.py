@@ -242,7 +242,8 @@ def compare(
             continue
         at = run.key.scheduled_at
         gaps.judge_before(at, found.covered_to)
-        found.covered_to = max(found.covered_to or at, run.covers_until)
+        if at <= now:  # what is to come may have been asked to be skipped
+            found.covered_to = max(found.covered_to or at, run.covers_until)
         sent_at = run.dispatched_at
         sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
         # Only in one message group does nothing overtake what was sent before it.

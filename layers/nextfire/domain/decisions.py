@@ -275,7 +275,9 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
     if waiting + len(unended) >= MAX_OUTSTANDING:
         return OverlapDecision(False, f"{MAX_OUTSTANDING} earlier runs have not ended")
     unended += asked_for
-    if unended and job.definition.overlap is Overlap.REPLACE:
+    # What is to be skipped replaces nothing.
+    replaces = job.definition.overlap is Overlap.REPLACE and occurs_at not in job.skips
+    if unended and replaces:
         # What is behind the one that runs is looked at when its own turn comes.
         runs = next((run for run in unended if run.state is RunState.RUNNING), unended[0])
         return OverlapDecision(True, "overlap policy REPLACE: replaced by", runs)
@@ -361,9 +363,9 @@ def decide_pickup(
         if job.definition.misfire.policy is MisfirePolicy.SKIP:
             # An older one may have been skipped itself: then nothing would run.
             since = max(since, now - MISFIRE_AFTER, job.resumed_at or since)
-        newer = job.next_entry(since)
-        if newer is not None and newer.at <= now:
-            at = isoformat(newer.occurs_at)
+        newer = job.next_to_run(since)
+        if newer is not None and job.due_at(newer) <= now:
+            at = isoformat(newer)
             return f"overlap policy REPLACE: replaced by the occurrence at {at}"
     return None
 

@@ -449,6 +449,7 @@ def _remembered(versions: tuple[Replaced, ...]) -> tuple[Replaced, ...]:
 
 
 MAX_REPLACED_BYTES = 64 * 1024
+MAX_SKIPS = 8
 MAX_REPLACED = 8
 """How many replaced versions a job remembers. Only those matter whose occurrences are not all
 dispatched yet: one, unless the watcher is behind."""
@@ -462,7 +463,8 @@ class Job:
     changes only when *when* changes, and grows. A version owns the occurrences after
     `effective_from`: the instant of that change; of a job that was paused, that of the pause, for
     what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
-    is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it.
+    is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
+    occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
     """
 
     key: JobKey
@@ -478,6 +480,7 @@ class Job:
     counted_from: datetime | None = None
     resumed_at: datetime | None = None
     pause_reason: str | None = None
+    skips: tuple[datetime, ...] = ()
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -604,6 +607,17 @@ class Job:
             ordinal=ordinal,
             rank=self.definition.priority.rank,
         )
+
+    def next_to_run(self, after: datetime) -> datetime | None:
+        """The first occurrence after *after* that is not to be skipped; None if there is none.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        entry = self.next_entry(after)
+        while entry is not None and entry.occurs_at in self.skips:
+            entry = self.next_entry(entry.occurs_at)
+        return None if entry is None else entry.occurs_at
 
     def successor(self, entry: DueEntry) -> DueEntry | None:
         """The entry that follows *entry*, one of this version; None after the last.

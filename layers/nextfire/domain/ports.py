@@ -278,6 +278,14 @@ class Claim:
     taken: bool
 
 
+class Written(Enum):
+    """What came of a write that depends on a job and on a run."""
+
+    DONE = "DONE"
+    CHANGED = "CHANGED"  # the job was changed meanwhile
+    REFUSED = "REFUSED"  # by the record of the run, or for want of one
+
+
 class RunStore(Protocol):
     """Holds runs and says who may work on them."""
 
@@ -356,6 +364,16 @@ class RunStore(Protocol):
     def skip(self, run: Run) -> Run:
         """Store the SKIPPED record *run*, if there is none; of a run that was asked for, in place
         of the PENDING record that nobody has taken. Returns the record now in force.
+        """
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        """Store the SKIPPED record *run*, if there is none, and replace revision `job.revision - 1`
+        by *job*: both or neither.
+        """
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        """Delete the record of *run*, if somebody asked to skip it, and replace revision
+        `job.revision - 1` by *job*: both or neither.
         """
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:

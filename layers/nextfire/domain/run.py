@@ -118,8 +118,9 @@ class Run:
     what the script saved last, `result` what it gave. A SKIPPED record with `covered_to` is a range
     record: it stands for the `covered` occurrences from its own to that one.
 
-    `trigger`: what made it. Of one that was asked for: `request`, what tells that request from
-    others; `request_reason`, why; `payload`, the JSON that it has in place of its job's.
+    `trigger`: what made it. Of one that was asked for, or asked to be skipped: `request`, what
+    tells that request from others; `request_reason`, why; `payload`, the JSON that it has in place
+    of its job's.
     """
 
     key: RunKey
@@ -163,6 +164,11 @@ class Run:
     def fence_of(self, attempt: Attempt) -> int:
         """The fence under which *attempt*, one of `attempts`, was made: each claim makes one."""
         return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
+
+    @property
+    def skip_requested(self) -> bool:
+        """Whether it is an occurrence, due or still to come, that somebody asked to skip."""
+        return self.state is RunState.SKIPPED and bool(self.request) and not self.on_request
 
     @property
     def on_request(self) -> bool:

@@ -125,7 +125,7 @@ class ManageJobs:
                     "Leave out If-None-Match to replace it, or choose another id.",
                 )
             if _same(job.definition, definition):
-                _as_expected(job, expected)
+                as_expected(job, expected)
                 return job, False
             try:
                 return self.change(key, lambda _: definition, now=now, expected=expected), False
@@ -154,10 +154,10 @@ class ManageJobs:
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
             definition = edit(job.definition)
             self._check(definition, key.tenant)
-            changed = _revised(job, now, definition=definition)
+            changed = revised(job, now, definition=definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
-            changed = _revised(job.with_new_version(now), now, definition=definition)
+            changed = revised(job.with_new_version(now), now, definition=definition)
             if job.state is JobState.PAUSED:
                 check(changed.schedule)
                 return changed, job.unpaused(now)
@@ -187,7 +187,7 @@ class ManageJobs:
                 return None
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
-            return _revised(job.paused(now, reason), now, definition=job.definition), None
+            return revised(job.paused(now, reason), now, definition=job.definition), None
 
         return self._revise(key, next_revision, expected)
 
@@ -205,7 +205,7 @@ class ManageJobs:
                 return None
             if job.state is not JobState.PAUSED:
                 raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
-            resumed = _revised(job.resumed(now), now, definition=job.definition)
+            resumed = revised(job.resumed(now), now, definition=job.definition)
             first = resumed.first()
             if first is None and resumed.definition.type is not ScheduleType.MANUAL:
                 return replace(resumed, state=JobState.COMPLETED), None
@@ -221,7 +221,7 @@ class ManageJobs:
         """
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
-            cancelled = _revised(job.with_new_version(now), now, definition=job.definition)
+            cancelled = revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
         return self._revise(key, next_revision, expected)
@@ -248,7 +248,7 @@ class ManageJobs:
             job = self.get(key)
             if job.state is JobState.CANCELLED:
                 raise NotFoundError("living job", key.job_id)
-            _as_expected(job, expected)
+            as_expected(job, expected)
             revised = next_revision(job)
             if revised is None:
                 return job
@@ -281,7 +281,12 @@ class ManageJobs:
         script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
 
 
-def _as_expected(job: Job, expected: Collection[str] | None) -> None:
+def as_expected(job: Job, expected: Collection[str] | None) -> None:
+    """Let *job* pass, if it is one of the versions *expected*; None: whatever it is.
+
+    Raises:
+        ChangedError: It is none of them.
+    """
     if expected is not None and job.version not in expected:
         raise ChangedError(
             f"Job {job.key.job_id!r} has changed: its version is {job.version}",
@@ -301,10 +306,11 @@ def _first(job: Job) -> DueEntry | None:
     return None if at is None else job.fire_entry(at, 1)
 
 
-def _revised(job: Job, now: datetime, *, definition: JobDefinition) -> Job:
+def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
+    """*job*, changed at *now*, as its next revision."""
     return replace(
         job,
-        definition=definition,
+        definition=definition or job.definition,
         revision=job.revision + 1,
         updated_at=max(cut(now), job.updated_at),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.decisions import MISFIRE_AFTER
@@ -19,20 +19,26 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import cut, isoformat
-from nextfire.domain.job import MAX_PAYLOAD_BYTES, Job, JobState
+from nextfire.domain.job import MAX_PAYLOAD_BYTES, MAX_SKIPS, Job, JobState
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable
+from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable, Written
 from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.usecases.manage_jobs import as_expected, revised
 
 CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
 REQUESTED = "run on request"
+SKIPPED = "skipped on request"
 """Reasons, where none is given."""
 PAGES_AT_MOST = 10
 """Pages of dead runs that one call looks through for those of a pool."""
 TOGETHER = 20
 """Runs that are redriven side by side; between two such rows the clock is looked at."""
 _MOMENT = timedelta(milliseconds=1)
+UNSKIP_BEFORE = timedelta(seconds=60)
+"""How far ahead an occurrence has to be for its skipping to be undone. No request lasts so long."""
+_SKIP = "skip"
+_TRIES = 5  # of a change that meets other changes of the same job
 _NEAR = 100 * _MOMENT
 """How far after its request's instant a run on request may lie: others may have asked just then."""
 _DELETED = "Its job was deleted", "Create it anew: a redriven run would be cancelled."
@@ -212,6 +218,92 @@ class ManageRuns:
                 return claim.run
             at += _MOMENT
         raise UnavailableError("Many others ask for runs of this job just now. Try again.")
+
+    def skip_next(
+        self, key: JobKey, reason: str | None, *, expected: Collection[str] | None = None
+    ) -> Job:
+        """Have the job's next occurrence not run: its record says so before it is due. Asked again
+        before that, it is that occurrence still.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is not ACTIVE, has no occurrence left, or that has been taken.
+            ChangedError: It is not as *expected*.
+        """
+        for _ in range(_TRIES):
+            now = self._clock.now()
+            job = self._living(key, expected)
+            if job.state is not JobState.ACTIVE:
+                raise ConflictError(
+                    f"The job is {job.state}", "Only of an ACTIVE job an occurrence is to come."
+                )
+            entry = job.next_entry(now)
+            if entry is None:
+                raise ConflictError("No occurrence of the job is to come", "There is none to skip.")
+            at = entry.occurs_at
+            if at in job.skips:
+                return job
+            run = replace(
+                Run.skipped(RunKey(key, run_id(job.uid, at)), reason or SKIPPED, cut(now)),
+                request=_SKIP,
+                request_reason=reason,
+            )
+            skips = (*job.skips, at)[-MAX_SKIPS:]
+            skipping = revised(replace(job, skips=skips), now)
+            written = self._runs.skip_next(run, skipping)
+            if written is Written.DONE:
+                return skipping
+            if written is Written.REFUSED:
+                raise ConflictError(
+                    f"Its occurrence at {isoformat(at)} is on record already",
+                    f"Look at {run.key.execution_id}, and cancel it if it runs.",
+                )
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def unskip(self, key: JobKey, *, expected: Collection[str] | None = None) -> Job:
+        """Undo `skip_next`: the occurrence will run after all.
+
+        Raises:
+            NotFoundError: There is no such job, it is CANCELLED, or no occurrence to come is to be
+                skipped.
+            ConflictError: The occurrence is due in less than `UNSKIP_BEFORE`.
+            ChangedError: The job is not as *expected*.
+        """
+        for _ in range(_TRIES):
+            now = self._clock.now()
+            job = self._living(key, expected)
+            at = next((at for at in reversed(job.skips) if at > now), None)
+            if at is None:
+                raise NotFoundError(
+                    "occurrence to be skipped of job", key.job_id, "There is nothing to undo."
+                )
+            # What is due may be sent, found SKIPPED, and done with, while the request is under way.
+            if job.due_at(at) < now + UNSKIP_BEFORE:
+                raise ConflictError(
+                    f"Its occurrence at {isoformat(at)} is due in less than"
+                    f" {UNSKIP_BEFORE.seconds} s: too late",
+                    "Run the job now in its place: POST /v1/jobs/{jobId}/run.",
+                )
+            skips = tuple(each for each in job.skips if each != at)
+            skipping = revised(replace(job, skips=skips), now)
+            written = self._runs.unskip(RunKey(key, run_id(job.uid, at)), skipping)
+            if written is Written.DONE:
+                return skipping
+            if written is Written.REFUSED:
+                raise ConflictError(
+                    f"The record of {isoformat(at)} does not say that it is to be skipped",
+                    "Look at the job's executions.",
+                )
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def _living(self, key: JobKey, expected: Collection[str] | None) -> Job:
+        job = self._jobs.get(key)
+        if job is None:
+            raise NotFoundError("job", key.job_id)
+        if job.state is JobState.CANCELLED:
+            raise NotFoundError("living job", key.job_id)
+        as_expected(job, expected)
+        return job
 
     def dead(
         self,
