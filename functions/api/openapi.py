@@ -333,15 +333,22 @@ def _paths(read: dict[str, Any]) -> dict[str, Any]:
     return paths
 
 
-def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 — the library's
+def _name_parameters(operation: dict[str, Any]) -> None:
+    """Names as callers write them; null is no value of a parameter."""
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
             parameter["name"] = to_camel(parameter["name"])
+        if parameter["in"] == "header":
+            parameter["name"] = "-".join(map(str.capitalize, parameter["name"].split("-")))
         schema = parameter["schema"]
         schema.pop("description", None)
         if {"type": "null"} in schema.get("anyOf", ()):
             schema["anyOf"].remove({"type": "null"})
             schema |= schema.pop("anyOf")[0]
+
+
+def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 — the library's
+    _name_parameters(operation)
     if method_body := operation.get("requestBody"):
         content = method_body["content"]["application/json"]
         if route.method == "PATCH":

@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
+from docs.reference import PAGE, page
 from functions.api.app import app
 from functions.api.openapi import description
 from functions.api.operation import OPEN, SCOPE
@@ -121,6 +122,18 @@ class TestDocument:
             content = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]
             for example in content["examples"].values():
                 assert system.call("POST", path, example["value"]).status < 300
+
+    def test_the_reference_page_is_what_it_would_be_written_as(self) -> None:
+        assert PAGE.read_text() == page(), "run: PYTHONPATH=layers:cli:. python docs/reference.py"
+
+    def test_the_reference_page_leads_nowhere_that_is_not_there(self) -> None:
+        text = page()
+        headings = {line.lstrip("# ").lower() for line in text.splitlines() if line[:1] == "#"}
+
+        assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= headings
+        for path, methods in DOCUMENT["paths"].items():
+            for method in methods:
+                assert f"{method} {path}".lower() in headings
 
 
 class TestServed:
