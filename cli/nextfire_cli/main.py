@@ -105,7 +105,7 @@ def options(
         typer.Option(
             envvar="NEXTFIRE_AUTH",
             help="Call by an API key (NEXTFIRE_API_KEY), by a signature of your AWS credentials, or"
-            " by a token (NEXTFIRE_TOKEN). [dim]Default: what there is, in this order: key, token,"
+            " by a token (NEXTFIRE_TOKEN). [dim]Default: what there is, in this order: keys, jwt,"
             " iam[/]",
         ),
     ] = None,

@@ -35,11 +35,11 @@ API_KEY, TOKEN = "NEXTFIRE_API_KEY", "NEXTFIRE_TOKEN"
 
 
 class Auth(StrEnum):
-    """How requests say who calls."""
+    """How requests say who calls: the words of the deployment's setting `auth`."""
 
-    KEY = "key"
+    KEYS = "keys"
     IAM = "iam"
-    TOKEN = "token"  # noqa: S105 — no password
+    JWT = "jwt"
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Session:
         Raises:
             CliError: The credentials do not tell.
         """
-        endpoint, keys = self.api_endpoint(), self.auth in {None, Auth.KEY}
+        endpoint, keys = self.api_endpoint(), self.auth in {None, Auth.KEYS}
         key = self._key(endpoint, self.stack()) if keys and endpoint else None
         presented = parse(key) if key else None
         return presented.tenant if presented else self.account().tenant()
@@ -161,17 +161,17 @@ class Session:
         """
         if self.auth is Auth.IAM:
             return self._signature(endpoint, stack)
-        if self.auth in {None, Auth.KEY} and (key := self._key(endpoint, stack)):
+        if self.auth in {None, Auth.KEYS} and (key := self._key(endpoint, stack)):
             return _sent_safely(Bearer(key), endpoint)
-        if self.auth in {None, Auth.TOKEN} and (token := _from_environment(TOKEN)):
+        if self.auth in {None, Auth.JWT} and (token := _from_environment(TOKEN)):
             return _sent_safely(Bearer(token, "token"), endpoint)
-        if self.auth is Auth.KEY:
+        if self.auth is Auth.KEYS:
             raise CliError(
                 "There is no API key.",
                 f"Put one into {API_KEY}, or into the file {key_file(endpoint)}.\n"
                 "`nextfire keys create` makes one.",
             )
-        if self.auth is Auth.TOKEN:
+        if self.auth is Auth.JWT:
             raise CliError("There is no token.", f"Put one into {TOKEN}.")
         return self._signature(endpoint, stack)
 

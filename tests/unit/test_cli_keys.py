@@ -141,7 +141,7 @@ def test_the_environment_goes_before_the_file_and_auth_before_both(
     assert api.authorization == f"Bearer {OTHER}"
     call("jobs", "list", "--auth", "iam", NEXTFIRE_API_KEY=OTHER)
     assert api.authorization.startswith("AWS4-")
-    call("jobs", "list", "--auth", "token", NEXTFIRE_API_KEY=OTHER, NEXTFIRE_TOKEN="t.o.k")
+    call("jobs", "list", "--auth", "jwt", NEXTFIRE_API_KEY=OTHER, NEXTFIRE_TOKEN="t.o.k")
     assert api.authorization == "Bearer t.o.k"
     call("jobs", "list", NEXTFIRE_AUTH="iam")
     assert api.authorization.startswith("AWS4-")
@@ -160,7 +160,9 @@ def test_a_key_that_others_can_use_is_not_sent(
     assert not api.requests
 
 
-@pytest.mark.parametrize(("auth", "what"), [("key", "NEXTFIRE_API_KEY"), ("token", "TOKEN")])
+@pytest.mark.parametrize(
+    ("auth", "what"), [("keys", "NEXTFIRE_API_KEY"), ("jwt", "NEXTFIRE_TOKEN")]
+)
 def test_what_was_asked_for_and_is_not_there_is_told(
     call: Call, api: Api, auth: str, what: str
 ) -> None:
