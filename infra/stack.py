@@ -205,7 +205,9 @@ class NextfireStack(Stack):
         )
         # It ends a job whose last occurrence does not run.
         allow(
-            watcher.role, dynamodb("GetItem", "BatchGetItem", "UpdateItem"), stores.jobs.table_arn
+            watcher.role,
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+            stores.jobs.table_arn,
         )
         allow(watcher.role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(

@@ -114,8 +114,9 @@ class Client:
     def cancel_job(self, job_id: str) -> Document:
         return self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}")
 
-    def pause_job(self, job_id: str, reason: str | None) -> Document:
-        body = {} if reason is None else {"reason": reason}
+    def pause_job(self, job_id: str, reason: str | None, until: str | None = None) -> Document:
+        given = {"reason": reason, "until": until}
+        body = {name: value for name, value in given.items() if value is not None}
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/pause", body=body)
 
     def resume_job(self, job_id: str) -> Document:

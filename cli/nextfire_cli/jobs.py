@@ -114,6 +114,10 @@ def pause(
             metavar="TEXT", help="Why, for whoever looks at it later; at most 256 characters."
         ),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANT", help="When it is resumed by itself; ISO 8601, UTC."),
+    ] = None,
 ) -> None:
     """Pause a job: nothing of it that is due later is dispatched until it is resumed.
 
@@ -122,9 +126,10 @@ def pause(
     [bold]Examples[/]
       nextfire jobs pause job_a93f2
       nextfire jobs pause job_a93f2 --reason 'the ledger is closed'
+      nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
     """
     caller = session.of(context)
-    job = caller.client().pause_job(job_id, reason)
+    job = caller.client().pause_job(job_id, reason, until)
     if job.get("pauseReason") != reason:
         caller.say("It was paused already; since when and why are unchanged.")
     caller.show(job, render.job(job))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
@@ -33,7 +33,13 @@ _MOST_OF_A_PROBLEM = 300
 _WALL = len("2026-05-24T10:00:00")
 
 
-class Health(Document):
+class Answer(Document):
+    """Describes what is answered. Only the description of the API needs its schema."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class Health(Answer):
     """The API is there."""
 
     status: Literal["ok"]
@@ -42,6 +48,8 @@ class Health(Document):
 
 class JobAnswer(JobDefinition):
     """A job: its definition with every default, and what the system keeps beside it."""
+
+    model_config = ConfigDict(defer_build=True)
 
     job_id: str
     state: JobState
@@ -54,11 +62,12 @@ class JobAnswer(JobDefinition):
     )
     paused_at: datetime | None = Field(default=None, description="Nothing due later runs.")
     pause_reason: str | None = None
+    resumes_at: datetime | None = Field(default=None, description="When the pause ends by itself.")
     created_at: datetime
     updated_at: datetime
 
 
-class UpcomingAnswer(Document):
+class UpcomingAnswer(Answer):
     """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `dueAt`: with
     jitter. `executionId`: of a job's, the id that its execution will have.
     """
@@ -74,7 +83,7 @@ class UpcomingAnswer(Document):
     note: str | None = None
 
 
-class LastRun(Document):
+class LastRun(Answer):
     """A job's newest execution, in short."""
 
     execution_id: str
@@ -92,7 +101,7 @@ class JobDetail(JobAnswer):
     upcoming_: list[UpcomingAnswer] = Field(alias="upcoming")
 
 
-class UnreadableJob(Document):
+class UnreadableJob(Answer):
     """A stored job that does not decode."""
 
     job_id: str
@@ -100,7 +109,7 @@ class UnreadableJob(Document):
     reason: str
 
 
-class JobPage(Document):
+class JobPage(Answer):
     """Jobs by id. A page may hold fewer than asked for, and none, though others follow: there are
     more where `cursor` is.
     """
@@ -109,7 +118,7 @@ class JobPage(Document):
     cursor: str | None = None
 
 
-class KeyAnswer(Document):
+class KeyAnswer(Answer):
     """An API key, as anybody may know it."""
 
     key_id: str
@@ -134,14 +143,14 @@ class NewKeyAnswer(KeyAnswer):
     )
 
 
-class RotatedAnswer(Document):
+class RotatedAnswer(Answer):
     """The key that was made, and the one that it replaces."""
 
     new: NewKeyAnswer
     old: KeyAnswer
 
 
-class UnreadableKey(Document):
+class UnreadableKey(Answer):
     """A stored key that does not decode; it opens nothing."""
 
     key_id: str
@@ -149,14 +158,14 @@ class UnreadableKey(Document):
     reason: str
 
 
-class KeyPage(Document):
+class KeyPage(Answer):
     """API keys by id, those that are good no more included. There are more where `cursor` is."""
 
     items: list[KeyAnswer | UnreadableKey]
     cursor: str | None = None
 
 
-class Covered(Document):
+class Covered(Answer):
     """The occurrences for which one record stands: the first, the last, and how many."""
 
     from_: datetime = Field(alias="from")
@@ -164,7 +173,7 @@ class Covered(Document):
     count: int
 
 
-class AttemptAnswer(Document):
+class AttemptAnswer(Answer):
     """One attempt. `logs`: where to read what it printed, if that is not all on the record."""
 
     number: int
@@ -177,7 +186,7 @@ class AttemptAnswer(Document):
     logs: str | None = None
 
 
-class ExecutionAnswer(Document):
+class ExecutionAnswer(Answer):
     """A run; `startedAt` and `exitCode` are its latest attempt's. Of an occurrence that waits and
     has no record yet there is little to say.
     """
@@ -215,7 +224,7 @@ class ExecutionAnswer(Document):
     result: JsonValue | None = None
 
 
-class UnreadableExecution(Document):
+class UnreadableExecution(Answer):
     """A stored execution that does not decode."""
 
     execution_id: str
@@ -224,20 +233,20 @@ class UnreadableExecution(Document):
     reason: str
 
 
-class ExecutionPage(Document):
+class ExecutionPage(Answer):
     """Executions. A page may hold fewer than asked for: there are more where `cursor` is."""
 
     items: list[ExecutionAnswer | UnreadableExecution]
     cursor: str | None = None
 
 
-class UpcomingList(Document):
+class UpcomingList(Answer):
     """Occurrences, the earliest first."""
 
     items: list[UpcomingAnswer]
 
 
-class LogLineAnswer(Document):
+class LogLineAnswer(Answer):
     """A line that an attempt printed."""
 
     attempt: int
@@ -246,7 +255,7 @@ class LogLineAnswer(Document):
     text: str
 
 
-class LogAnswer(Document):
+class LogAnswer(Answer):
     """Lines of a log. `ended`: nothing will follow."""
 
     items: list[LogLineAnswer]
@@ -254,14 +263,14 @@ class LogAnswer(Document):
     ended: bool
 
 
-class NotRedriven(Document):
+class NotRedriven(Answer):
     """A run that was not redriven, and why."""
 
     execution_id: str
     reason: str
 
 
-class RedrivenAnswer(Document):
+class RedrivenAnswer(Answer):
     """What became of dead runs. `more`: others may be left, from `cursor` on."""
 
     redriven: list[str]
@@ -270,7 +279,7 @@ class RedrivenAnswer(Document):
     cursor: str | None = None
 
 
-class Fault(Document):
+class Fault(Answer):
     """One offending field: what was given, what is wrong with it, and what to do."""
 
     field: str
@@ -279,7 +288,7 @@ class Fault(Document):
     remedy: str
 
 
-class Problem(Document):
+class Problem(Answer):
     """What went wrong, by RFC 9457."""
 
     type: Literal["about:blank"]
@@ -298,6 +307,7 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
             "state": job.state.value,
             "pauseReason": job.pause_reason if paused else None,
             "pausedAt": _at(job.effective_from) if paused else None,
+            "resumesAt": _at(job.resumes_at) if paused else None,
             "revision": job.revision,
             "nextFireAt": _at(_next(job, now)),
             "skips": [isoformat(at) for at in job.skips if at > now] or None,

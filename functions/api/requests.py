@@ -13,6 +13,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Que
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     JsonValue,
     ValidationError,
@@ -124,6 +125,8 @@ JobId = Annotated[str, BeforeValidator(_id), _JOB_ID_SCHEMA]
 class JobRequest(JobDefinition):
     """A new job. Without `jobId` it gets an id of its own."""
 
+    model_config = ConfigDict(defer_build=True)  # until one comes
+
     spelt: ClassVar[Mapping[str, str]] = {}
     """Of fields that the caller calls otherwise: how."""
 
@@ -190,9 +193,17 @@ class PreviewRequest(WhenDocument):
 
 
 class PauseRequest(Document):
-    """Why a job is paused."""
+    """Why a job is paused, and until when: without `until` until it is resumed."""
 
     reason: Reason = None
+    until: InstantText | None = None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Raises:
+        InvalidInputError: `until` is no instant.
+        """
+        return None if self.until is None else read_instant(self.until, "UTC", "until")
 
 
 class ResumeRequest(Document):

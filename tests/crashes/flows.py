@@ -195,6 +195,41 @@ class Resume(Asked):
         assert covered(books, job) == ["11:40-11:50 (2)"]
 
 
+class PauseUntil(Pause):
+    name = "pause: until"
+    until = "12:20:10"
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.jobs.pause(job_key(), "a reason", now=stack.now, until=at("12:15"))
+
+    def check(self, stack: Stack) -> None:
+        job = stack.job()
+        assert (job.state, job.resumed_at) == (JobState.ACTIVE, at("12:15"))
+        assert ran(stack.snapshot(), job) == ["12:00", "12:10", "12:20"]
+
+
+class EndOfPause(Flow):
+    """The watcher resumes the job."""
+
+    name = "tick: a pause ends"
+    until = "12:10:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:35")
+        stack.register(**EVERY_TEN, misfire=RUN_LATEST)
+        stack.api().jobs.pause(job_key(), None, now=stack.now, until=at("12:05"))
+        stack.at("12:05")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        books, job = stack.snapshot(), stack.job()
+        assert (job.revision, job.resumed_at) == (3, at("12:05"))
+        assert ran(books, job) == ["12:00", "12:10"]
+        assert covered(books, job) == ["11:40-11:50 (2)"]
+
+
 class Delete(Asked):
     name = "delete"
 
@@ -875,7 +910,7 @@ class AuditRevive(Audit):
 FLOWS: list[Flow] = [
     *(Register(), Change(), ChangePayload(), Pause(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
-    *(RunNow(), SkipNext(), Unskip()),
+    *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),

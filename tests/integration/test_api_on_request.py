@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from nextfire.adapters.aws import SystemClock
 from nextfire.domain.due import DueKind, StoredEntry
 from nextfire.domain.ids import JobKey, parse_execution_id
-from nextfire.domain.instants import floor_minute
+from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.run import RunState, Trigger
 from tests.integration.deployment import OTHER_TENANT, SHARDS, TENANT, Answer, Deployment
 from tests.integration.test_api import assert_problem
@@ -136,3 +138,25 @@ class TestSkipNext:
         assert_problem(ask(system, "a", "skip-next", tenant=OTHER_TENANT), 404)
         assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next", tenant=OTHER_TENANT), 404)
         assert_problem(ask(system, "nobody", "skip-next"), 404)
+
+
+class TestPauseUntil:
+    def test_pause_says_when_it_ends(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "pause", {"until": "2126-05-24T12:00:00Z"})
+        assert_problem(answer, 422)
+        assert answer.document["errors"][0]["field"] == "until"
+        end = isoformat(cut(SystemClock().now() + timedelta(hours=1)))
+
+        answer = ask(system, "a", "pause", {"until": end})
+
+        assert (answer.status, answer.document["resumesAt"]) == (200, end)
+        assert "resumesAt" not in ask(system, "a", "resume").document
+
+    @pytest.mark.parametrize("until", ["tomorrow", "2020-01-01T00:00:00Z", ""])
+    def test_what_is_no_instant_to_come_is_refused(self, system: Deployment, until: str) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "pause", {"until": until})
+        assert_problem(answer, 422)
+        assert answer.document["errors"][0]["field"] == "until"
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "ACTIVE"

@@ -117,6 +117,21 @@ def pause(history: History) -> None:
     )
 
 
+def pause_until(history: History) -> None:
+    """It resumes by itself, if nobody comes before."""
+    key = history.any_job()
+    if key is None or history.changes[key] >= _MOST_CHANGES:
+        return
+    history.changes[key] += 1
+    pause_for = timedelta(seconds=history.kernel.dice.choice([1, 5, 40, 130, 900]))
+
+    def ask(client: Client) -> None:
+        now = client.actor.now()
+        client.jobs.pause(key, None, now=now, until=now + pause_for)
+
+    history.request(key.tenant, f"pause {key.job_id} for {pause_for}", ask)
+
+
 def resume(history: History) -> None:
     key = history.any_job()
     if key is not None:
@@ -431,6 +446,7 @@ FLOWS = [
     Flow("change when", 6, change_when),
     Flow("change what", 3, change_what),
     Flow("pause", 4, pause),
+    Flow("pause until", 5, pause_until),
     Flow("resume", 4, resume),
     Flow("delete", 1, delete),
     Flow("cancel", 8, cancel),

@@ -334,7 +334,8 @@ class History:
         self.kernel.tell("rest", "all processes are new, all is well")
         for key in [*self.stores.jobs.items]:
             self.stores.jobs.mend(key)
-            if world.job(key).state is JobState.PAUSED:
+            job = world.job(key)
+            if job.state is JobState.PAUSED and job.resumes_at is None:
                 world.manage.resume(key, now=world.now)
         if self.vandalised:
             # What was purged from a queue rests for ever, if nobody audits.
@@ -351,6 +352,8 @@ class History:
             world.advance(minutes=3)
             settle(world, step=_STEP, at_most=3_000)
         for job in [*self.stores.jobs.items.values()]:
+            resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
+            assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
             meddled = self.vandalised or job.key in self.monitor.meddled
             if meddled and job.state is JobState.CANCELLED:
                 continue  # the auditor looks after living jobs only

@@ -108,6 +108,11 @@ class Monitor:
         """
         if any(each == entry for each in self.stores.due.items.values()):
             return
+        if entry.kind is DueKind.RESUME:
+            job = self.stores.jobs.items.get(entry.job)
+            if job is not None and job.resume_entry() == entry:
+                self.wrong(f"{slot.sort_key}: deleted before its job was resumed (invariant 3)")
+            return
         if entry.kind is DueKind.RETRY:
             if (RunKey(entry.job, entry.run_id), entry.dispatch) not in self._accepted:
                 self.wrong(f"{slot.sort_key}: deleted before it was sent (invariant 3)")

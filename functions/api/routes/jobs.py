@@ -183,7 +183,9 @@ def pause_job(
     if_match: IfMatch = None,
 ) -> Response[str]:
     expected = versions(if_match)
-    job = services().jobs.pause(_key(job_id), request.reason, now=now(), expected=expected)
+    job = services().jobs.pause(
+        _key(job_id), request.reason, now=now(), until=request.ends_at, expected=expected
+    )
     return job_answer(job)
 
 

@@ -75,11 +75,14 @@ def next_audit(was: Audit | None, now: datetime, every: timedelta, *, anew: bool
 
 def next_entry(job: Job, now: datetime) -> DueEntry | None:
     """The FIRE entry that an ACTIVE job has if all that is due by *now* has been sent: of the first
-    occurrence that is due later. None if there is none to be.
+    occurrence that is due later; of a PAUSED one the entry that ends its pause. None if there is
+    none to be.
 
     Raises:
         InvalidInputError: The schedule cannot be read.
     """
+    if job.state is JobState.PAUSED:
+        return job.resume_entry()
     if job.state is not JobState.ACTIVE or job.definition.type is ScheduleType.MANUAL:
         return None
     at = job.next_after(now - job.definition.jitter_width)
@@ -319,7 +322,7 @@ def restored(
     While the queue holds something, what has no record may have been sent: then the chain goes on
     with *following*, the next occurrence to come, and what is missing is judged when that is sure.
     """
-    if not queue_is_empty or found.partial:
+    if not queue_is_empty or found.partial or following.kind is not DueKind.FIRE:
         return following
     first = job.next_after(max(found.covered_to or since, since))
     if first is None or first >= following.occurs_at:

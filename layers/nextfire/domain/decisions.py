@@ -50,9 +50,10 @@ _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
 
 class DueAction(StrEnum):
     """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
-    the successor. DROP: delete it. LEAVE: look again later.
+    the successor. RESUME: end its job's pause. DROP: delete it. LEAVE: look again later.
     """
 
+    RESUME = "RESUME"
     FIRE = "FIRE"
     COVER = "COVER"
     DROP = "DROP"
@@ -109,6 +110,11 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
             exclusive=entry.exclusive,
             owner=job if takes_turn else None,
         )
+    if entry.kind is DueKind.RESUME:
+        # It was stored with the pause, in one transaction: it is never newer than its job.
+        if job is not None and job.resume_entry() == entry:
+            return DueDecision(DueAction.RESUME, "the pause ends", owner=job)
+        return DueDecision(DueAction.DROP, "the pause was ended, or its end put off")
     if job is None or job.uid != entry.uid:
         return _orphan(entry, now, "its job is not there")
     if entry.version > job.schedule_version:

@@ -18,10 +18,13 @@ from nextfire.domain.run import Trigger
 
 
 class DueKind(StrEnum):
-    """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch."""
+    """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch.
+    RESUME: the end of a job's pause.
+    """
 
     FIRE = "FIRE"
     RETRY = "RETRY"
+    RESUME = "RESUME"
 
 
 NORMAL_RANK = 1
@@ -69,6 +72,8 @@ class DueEntry:
         """
         if self.kind is DueKind.RETRY:
             tail = f"R#{self.run_id}#{self.dispatch}"
+        elif self.kind is DueKind.RESUME:
+            tail = "P"
         else:
             tail = f"F#{self.version}"
             # Jitter may put two occurrences on one instant.
@@ -107,7 +112,8 @@ class StoredEntry:
 class BrokenEntry:
     """An item of the due table that does not read as an entry. `raw` is as its store has it.
 
-    `at` and `job` are what could be made out of it: enough to rebuild the job's chain.
+    `at` and `job` are what could be made out of it: enough to rebuild the job's chain. `foreign`:
+    it may be of a kind that a newer version of this code knows.
     """
 
     slot: Slot
@@ -115,6 +121,7 @@ class BrokenEntry:
     error: str
     at: datetime | None
     job: JobKey | None
+    foreign: bool = False
 
 
 def fire(

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.due import NORMAL_RANK, DueEntry, fire
+from nextfire.domain.due import NORMAL_RANK, DueEntry, DueKind, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.run import AttemptOutcome, Result
@@ -465,6 +465,7 @@ class Job:
     what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
     is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
     occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
+    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is.
     """
 
     key: JobKey
@@ -481,6 +482,7 @@ class Job:
     resumed_at: datetime | None = None
     pause_reason: str | None = None
     skips: tuple[datetime, ...] = ()
+    resumes_at: datetime | None = None
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -521,7 +523,29 @@ class Job:
             schedule_version=self._next_version(now),
             resumed_at=max(cut(now), self.effective_from),
             pause_reason=None,
+            resumes_at=None,
         )
+
+    def resumption(self, now: datetime) -> tuple[Job, DueEntry | None]:
+        """The next revision of this PAUSED job, resumed at *now*, with its first entry. One that
+        has no occurrence left is COMPLETED.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        resumed = replace(
+            self.resumed(now), revision=self.revision + 1, updated_at=max(cut(now), self.updated_at)
+        )
+        first = resumed.first()
+        if first is None and resumed.definition.type is not ScheduleType.MANUAL:
+            return replace(resumed, state=JobState.COMPLETED), None
+        return resumed, first
+
+    def resume_entry(self) -> DueEntry | None:
+        """The entry that ends the pause of this job; None if nothing but a request does."""
+        if self.state is not JobState.PAUSED or self.resumes_at is None:
+            return None
+        return DueEntry(DueKind.RESUME, self.key, self.uid, self.resumes_at)
 
     def unpaused(self, now: datetime) -> DueEntry | None:
         """The entry that has on record what was due in the pause of this PAUSED job, up to *now*,

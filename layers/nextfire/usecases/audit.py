@@ -234,7 +234,12 @@ class AuditJobs:
         following = table.following.get(job.key)
         entries = table.entries.get(job.uid, [])
         chained = following is None or job.key in table.broken or following in table.there
-        chained = chained or any(entry.version == job.schedule_version for entry in entries)
+        chained = chained or any(
+            entry == following
+            if entry.kind is DueKind.RESUME
+            else entry.kind is DueKind.FIRE and entry.version == job.schedule_version
+            for entry in entries
+        )
         if following is not None and following in table.there:
             entries = [*entries, following]
         empty = table.is_empty(job, since)
@@ -251,7 +256,8 @@ class AuditJobs:
             if self._put([entry]):
                 report.restored += 1
                 report.notes.append(
-                    f"{_told(job.key)}: had no FIRE entry; goes on at {isoformat(entry.occurs_at)}"
+                    f"{_told(job.key)}: had no {entry.kind} entry; goes on at"
+                    f" {isoformat(entry.occurs_at)}"
                 )
         for each in missing:
             self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
@@ -358,7 +364,7 @@ class AuditJobs:
             spans(job, since, now - GRACE, entries),
             self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000),
             now=now,
-            waiting={_run_of(entry) for entry in entries},
+            waiting={_run_of(entry) for entry in entries if entry.kind is not DueKind.RESUME},
             covered_to=covered_to,
         )
 

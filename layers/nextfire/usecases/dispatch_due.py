@@ -49,6 +49,7 @@ _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventual
 _LEFT_FOR = timedelta(seconds=2)
 _AGAIN_AFTER = timedelta(milliseconds=100)
 _BROKEN_FOR = timedelta(seconds=60)
+_FOREIGN_FOR = timedelta(minutes=10)  # well above a watcher's life
 _BROKEN_REACH = timedelta(days=1)
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
 _ROOM_AFTER = timedelta(seconds=1)
@@ -318,6 +319,11 @@ class DispatchDue:
             if stored.slot in self._held or stored.slot in self._ignored:
                 continue
             if isinstance(stored, BrokenEntry):
+                if stored.foreign and now < stored.slot.minute + _FOREIGN_FOR:
+                    # During a deploy a newer version may be at work beside this one.
+                    self._ignored[stored.slot] = now + _BROKEN_FOR
+                    report.notes.append(f"left to others: {stored.slot.sort_key}: {stored.error}")
+                    continue
                 try:
                     self._set_aside(stored, now, report)
                 except UnavailableError:
@@ -362,6 +368,7 @@ class DispatchDue:
             self._with_room(self._decide(batch, now, report), now, report), now, report
         )
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
+        gone += self._resume([(s, d) for s, d in decided if d.action is DueAction.RESUME], report)
         wanted = [(s, d) for s, d in decided if d.action in (DueAction.FIRE, DueAction.COVER)]
         admitted, replaced = self._take_turns(wanted, report)
         going = [(s, d) for s, d in admitted if d.action is DueAction.FIRE]
@@ -398,6 +405,36 @@ class DispatchDue:
         self._due.delete(gone)
         self._ignored.update((slot, now + _SEEN_AGAIN) for slot in gone)
         self._wait(waiting, _LEFT_FOR)
+
+    def _resume(
+        self, ended: list[tuple[StoredEntry, DueDecision]], report: TickReport
+    ) -> list[Slot]:
+        """End the pauses of jobs, as of the instants of their entries; each with its first FIRE
+        entry. Done again, by another watcher too, it is the same. Returns what is done with.
+        """
+        done: list[Slot] = []
+        again: list[StoredEntry] = []
+        for stored, decision in ended:
+            try:
+                assert decision.owner is not None  # noqa: S101 — for the type checker
+                job, first = decision.owner.resumption(stored.entry.at)
+                # Changed meanwhile, it is decided over again.
+                resumed = self._jobs.update(job, first, self._clock.now())
+            except UnavailableError as error:
+                resumed = False
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                report.quarantined += 1
+                report.notes.append(_cannot_decide(stored, error))
+                self._wait([stored], _BROKEN_FOR)
+                continue
+            if resumed:
+                done.append(stored.slot)
+                report.notes.append(f"resumed {stored.entry.job.tenant}/{stored.entry.job.job_id}")
+            else:
+                again.append(stored)
+        self._wait(again, _LEFT_FOR)
+        return done
 
     def _with_room(
         self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
@@ -652,7 +689,7 @@ class DispatchDue:
 
 def _asks_for_job(entry: DueEntry) -> bool:
     """Whether its decision depends on the job: a retry has been decided over."""
-    if entry.kind is DueKind.FIRE:
+    if entry.kind is not DueKind.RETRY:
         return True
     return entry.trigger is Trigger.MANUAL and entry.exclusive
 

@@ -16,7 +16,7 @@ from nextfire.domain.errors import (
     UnavailableError,
 )
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import cut, to_ms
+from nextfire.domain.instants import cut, isoformat, to_ms
 from nextfire.domain.job import (
     MAX_PAYLOAD_BYTES,
     SCHEDULE_FIELDS,
@@ -25,7 +25,7 @@ from nextfire.domain.job import (
     JobState,
 )
 from nextfire.domain.ports import JobStore
-from nextfire.domain.schedule import ScheduleType, check
+from nextfire.domain.schedule import MAX_DELAY, check
 from nextfire.domain.script import script_url
 
 _TRIES = 5  # of a change that meets other changes of the same job
@@ -172,22 +172,37 @@ class ManageJobs:
         reason: str | None,
         *,
         now: datetime,
+        until: datetime | None = None,
         expected: Collection[str] | None = None,
     ) -> Job:
-        """Have nothing of the job due after *now*, until it is resumed. What is due before, and
-        what runs, goes on. Paused already, it stays as it is.
+        """Have nothing of the job due after *now*, until it is resumed; by itself at *until*, if
+        that is given. What is due before, and what runs, goes on. Paused already, it stays as it
+        is, but for an *until* that is given.
 
         Raises:
+            InvalidInputError: *until* is not in the future, or too far away.
             NotFoundError: There is no such job, or it is CANCELLED.
             ConflictError: It is COMPLETED.
         """
+        if until is not None and not timedelta() < until - now <= MAX_DELAY:
+            raise InvalidInputError(
+                "until",
+                isoformat(until),
+                f"not within {MAX_DELAY.days} days from now",
+                "Give an instant to come, or leave it out and resume the job yourself.",
+            )
+        end = None if until is None else cut(until)
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
             if job.state is JobState.PAUSED:
-                return None
+                if end is None or end == job.resumes_at:
+                    return None
+                put_off = replace(revised(job, now), resumes_at=end)
+                return put_off, put_off.resume_entry()
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
-            return revised(job.paused(now, reason), now, definition=job.definition), None
+            paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
+            return paused, paused.resume_entry()
 
         return self._revise(key, next_revision, expected)
 
@@ -205,11 +220,7 @@ class ManageJobs:
                 return None
             if job.state is not JobState.PAUSED:
                 raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
-            resumed = revised(job.resumed(now), now, definition=job.definition)
-            first = resumed.first()
-            if first is None and resumed.definition.type is not ScheduleType.MANUAL:
-                return replace(resumed, state=JobState.COMPLETED), None
-            return resumed, first
+            return job.resumption(now)
 
         return self._revise(key, next_revision, expected)
 
