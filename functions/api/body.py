@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Never
 
 from functions.api.problems import MalformedError
@@ -29,7 +30,7 @@ def read_body(text: str) -> dict[str, Any]:
             "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
         )
     try:
-        body = read_json(text)
+        body = read_json(text, pairs=_once_each)
     except (ValueError, RecursionError) as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
     if not isinstance(body, dict):
@@ -41,13 +42,27 @@ def read_body(text: str) -> dict[str, Any]:
     return body
 
 
-def read_json(text: str | bytes) -> Any:  # noqa: ANN401 — any JSON
-    """What *text* says, if it is JSON that can be answered as JSON.
+def read_json(
+    text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
+) -> Any:  # noqa: ANN401 — any JSON
+    """What *text* says, if it is JSON that can be answered as JSON. *pairs*: makes objects.
 
     Raises:
         ValueError, RecursionError: It is not.
     """
-    return json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+    return json.loads(
+        text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs
+    )
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of *pairs*. Of a name that is there twice nobody can say which is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {shorten(twice)} is there twice in one object")
+    return found
 
 
 def _no_constant(name: str) -> Never:

@@ -15,11 +15,12 @@ from typing import Any
 
 from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn, HTTPBearer
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import models_json_schema
 
 from functions.api import documents, requests
 from functions.api.app import app
 from functions.api.idempotency import KEY, KEY_PATTERN
-from functions.api.operation import OPEN, PROBLEMS, SCOPE, TOLD_ONCE
+from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
 from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
 from nextfire.domain.schedule import MAX_DATES
 
@@ -190,6 +191,8 @@ def description() -> dict[str, Any]:
     )
     document: dict[str, Any] = _tidy(read)
     schemas = document["components"]["schemas"]
+    for name, schema in _answer_schemas().items():
+        schemas.setdefault(name, schema)
     for unused in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
         schemas.pop(unused, None)
     _describe_errors(document["components"])
@@ -227,6 +230,14 @@ def _tidy(value: Any) -> Any:  # noqa: ANN401 — any JSON
     if isinstance(value, list):
         return [_tidy(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _answer_schemas() -> dict[str, Any]:
+    _, found = models_json_schema(
+        [(model, "serialization") for model in ANSWERS.values()],
+        ref_template=f"{_SCHEMAS}{{model}}",
+    )
+    return {name: _tidy(schema) for name, schema in found["$defs"].items()}
 
 
 def _answers() -> Iterator[str]:

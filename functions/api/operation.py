@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+from pydantic import BaseModel
 
 from functions.api.documents import JobAnswer, JobDetail
 from nextfire.domain.keys import Scope
@@ -28,9 +29,20 @@ def area() -> APIGatewayHttpRouter:
     return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
+ANSWERS: dict[str, type[BaseModel]] = {}
+"""The models of all answers. The library would build those of a route with its first call."""
+
+
+def _reference(model: type[BaseModel] | None) -> dict[str, str]:
+    if model is None:
+        return {"type": "object"}
+    ANSWERS[model.__name__] = model
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
 def operation(
     summary: str,
-    answers: Mapping[HTTPStatus, tuple[str, type[Any]]],
+    answers: Mapping[HTTPStatus, tuple[str, type[BaseModel] | None]],
     *,
     scope: Scope | None = Scope.WRITE,
     problems: tuple[HTTPStatus, ...] = (),
@@ -44,7 +56,7 @@ def operation(
         "responses": {
             int(status): {
                 "description": said,
-                "content": {"application/json": {"model": model}},
+                "content": {"application/json": {"schema": _reference(model)}},
                 **({"headers": _ETAG} if model in {JobAnswer, JobDetail} else {}),
             }
             for status, (said, model) in answers.items()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any, get_args
 
@@ -270,6 +269,8 @@ def _absent(fault: ErrorDetails) -> bool:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The remedy for a *name* that is none of *known*, if it is like one of them."""
+    from difflib import get_close_matches  # noqa: PLC0415 — slow to import, seldom needed
+
     spelt = {each.lower(): each for each in known}
     like = get_close_matches(name.lower().replace("_", ""), spelt, 1, _LIKE)
     return f"Did you mean `{spelt[like[0]]}`?" if like else None

@@ -219,6 +219,7 @@ class TestRefusals:
             "7",
             '{"payload": NaN}',
             '{"payload": -Infinity}',
+            '{"payload": {"a": [{"b": 1, "b": 1}]}}',
             "{'type': 'CRON'}",
             '{"a": 1} {"b": 2}',
             "[" * 100_000,

@@ -27,7 +27,7 @@ def _description() -> Response[str]:
 @routes.get(
     "/v1/openapi.json",
     **operation(
-        "Get this description", {HTTPStatus.OK: ("An OpenAPI document.", dict)}, scope=Scope.READ
+        "Get this description", {HTTPStatus.OK: ("An OpenAPI document.", None)}, scope=Scope.READ
     ),
 )
 def get_description() -> Response[str]:
