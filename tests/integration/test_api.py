@@ -191,7 +191,7 @@ class TestRoutes:
         ("method", "path", "allowed"),
         [
             ("PUT", "/v1/jobs", "GET, POST"),
-            ("POST", "/api/v1/jobs/a", "DELETE, GET, PATCH"),
+            ("POST", "/api/v1/jobs/a", "DELETE, GET, PATCH, PUT"),
             ("DELETE", "/v1/executions/a", "GET"),
             ("OPTIONS", "/v1/health", "GET"),
         ],
