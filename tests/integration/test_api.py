@@ -883,7 +883,8 @@ class TestPause:
             ({"reason": "\u001b[31mred"}, "reason"),
             ({"reason": "x\u0085"}, "reason"),
             ({"reason": 7}, "reason"),
-            ({"reason": "r", "until": "2030-01-01T00:00:00Z"}, "until"),
+            ({"reason": "r", "until": "soon"}, "until"),
+            ({"reason": "r", "til": "2030-01-01T00:00:00Z"}, "til"),
         ],
         ids=lambda value: json.dumps(value)[:40],
     )
@@ -1006,6 +1007,7 @@ class TestWithoutARecord:
             "executionId": key.execution_id,
             "jobId": "a",
             "state": "SKIPPED",
+            "trigger": "SCHEDULE",
             "scheduledAt": "2026-05-24T10:01:00Z",
             "range": {
                 "from": "2026-05-24T10:01:00Z",
