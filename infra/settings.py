@@ -60,6 +60,17 @@ class Target(StrEnum):
     """MiniStack on this machine: its architecture, its Python, the caller's own credentials."""
 
 
+class Auth(StrEnum):
+    """How the API finds out who calls."""
+
+    KEYS = "keys"
+    """By API keys, which it makes and keeps itself."""
+    IAM = "iam"
+    """By SigV4: AWS's own principals; the tenant is their account."""
+    JWT = "jwt"
+    """By tokens of an OIDC issuer; the tenant is a claim."""
+
+
 def iso8601(duration: timedelta) -> str:
     """*duration* as the functions read it from their environment, such as `PT2M10S`."""
     return str(TypeAdapter(timedelta).dump_python(duration, mode="json"))
@@ -233,6 +244,19 @@ class PoolSettings(_Settings):
         return self
 
 
+class JwtSettings(_Settings):
+    """Whose tokens the API takes, with `auth` jwt."""
+
+    issuer: Annotated[str, StringConstraints(pattern=r"^https://[^\s?#]+$")]
+    """As the tokens' `iss` has it; its keys are found through it."""
+    audience: Annotated[
+        tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)
+    ]
+    """A token's `aud` or `client_id` is one of these."""
+    tenant_claim: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]{1,128}$")]
+    """The claim that holds the tenant."""
+
+
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
 
@@ -240,6 +264,8 @@ class Adopted(_Settings):
     due: str | None = None
     runs: str | None = None
     control: str | None = None
+    keys: str | None = None
+    requests: str | None = None
     scripts: str | None = None
     outputs: str | None = None
 
@@ -268,6 +294,10 @@ class Settings(_Settings):
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
     """Memory brings computing power: 144 MiB are a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    auth: Auth = Auth.KEYS
+    jwt: Annotated[JwtSettings | None, BeforeValidator(_json_if_text)] = None
+    """Needed by `auth` jwt, and by nothing else."""
+    authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
     audit_every: Duration = timedelta(days=1)
     """How often the auditor visits each job."""
     auditor_wake_every: Annotated[Duration, AfterValidator(_whole_minutes)] = timedelta(minutes=15)
@@ -311,6 +341,10 @@ class Settings(_Settings):
             )
         if self.watcher_timeout > LAMBDA_LIMIT:
             raise ValueError("life must be at most PT14M40S: a watcher is a Lambda function")
+        if (self.auth is Auth.JWT) != (self.jwt is not None):
+            raise ValueError(
+                "jwt (issuer, audience, tenantClaim) goes with auth jwt: give both, or neither"
+            )
         if self.audit_every < self.auditor_wake_every:
             raise ValueError(
                 "auditEvery must be at least auditorWakeEvery: nobody begins it sooner"

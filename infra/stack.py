@@ -1,5 +1,7 @@
 """The stack: wires the constructs together and grants what each of them needs, nothing more."""
 
+from datetime import timedelta
+
 from aws_cdk import ArnFormat, CfnOutput, IStackSynthesizer, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
@@ -12,7 +14,7 @@ from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
 from infra.constructs.events import Events
 from infra.constructs.function import Function
-from infra.constructs.grants import allow, dynamodb
+from infra.constructs.grants import allow, dynamodb, only_attributes
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.pool import Pool
 from infra.constructs.stores import ATTENTION_INDEX, Stores
@@ -20,6 +22,7 @@ from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
 from infra.settings import (
     LAMBDA_LIMIT,
+    Auth,
     FargateSettings,
     PoolSettings,
     Settings,
@@ -28,6 +31,7 @@ from infra.settings import (
 )
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
+_AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits for it for 10 s
 
 
 def pascal(name: str) -> str:
@@ -82,12 +86,20 @@ class NextfireStack(Stack):
         self._watcher = self._create_watcher()
         self._auditor = self._create_auditor()
         self._api_function = self._create_api_function()
-        self._api = Api(self, "Http", function=self._api_function, settings=settings)
+        self._authorizer = self._create_authorizer() if settings.auth is Auth.KEYS else None
+        self._api = Api(
+            self,
+            "Http",
+            function=self._api_function,
+            authorizer=self._authorizer,
+            settings=settings,
+        )
         Monitoring(
             self,
             "Monitoring",
             functions={
                 "api": self._api_function,
+                **({"authorizer": self._authorizer} if self._authorizer else {}),
                 "watcher": self._watcher,
                 "auditor": self._auditor,
                 **{f"executor-{name}": function for name, function in self._executors.items()},
@@ -108,8 +120,9 @@ class NextfireStack(Stack):
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
             environment={
-                **self._tables("jobs", "due", "runs", "control"),
+                **self._tables("jobs", "due", "runs", "control", "keys", "requests"),
                 **self._shards(),
+                **self._identity_environment(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
@@ -122,16 +135,50 @@ class NextfireStack(Stack):
         )
         # Before it forgets what the watchers may need, it looks whether they have sent it all.
         allow(api.role, dynamodb("PutItem", "Query"), stores.due.table_arn)
-        # It cancels runs, redrives the dead, and lists them.
+        # It cancels runs, redrives the dead, and lists them; to undo a skip it deletes a record.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+            dynamodb("GetItem", "PutItem", "Query", "UpdateItem", "DeleteItem"),
             stores.runs.table_arn,
         )
         allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")
         self._grant_read(api.role, stores.outputs)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
+        allow(api.role, dynamodb("PutItem", "UpdateItem"), stores.requests.table_arn)
+        if self._settings.auth is Auth.KEYS:
+            allow(
+                api.role,
+                dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
+                stores.keys.table_arn,
+            )
         return api
+
+    def _identity_environment(self) -> dict[str, str]:
+        """What the API is told of how its callers are known."""
+        jwt = self._settings.jwt
+        told = {"NEXTFIRE_AUTH": self._settings.auth.value}
+        return told | ({"NEXTFIRE_TENANT_CLAIM": jwt.tenant_claim} if jwt else {})
+
+    def _create_authorizer(self) -> Function:
+        authorizer = Function(
+            self,
+            "Authorizer",
+            folder="authorizer",
+            code=self._code,
+            settings=self._settings,
+            memory=self._settings.authorizer_memory,
+            timeout=_AUTHORIZER_TIMEOUT,
+            environment=self._tables("keys"),
+        )
+        keys = self._stores.keys.table_arn
+        allow(authorizer.role, dynamodb("GetItem"), keys)
+        allow(
+            authorizer.role,
+            dynamodb("UpdateItem"),
+            keys,
+            conditions=only_attributes("tenant", "key_id", "last_used_on"),
+        )
+        return authorizer
 
     def _create_watcher(self) -> Function:
         stores = self._stores
@@ -159,7 +206,9 @@ class NextfireStack(Stack):
         )
         # It ends a job whose last occurrence does not run.
         allow(
-            watcher.role, dynamodb("GetItem", "BatchGetItem", "UpdateItem"), stores.jobs.table_arn
+            watcher.role,
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
+            stores.jobs.table_arn,
         )
         allow(watcher.role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(
@@ -312,6 +361,8 @@ class NextfireStack(Stack):
             "due": stores.due,
             "runs": stores.runs,
             "control": stores.control,
+            "keys": stores.keys,
+            "requests": stores.requests,
         }
         return {f"NEXTFIRE_{name.upper()}_TABLE": tables[name].table_name for name in names}
 
@@ -341,6 +392,9 @@ class NextfireStack(Stack):
             "DueTable": stores.due.table_name,
             "RunsTable": stores.runs.table_name,
             "ControlTable": stores.control.table_name,
+            "KeysTable": stores.keys.table_name,
+            "RequestsTable": stores.requests.table_name,
+            "Auth": self._settings.auth.value,
             "ScriptsBucket": stores.scripts.bucket_name,
             "OutputsBucket": stores.outputs.bucket_name,
             "EventBus": self._events.bus.event_bus_name,
@@ -355,6 +409,9 @@ class NextfireStack(Stack):
                 {pool.name: pool.settings.executor for pool in self._pools}
             ),
         }
+        if self._authorizer is not None:
+            outputs["AuthorizerFunction"] = self._authorizer.function.function_name
+            outputs["AuthorizerRoleArn"] = self._authorizer.role.role_arn
         for pool in self._pools:
             outputs[f"QueueUrl{pascal(pool.name)}"] = pool.queue.queue_url
             outputs[f"DlqUrl{pascal(pool.name)}"] = pool.dead_letters.queue_url

@@ -15,7 +15,7 @@ from typing import Protocol
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import ScheduleType, occurrences
 from tests.judgement import Evidence, Judge, Stored, first_sent
 from tests.world import World
@@ -75,7 +75,8 @@ def records(world: Books, job: Job) -> list[Run]:
 
 def ranges(world: Books, job: Job) -> list[Run]:
     """Those that the watcher wrote: for what nobody had before him."""
-    return [r for r in records(world, job) if r.state is RunState.SKIPPED and r.pool is None]
+    found = [r for r in records(world, job) if r.state is RunState.SKIPPED and r.pool is None]
+    return [r for r in found if not r.request]
 
 
 def ran(world: Books, job: Job) -> list[str]:
@@ -130,12 +131,19 @@ def assert_all_accounted(
     due = [at for owner, ats in owned(job, now) for at in takewhile(_is_due(owner, now), ats)]
     every = {at: owner for owner, ats in owned(job, now + timedelta(hours=2)) for at in ats}
     found = records(world, job)
+    for record in (r for r in found if r.on_request):
+        _assert_asked_for(record, [*every])
+    found = [r for r in found if r.trigger is not Trigger.MANUAL]
     judge = Judge(every, found, evidence) if evidence is not None else None
     covers: Counter[datetime] = Counter()
     for record in found:
         first, last = record.key.scheduled_at, record.covers_until
         if first not in every and record.covered == 1 and stray(record.key):
             continue
+        if first not in every and record.trigger is Trigger.BACKFILL:
+            continue  # of the present schedule, in a time that is not its own
+        if first not in every and record.skip_requested:
+            continue  # a change of the schedule took it away
         assert first in every, f"{record.key.run_id} stands for no occurrence of the job"
         if record.covered_to is None:
             assert record.covered == 1
@@ -162,6 +170,16 @@ def assert_all_accounted(
         twice -= _picked_up_late(found)
     assert not twice, f"accounted for more than once, {len(twice)}: {_few(twice)}"
     assert_chained(world, job, purged=purged)
+
+
+def _assert_asked_for(record: Run, occurrences: Collection[datetime]) -> None:
+    """What somebody asked for has come to its end, and run now stands in for no occurrence."""
+    name = f"{record.key.run_id} ({record.trigger})"
+    assert record.state.ended, f"{name} is {record.state}"
+    assert record.covered == 1, f"{name} is a range"
+    if record.trigger is Trigger.MANUAL:
+        at = record.key.scheduled_at
+        assert at not in occurrences, f"{name} is an occurrence of its job"
 
 
 def _few(ats: Collection[datetime]) -> list[str]:

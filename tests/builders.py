@@ -9,6 +9,7 @@ from nextfire.domain.due import DueEntry, DueKind, fire
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.keys import SECRET_BYTES, ApiKey, Scope, mint
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, RunState
 
@@ -96,3 +97,23 @@ def a_message(
 
 def a_run(state: RunState = RunState.RUNNING, **fields: Any) -> Run:
     return Run(run_key(), state, **fields)
+
+
+def a_key(
+    key_id: str = "00000000000000aa",
+    *scopes: Scope,
+    tenant: str = "acme",
+    name: str = "ci",
+    since: datetime = NOON,
+    life: timedelta = timedelta(days=90),
+) -> ApiKey:
+    """A key that may write, unless told otherwise; its secret is nobody's to know."""
+    return mint(
+        tenant,
+        key_id=key_id,
+        secret=bytes(SECRET_BYTES),
+        name=name,
+        scopes=scopes or (Scope.WRITE,),
+        now=since,
+        life=life,
+    ).key

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
@@ -27,6 +27,7 @@ from nextfire.domain.events import Event
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
+from nextfire.domain.keys import ApiKey, ending, revoked
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import (
     Claim,
@@ -36,7 +37,9 @@ from nextfire.domain.ports import (
     ScriptCall,
     ScriptExit,
     Supervisor,
+    Unreadable,
     Verdict,
+    Written,
 )
 from nextfire.domain.run import Attempt, Run, RunState, Value
 
@@ -644,9 +647,12 @@ class MemoryDeadLetters:
 class MemoryRunStore:
     """`RunStore`."""
 
-    def __init__(self, due: MemoryDueStore | None = None) -> None:
+    def __init__(
+        self, due: MemoryDueStore | None = None, jobs: MemoryJobStore | None = None
+    ) -> None:
         self.items: dict[RunKey, Run] = {}
         self._due = due
+        self._jobs = jobs
         self._broken: set[RunKey] = set()
         self._lock = threading.Lock()
 
@@ -745,9 +751,53 @@ class MemoryRunStore:
             )
             return self._store(run)
 
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        assert self._due is not None, "a store without a due store takes no requests"
+        with self._lock:
+            there = self.get(run.key)
+            if there is not None:
+                return Claim(there, taken=there.on_request and there.request == run.request)
+            self._due.put([entry], now)
+            return Claim(self._store(run), taken=True)
+
     def skip(self, run: Run) -> Run:
         with self._lock:
-            return self.get(run.key) or self._store(run)
+            there = self.get(run.key)
+            if there is None:
+                if run.on_request:
+                    raise UnavailableError("skip run: the record is gone. Try again.")
+                return self._store(run)
+            waits = there.state is RunState.PENDING and not there.claim_token
+            return self._store(run) if run.on_request and waits else there
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        assert self._jobs is not None, "a store without a job store skips no occurrence"
+        with self._lock:
+            there = self._jobs.items.get(job.key)
+            if there == _cut_job(job):
+                return Written.DONE
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return Written.CHANGED
+            if self.get(run.key) is not None:
+                return Written.REFUSED
+            self._jobs.update(job, None, job.updated_at)
+            self._store(run)
+            return Written.DONE
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        assert self._jobs is not None, "a store without a job store skips no occurrence"
+        with self._lock:
+            there = self._jobs.items.get(job.key)
+            if there == _cut_job(job):
+                return Written.DONE
+            if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
+                return Written.CHANGED
+            record = self.get(run)
+            if record is None or not record.skip_requested:
+                return Written.REFUSED
+            self._jobs.update(job, None, job.updated_at)
+            del self.items[run]
+            return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         with self._lock:
@@ -934,6 +984,61 @@ class MemoryEvents:
         self.told.append(event)
 
 
+class MemoryKeyStore:
+    """`KeyStore`."""
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[str, str], ApiKey] = {}
+        self._broken: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def spoil(self, tenant: str, key_id: str) -> None:
+        """Make the item of a key one that does not decode."""
+        self._broken.add((tenant, key_id))
+
+    def create(self, key: ApiKey) -> bool:
+        with self._lock:
+            return self.items.setdefault((key.tenant, key.key_id), key) == key
+
+    def get(self, tenant: str, key_id: str) -> ApiKey | None:
+        if (tenant, key_id) in self._broken:
+            raise UndecodableError("key does not decode")
+        return self.items.get((tenant, key_id))
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        with self._lock:
+            ids = sorted(key_id for of, key_id in self.items if of == tenant)
+        if cursor is not None:
+            after = _after(cursor)
+            ids = [key_id for key_id in ids if key_id > after]
+        page, broken = ids[:limit], {key_id for of, key_id in self._broken if of == tenant}
+        return Page(
+            [self.items[tenant, key_id] for key_id in page if key_id not in broken],
+            _CURSOR + page[-1] if len(ids) > limit else None,
+            [Unreadable(key_id, "key does not decode") for key_id in page if key_id in broken],
+        )
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
+        return self._change(tenant, key_id, lambda key: revoked(key, now))
+
+    def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
+        return self._change(tenant, key_id, lambda key: ending(key, at))
+
+    def note_use(self, tenant: str, key_id: str, day: date) -> None:
+        def noted(key: ApiKey) -> ApiKey:
+            there = key.last_used_on
+            return key if there and there >= day else replace(key, last_used_on=day)
+
+        self._change(tenant, key_id, noted)
+
+    def _change(self, tenant: str, key_id: str, do: Callable[[ApiKey], ApiKey]) -> ApiKey | None:
+        with self._lock:
+            key = self.items.get((tenant, key_id))
+            if key is not None:
+                key = self.items[tenant, key_id] = do(key)
+            return key
+
+
 class MemorySecrets:
     """`Secrets`. Values by their full name: ``<tenant>/<name>``, and ``#<key>`` behind it."""
 
@@ -1050,11 +1155,12 @@ class Stores:
 
 def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:
     due = MemoryDueStore(shards=shards)
+    jobs = MemoryJobStore(due)
     return Stores(
         due,
-        MemoryJobStore(due),
+        jobs,
         MemoryControlStore(),
         MemoryRunQueue(clock, pools),
         MemoryDeadLetters(clock),
-        MemoryRunStore(due),
+        MemoryRunStore(due, jobs),
     )

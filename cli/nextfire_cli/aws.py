@@ -25,6 +25,8 @@ from botocore.credentials import (
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as BotocoreSession
 
+from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.domain.keys import ApiKey
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -94,6 +96,24 @@ class Letter:
     failure: str
     sent_at: datetime
     receipt: str
+
+
+class AsDeployer(DynamoDbKeyStore):
+    """The stack's API keys, by credentials that may write them."""
+
+    def create(self, key: ApiKey) -> bool:
+        """As the store does it.
+
+        Raises:
+            CliError: AWS refused.
+        """
+        try:
+            return super().create(key)
+        except ClientError as error:
+            raise CliError(
+                f"The key cannot be stored: {error}.",
+                "Your credentials need dynamodb:PutItem on the stack's table of keys.",
+            ) from error
 
 
 class DeadLetterQueue:
@@ -281,6 +301,11 @@ class Account:
                 "Log in (`aws sso login`), give --profile and --region, or set AWS_REGION.",
             ) from error
         return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+
+    def key_store(self, table: str) -> "AsDeployer":
+        """The API keys in *table*."""
+        client = self._session.client("dynamodb", endpoint_url=self._endpoint)
+        return AsDeployer(client, table=table)
 
     def environment(self) -> dict[str, str]:
         """What tells SDKs where AWS is."""

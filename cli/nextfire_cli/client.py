@@ -1,6 +1,6 @@
 """The API over HTTP. Documents go in and come out as the API defines them."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,10 +20,9 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 # API Gateway answers these itself, as {"message": …}, when a request does not reach the API.
 _GATEWAY: Mapping[int, tuple[str, str]] = {
-    401: ("The endpoint did not accept the signature", "Check your AWS credentials."),
-    403: (
-        "The endpoint refused these credentials",
-        "They need execute-api:Invoke on this API, in its region; see --profile and --region.",
+    401: (
+        "The endpoint does not know who calls",
+        "It takes neither this key or token nor this signature. See --auth.",
     ),
     404: ("The endpoint has no such route", "Check --endpoint: it is the URL without /v1."),
     413: ("The request is too large", "Keep the payload under 64 KiB; put more into S3."),
@@ -34,6 +33,24 @@ _GATEWAY: Mapping[int, tuple[str, str]] = {
         "The request may have been carried out: look before you repeat it.",
     ),
 }
+_REFUSED = {
+    "key": (
+        "The endpoint refused this API key",
+        """It is wrong, expired or revoked. Make another with `nextfire keys create`, by a key
+that is good still, or with --first, by AWS credentials.
+An API that is deployed with auth=iam wants signed requests: --auth iam.""",
+    ),
+    "token": (
+        "The endpoint refused this token",
+        "It has expired, or is not of the issuer and the audience that the API was deployed with.",
+    ),
+    "iam": (
+        "The endpoint refused these credentials",
+        """An API that takes keys wants one in NEXTFIRE_API_KEY. One that is deployed with auth=iam
+wants credentials with execute-api:Invoke on it, in its region; see --profile and --region.""",
+    ),
+}
+"""403, by what the request carried."""
 _GATEWAY_DEFAULT = (
     "The API failed",
     "Try again; if it stays so, look into the log of its function.",
@@ -45,6 +62,18 @@ def is_local(endpoint: str) -> bool:
     return httpx.URL(endpoint).host in LOOPBACK
 
 
+class Bearer(httpx.Auth):
+    """Sends *text*, an API key or a token, with each request."""
+
+    def __init__(self, text: str, kind: str = "key") -> None:
+        self._text = text
+        self.kind = kind
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._text}"
+        yield request
+
+
 class Client:
     """Calls one endpoint. Each method raises `ApiError` where the API refuses, else `CliError`."""
 
@@ -53,6 +82,7 @@ class Client:
     ) -> None:
         self._endpoint = endpoint.rstrip("/")
         self._http = httpx.Client(auth=auth, transport=transport, timeout=TIMEOUT)
+        self._kind = auth.kind if isinstance(auth, Bearer) else "iam"
 
     def health(self) -> Document:
         return self._call("GET", "/v1/health")
@@ -84,12 +114,24 @@ class Client:
     def cancel_job(self, job_id: str) -> Document:
         return self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}")
 
-    def pause_job(self, job_id: str, reason: str | None) -> Document:
-        body = {} if reason is None else {"reason": reason}
+    def pause_job(self, job_id: str, reason: str | None, until: str | None = None) -> Document:
+        given = {"reason": reason, "until": until}
+        body = {name: value for name, value in given.items() if value is not None}
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/pause", body=body)
 
     def resume_job(self, job_id: str) -> Document:
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/resume", body={})
+
+    def run_job(self, job_id: str, asked: Document) -> Document:
+        """The execution that there is now; *asked*: ``payload`` and ``reason``."""
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/run", body=asked)
+
+    def skip_next(self, job_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/skip-next", body=body)
+
+    def undo_skip_next(self, job_id: str) -> Document:
+        return self._call("DELETE", f"/v1/jobs/{quote(job_id, safe='')}/skip-next")
 
     def executions(self, job_id: str, *, limit: int) -> tuple[list[Document], bool]:
         """A job's newest executions, newest first, at most *limit*; whether there may be more."""
@@ -124,6 +166,21 @@ class Client:
         """Redrive some dead executions of *pool*; asked again with its `cursor` it goes on."""
         return self._call("POST", f"/v1/pools/{quote(pool, safe='')}/redrive", body=asked)
 
+    def create_key(self, asked: Document) -> Document:
+        """The new key; its text is under `key`, and told this once."""
+        return self._call("POST", "/v1/keys", body=asked)
+
+    def keys(self, *, limit: int) -> tuple[list[Document], bool]:
+        """The tenant's API keys, at most *limit*, and whether there may be more."""
+        return self._items("/v1/keys", limit)
+
+    def revoke_key(self, key_id: str) -> Document:
+        return self._call("DELETE", f"/v1/keys/{quote(key_id, safe='')}")
+
+    def rotate_key(self, key_id: str, asked: Document) -> Document:
+        """A new key like *key_id*, which ends: both, under `new` and `old`."""
+        return self._call("POST", f"/v1/keys/{quote(key_id, safe='')}/rotate", body=asked)
+
     def _items(
         self, path: str, limit: int, given: Mapping[str, str] | None = None
     ) -> tuple[list[Document], bool]:
@@ -150,7 +207,7 @@ class Client:
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CliError(f"Cannot reach {self._endpoint}: {error}.", self._remedy()) from error
-        return _document(response)
+        return _document(response, self._kind)
 
     def _remedy(self) -> str:
         if is_local(self._endpoint):
@@ -167,7 +224,7 @@ def _with(path: str, params: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(params, quote_via=quote, safe='')}"
 
 
-def _document(response: httpx.Response) -> Document:
+def _document(response: httpx.Response, kind: str) -> Document:
     try:
         body: object = response.json()
     except ValueError:
@@ -183,6 +240,9 @@ def _document(response: httpx.Response) -> Document:
         )
     if body is not None and "title" in body:
         raise ApiError(response.status_code, body)
-    title, remedy = _GATEWAY.get(response.status_code, _GATEWAY_DEFAULT)
+    refused = response.status_code == HTTPStatus.FORBIDDEN
+    title, remedy = (
+        _REFUSED[kind] if refused else _GATEWAY.get(response.status_code, _GATEWAY_DEFAULT)
+    )
     said = (body or {}).get("message") or HTTPStatus(response.status_code).phrase
     raise ApiError(response.status_code, {"title": title, "detail": f"It said: {said}. {remedy}"})

@@ -93,7 +93,7 @@ def definition(
     if jitter is not None:
         document["jitterSec"] = whole_seconds(jitter, "--jitter", 0, MAX_JITTER // _SECOND)
     if payload is not None:
-        document["payload"] = _payload(payload)
+        document["payload"] = read_payload(payload)
     if timeout is not None:
         document["timeoutSec"] = whole_seconds(timeout, "--timeout", 1, MAX_TIMEOUT_SEC)
     retry_policy = _given(
@@ -273,7 +273,8 @@ def _window(text: str | None) -> Document:
     return {"relevancyWindowSec": seconds}
 
 
-def _payload(text: str) -> object:
+def read_payload(text: str) -> object:
+    """The JSON that *text* is, or that the file holds which it names after an ``@``."""
     if text.startswith("@"):
         text = _read(text[1:], "--payload")
     try:

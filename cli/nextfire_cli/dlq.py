@@ -120,7 +120,7 @@ def redrive(
     caller = session.of(context)
     client = caller.client()
     queue = _queue(caller, pool, stack, queue_url)
-    tenant = caller.account().tenant()
+    tenant = caller.tenant()
     first = moment(since, "--from", datetime.fromtimestamp(time.time(), UTC))
     done = _Redriven()
     try:

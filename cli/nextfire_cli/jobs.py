@@ -6,6 +6,7 @@ import typer
 
 from nextfire_cli import render, session
 from nextfire_cli.client import Document
+from nextfire_cli.definition import read_payload
 from nextfire_cli.flags import WHEN, takes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -113,6 +114,10 @@ def pause(
             metavar="TEXT", help="Why, for whoever looks at it later; at most 256 characters."
         ),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="INSTANT", help="When it is resumed by itself; ISO 8601, UTC."),
+    ] = None,
 ) -> None:
     """Pause a job: nothing of it that is due later is dispatched until it is resumed.
 
@@ -121,9 +126,10 @@ def pause(
     [bold]Examples[/]
       nextfire jobs pause job_a93f2
       nextfire jobs pause job_a93f2 --reason 'the ledger is closed'
+      nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
     """
     caller = session.of(context)
-    job = caller.client().pause_job(job_id, reason)
+    job = caller.client().pause_job(job_id, reason, until)
     if job.get("pauseReason") != reason:
         caller.say("It was paused already; since when and why are unchanged.")
     caller.show(job, render.job(job))
@@ -139,6 +145,54 @@ def resume(context: typer.Context, job_id: JobId) -> None:
     caller = session.of(context)
     job = caller.client().resume_job(job_id)
     caller.show(job, render.job(job))
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    job_id: JobId,
+    payload: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="In place of the job's payload: JSON, or @FILE."),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+) -> None:
+    """Run a job now, beside its schedule, which goes on as if nothing had been asked.
+
+    [bold]Examples[/]
+      nextfire jobs run job_a93f2
+      nextfire jobs run job_a93f2 --payload '{"day": "2026-05-23"}' --reason 'the report was wrong'
+    """
+    asked: Document = {} if reason is None else {"reason": reason}
+    if payload is not None:
+        asked["payload"] = read_payload(payload)
+    caller = session.of(context)
+    execution = caller.client().run_job(job_id, asked)
+    caller.show(execution, render.execution(execution))
+
+
+@app.command("skip-next")
+def skip_next(
+    context: typer.Context,
+    job_id: JobId,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Have it run after all.")] = False,
+) -> None:
+    """Have a job's next occurrence not run. The one after it will.
+
+    [bold]Examples[/]
+      nextfire jobs skip-next job_a93f2 --reason 'the ledger is closed'
+      nextfire jobs skip-next job_a93f2 --undo
+    """
+    if undo and reason is not None:
+        raise typer.BadParameter("--undo takes no reason", param_hint="--reason")
+    client = session.of(context).client()
+    job = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason)
+    session.of(context).show(job, render.job(job))
 
 
 @app.command()

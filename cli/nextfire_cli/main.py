@@ -13,11 +13,11 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
-from nextfire_cli import dlq, jobs, render, runs, schedules, scripts, session, worker
+from nextfire_cli import dlq, jobs, keys, render, runs, schedules, scripts, session, worker
 from nextfire_cli.errors import CliError
-from nextfire_cli.session import Session
+from nextfire_cli.session import Auth, Session
 
-_GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1}
+_GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
 """The global options, and how many values each takes."""
 _STATUS = {"endpoint", "aws_endpoint", "scripts_bucket", "pools", "processes"}
 """What people are told of a running local stack."""
@@ -76,6 +76,7 @@ app.add_typer(runs.app, name="runs", help="See what ran, when, and how it ended.
 app.add_typer(schedules.app, name="schedules", help="See when a schedule would fire.")
 app.add_typer(dlq.app, name="dlq", help="Look at, redrive and purge a pool's dead letters.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
+app.add_typer(keys.app, name="keys", help="Make, list, rotate and revoke API keys.")
 
 
 @app.callback()
@@ -93,11 +94,20 @@ def options(
         bool, typer.Option("--json", help="One JSON document on stdout, all else on stderr.")
     ] = False,
     profile: Annotated[
-        str | None, typer.Option(help="The AWS profile to sign with, unless the stack is local.")
+        str | None, typer.Option(help="The AWS profile to use, unless the stack is local.")
     ] = None,
     region: Annotated[
         str | None,
         typer.Option(help="The API's AWS region. [dim]Default: its URL tells, else AWS_REGION[/]"),
+    ] = None,
+    auth: Annotated[
+        Auth | None,
+        typer.Option(
+            envvar="NEXTFIRE_AUTH",
+            help="Call by an API key (NEXTFIRE_API_KEY), by a signature of your AWS credentials, or"
+            " by a token (NEXTFIRE_TOKEN). [dim]Default: what there is, in this order: keys, jwt,"
+            " iam[/]",
+        ),
     ] = None,
 ) -> None:
     """Schedules jobs, to the second, on AWS or on this machine.
@@ -110,7 +120,7 @@ def options(
       nextfire runs list JOB_ID --follow            watch it run
     """
     # What is there already stands in for the network (tests).
-    context.obj = Session(endpoint, as_json, profile, region, transport=context.obj)
+    context.obj = Session(endpoint, as_json, profile, region, transport=context.obj, auth=auth)
 
 
 @app.command()

@@ -305,6 +305,40 @@ def scripts(items: Sequence[Document]) -> RenderableType:
     )
 
 
+def keys(items: Sequence[Document]) -> RenderableType:
+    if not items:
+        return "No API keys."
+    return table(
+        ("KEY", "NAME", "SCOPES", "STATE", "EXPIRES (UTC)", "LAST USED"),
+        (
+            (
+                item["keyId"],
+                item.get("name", item.get("reason")),
+                ",".join(item.get("scopes", [])),
+                state(item["state"]),
+                _minute(item.get("expiresAt")),
+                item.get("lastUsedOn", ""),
+            )
+            for item in items
+        ),
+    )
+
+
+def key(document: Document) -> RenderableType:
+    """An API key, without its text."""
+    return _fields(
+        ("Key", document["keyId"]),
+        ("Name", document["name"]),
+        ("Tenant", document.get("tenant")),
+        ("Scopes", ", ".join(document["scopes"])),
+        ("State", state(document["state"])),
+        ("Created", document["createdAt"]),
+        ("Expires", document["expiresAt"]),
+        ("Revoked", document.get("revokedAt")),
+        ("Last used", document.get("lastUsedOn")),
+    )
+
+
 def health(document: Document) -> RenderableType:
     """The API's health, with what is known of the local stack."""
     return _fields(

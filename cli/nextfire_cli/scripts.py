@@ -198,4 +198,4 @@ def _place(caller: session.Session, bucket: str | None) -> _Place:
             "or start the local stack with `nextfire up`.",
         )
     account = caller.account()
-    return _Place(account, bucket, account.tenant())
+    return _Place(account, bucket, caller.tenant())

@@ -1,95 +1,301 @@
-"""What the API answers: jobs and executions as JSON documents. Unset fields are left out."""
+"""What the API answers: its documents, and how they are made. Unset fields are left out.
+
+The models describe what the functions below make; an answer is not validated a second time. That
+they say the same is tested with every answer of every test.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated, Any
-from unicodedata import category
+from datetime import date, datetime
+from typing import Any, Literal
 
-from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import ConfigDict, Field, JsonValue
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Document, InstantText, Job, JobState, WhenDocument
+from nextfire.domain.job import Document, Job, JobDefinition, JobState
+from nextfire.domain.keys import ApiKey, KeyState, Minted, Scope
 from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
-from nextfire.domain.run import Attempt, Run, RunState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from nextfire.domain.schedule import Upcoming
 from nextfire.usecases.manage_runs import Redriven, Waiting
 from nextfire.usecases.read_logs import LogPage, has_parts
 
-MOST_UPCOMING = 100
-MOST_REDRIVEN = 100
-MAX_REASON = 256
+NEXT = 5
+"""Occurrences that a job by itself is shown with."""
 UNREADABLE = "UNREADABLE"
 """The state of what is stored and does not decode. No other state is known of it."""
 _MOST_OF_A_PROBLEM = 300
 _WALL = len("2026-05-24T10:00:00")
 
 
-class PreviewRequest(WhenDocument):
-    """The part of a job document that says when, as if it were stored at `after` (default: now)."""
+class Answer(Document):
+    """Describes what is answered. Only the description of the API needs its schema."""
 
-    count: Annotated[int, Field(strict=True, ge=1, le=MOST_UPCOMING)] = 10
-    after: InstantText | None = None
-
-
-def _line(text: str | None) -> str | None:
-    if text is None:
-        return None
-    if len(text) > MAX_REASON:
-        problem = f"longer than {MAX_REASON} characters"
-        remedy = f"Shorten it to {MAX_REASON} characters."
-    elif any(category(character) == "Cc" for character in text):
-        problem = "holds control characters"
-        remedy = "Write it on one line, without tabs and line breaks."
-    elif not text.strip():
-        problem, remedy = "blank", "Say why, or leave it out."
-    else:
-        return text
-    told = {"problem": problem, "remedy": f"{remedy} For example `the ledger is closed`."}
-    raise PydanticCustomError("reason", "{problem}", told)
+    model_config = ConfigDict(defer_build=True)
 
 
-Reason = Annotated[str | None, AfterValidator(_line)]
-"""Why something is done: a line of text."""
+class Health(Answer):
+    """The API is there."""
+
+    status: Literal["ok"]
+    time: datetime
 
 
-class PauseRequest(Document):
-    """Why a job is paused."""
+class JobAnswer(JobDefinition):
+    """A job: its definition with every default, and what the system keeps beside it."""
 
-    reason: Reason = None
+    model_config = ConfigDict(defer_build=True)
+
+    job_id: str
+    state: JobState
+    revision: int = Field(description="Counts every change of the job.")
+    next_fire_at: datetime | None = Field(
+        default=None, description="The next occurrence; absent where none is to come."
+    )
+    skips: list[datetime] | None = Field(
+        default=None, description="Occurrences to come that will not run, by request."
+    )
+    paused_at: datetime | None = Field(default=None, description="Nothing due later runs.")
+    pause_reason: str | None = None
+    resumes_at: datetime | None = Field(default=None, description="When the pause ends by itself.")
+    created_at: datetime
+    updated_at: datetime
 
 
-class ResumeRequest(Document):
-    """Nothing."""
-
-
-class CancelRequest(Document):
-    """Why a run is cancelled."""
-
-    reason: Reason = None
-
-
-class RedriveRequest(Document):
-    """Why a run is redriven."""
-
-    reason: Reason = None
-
-
-class RedrivePoolRequest(Document):
-    """Which dead runs of a pool are redriven, and how many by this call: those that died from
-    `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
+class UpcomingAnswer(Answer):
+    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `dueAt`: with
+    jitter. `executionId`: of a job's, the id that its execution will have.
     """
 
-    from_: InstantText | None = Field(default=None, alias="from")
-    to: InstantText | None = None
-    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_REDRIVEN)] = 50
-    cursor: Annotated[str, Field(max_length=1024)] | None = None
-    reason: Reason = None
+    execution_id: str | None = None
+    at: datetime
+    local: str
+    offset: str
+    due_at: datetime | None = None
+    skipped: bool | None = Field(
+        default=None, description="True where it will not run, by request; absent else."
+    )
+    note: str | None = None
+
+
+class LastRun(Answer):
+    """A job's newest execution, in short."""
+
+    execution_id: str
+    state: RunState
+    scheduled_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    reason: str | None = None
+
+
+class JobDetail(JobAnswer):
+    """A job, with its newest execution, if it had one, and its next occurrences."""
+
+    last_run: LastRun | None = None
+    upcoming_: list[UpcomingAnswer] = Field(alias="upcoming")
+
+
+class UnreadableJob(Answer):
+    """A stored job that does not decode."""
+
+    job_id: str
+    state: Literal["UNREADABLE"]
+    reason: str
+
+
+class JobPage(Answer):
+    """Jobs by id. A page may hold fewer than asked for, and none, though others follow: there are
+    more where `cursor` is.
+    """
+
+    items: list[JobAnswer | UnreadableJob]
+    cursor: str | None = None
+
+
+class KeyAnswer(Answer):
+    """An API key, as anybody may know it."""
+
+    key_id: str
+    name: str = Field(description="Who or what has it.")
+    scopes: list[Scope]
+    state: KeyState
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    last_used_on: date | None = Field(
+        default=None, description="The UTC day; absent where the key was not used yet."
+    )
+
+
+class NewKeyAnswer(KeyAnswer):
+    """An API key, with its text."""
+
+    key: str | None = Field(
+        default=None,
+        description="The text that callers send. It is told once, and kept nowhere: absent where "
+        "an earlier answer told it.",
+    )
+
+
+class RotatedAnswer(Answer):
+    """The key that was made, and the one that it replaces."""
+
+    new: NewKeyAnswer
+    old: KeyAnswer
+
+
+class UnreadableKey(Answer):
+    """A stored key that does not decode; it opens nothing."""
+
+    key_id: str
+    state: Literal["UNREADABLE"]
+    reason: str
+
+
+class KeyPage(Answer):
+    """API keys by id, those that are good no more included. There are more where `cursor` is."""
+
+    items: list[KeyAnswer | UnreadableKey]
+    cursor: str | None = None
+
+
+class Covered(Answer):
+    """The occurrences for which one record stands: the first, the last, and how many."""
+
+    from_: datetime = Field(alias="from")
+    to: datetime
+    count: int
+
+
+class AttemptAnswer(Answer):
+    """One attempt. `logs`: where to read what it printed, if that is not all on the record."""
+
+    number: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    outcome: AttemptOutcome | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    logs: str | None = None
+
+
+class ExecutionAnswer(Answer):
+    """A run; `startedAt` and `exitCode` are its latest attempt's. Of an occurrence that waits and
+    has no record yet there is little to say.
+    """
+
+    execution_id: str
+    job_id: str
+    state: RunState
+    trigger: Trigger | None = Field(
+        default=None, description="What made it; absent where there is no record yet."
+    )
+    request_reason: str | None = Field(default=None, description="Why somebody asked for it.")
+    payload: JsonValue | None = Field(default=None, description="In place of its job's.")
+    scheduled_at: datetime
+    range: Covered | None = None
+    dispatched_at: datetime | None = None
+    dispatch_reason: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    retry_at: datetime | None = None
+    pool: str | None = None
+    dispatch: int | None = None
+    attempt: int | None = None
+    attempts_before_redrive: int | None = None
+    worker: str | None = None
+    job_revision: int | None = None
+    exit_code: int | None = None
+    reason: str | None = None
+    cancel_requested: bool | None = None
+    cancel_reason: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    result_bytes: int | None = None
+    checkpoint_bytes: int | None = None
+    attempts: list[AttemptAnswer] | None = None
+    result: JsonValue | None = None
+
+
+class UnreadableExecution(Answer):
+    """A stored execution that does not decode."""
+
+    execution_id: str
+    job_id: str
+    state: Literal["UNREADABLE"]
+    reason: str
+
+
+class ExecutionPage(Answer):
+    """Executions. A page may hold fewer than asked for: there are more where `cursor` is."""
+
+    items: list[ExecutionAnswer | UnreadableExecution]
+    cursor: str | None = None
+
+
+class UpcomingList(Answer):
+    """Occurrences, the earliest first."""
+
+    items: list[UpcomingAnswer]
+
+
+class LogLineAnswer(Answer):
+    """A line that an attempt printed."""
+
+    attempt: int
+    at: datetime | None = None
+    stream: str
+    text: str
+
+
+class LogAnswer(Answer):
+    """Lines of a log. `ended`: nothing will follow."""
+
+    items: list[LogLineAnswer]
+    cursor: str | None = None
+    ended: bool
+
+
+class NotRedriven(Answer):
+    """A run that was not redriven, and why."""
+
+    execution_id: str
+    reason: str
+
+
+class RedrivenAnswer(Answer):
+    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+
+    redriven: list[str]
+    skipped: list[NotRedriven]
+    more: bool
+    cursor: str | None = None
+
+
+class Fault(Answer):
+    """One offending field: what was given, what is wrong with it, and what to do."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str
+
+
+class Problem(Answer):
+    """What went wrong, by RFC 9457."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | None = None
 
 
 def job_document(job: Job, now: datetime) -> dict[str, Any]:
@@ -101,13 +307,39 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
             "state": job.state.value,
             "pauseReason": job.pause_reason if paused else None,
             "pausedAt": _at(job.effective_from) if paused else None,
+            "resumesAt": _at(job.resumes_at) if paused else None,
             "revision": job.revision,
             "nextFireAt": _at(_next(job, now)),
+            "skips": [isoformat(at) for at in job.skips if at > now] or None,
             "createdAt": _at(job.created_at),
             "updatedAt": _at(job.updated_at),
         }
     )
     return own | job.definition.document()
+
+
+def job_detail(job: Job, last: Run | None, now: datetime) -> dict[str, Any]:
+    """The job by itself, beside its newest run."""
+    try:
+        found = job.upcoming(now, NEXT)
+    except InvalidInputError:
+        found = []  # as above: a zone that is no longer known
+    jittered = job.definition.jitter_sec > 0
+    shown: dict[str, Any] = {
+        "upcoming": [upcoming_document(each, jittered=jittered, job=job) for each in found],
+    }
+    if last is not None:
+        shown["lastRun"] = _present(
+            {
+                "executionId": last.key.execution_id,
+                "state": last.state.value,
+                "scheduledAt": _at(last.key.scheduled_at),
+                "startedAt": _at(last.started_at),
+                "finishedAt": _at(last.finished_at),
+                "reason": last.reason,
+            }
+        )
+    return job_document(job, now) | shown
 
 
 def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -126,6 +358,8 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
             "executionId": run.key.execution_id,
             "jobId": run.key.job.job_id,
             "state": run.state.value,
+            "trigger": run.trigger.value,
+            "requestReason": run.request_reason,
             "scheduledAt": _at(run.key.scheduled_at),
             "range": covered if run.covered_to else None,
             "dispatchedAt": _at(run.dispatched_at),
@@ -150,7 +384,8 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
             "attempts": [_attempt(run, attempt) for attempt in run.attempts],
         }
     )
-    return {**document, **(result or {})}
+    payload = {} if run.payload is None else {"payload": json.loads(run.payload)}
+    return {**document, **payload, **(result or {})}
 
 
 def waiting_document(found: Waiting) -> dict[str, Any]:
@@ -198,6 +433,33 @@ def unreadable_job(found: Unreadable) -> dict[str, Any]:
     return {"jobId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
+def key_document(key: ApiKey, now: datetime) -> dict[str, Any]:
+    return _present(
+        {
+            "keyId": key.key_id,
+            "name": key.name,
+            "scopes": [scope.value for scope in Scope if scope in key.scopes],
+            "state": key.state(now).value,
+            "createdAt": isoformat(key.created_at),
+            "expiresAt": isoformat(key.expires_at),
+            "revokedAt": key.revoked_at and isoformat(key.revoked_at),
+            "lastUsedOn": key.last_used_on and key.last_used_on.isoformat(),
+        }
+    )
+
+
+def new_key_document(made: Minted | ApiKey, now: datetime) -> dict[str, Any]:
+    """A key that was just made: with its text, unless an earlier answer had it."""
+    if isinstance(made, ApiKey):
+        return key_document(made, now)
+    return key_document(made.key, now) | {"key": made.text}
+
+
+def unreadable_key(found: Unreadable) -> dict[str, Any]:
+    """A key of a listing that does not decode."""
+    return {"keyId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
+
+
 def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]:
     """An execution of a listing that does not decode."""
     return {
@@ -227,6 +489,7 @@ def upcoming_document(found: Upcoming, *, jittered: bool, job: Job | None = None
             "local": local.replace(tzinfo=None).isoformat(timespec=_precision(local)),
             "offset": local.isoformat(timespec="seconds")[_WALL:],
             "dueAt": _at(found.due_at) if jittered else None,
+            "skipped": True if job is not None and found.occurrence.at in job.skips else None,
             "note": found.occurrence.note or None,
         }
     )
@@ -263,10 +526,9 @@ def _next(job: Job, now: datetime) -> datetime | None:
     if job.state is not JobState.ACTIVE:
         return None
     try:
-        entry = job.next_entry(now)
+        return job.next_to_run(now)
     except InvalidInputError:
         return None  # a zone that is no longer known: the job can still be read, and mended
-    return None if entry is None else entry.occurs_at
 
 
 def _at(instant: datetime | None) -> str | None:

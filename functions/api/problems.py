@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, get_args
 
 from aws_lambda_powertools.event_handler import Response
-from pydantic import ValidationError
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from nextfire.domain.errors import (
+    ChangedError,
     ConflictError,
     InvalidInputError,
     NextfireError,
@@ -32,6 +33,8 @@ from nextfire.domain.job import (
 MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20
 _MOST_OF_A_VALUE = 120
+_LIKE = 0.6
+"""How like two names are, of 1, where one may be meant by the other."""
 _VALUE_ERROR = "Value error, "
 """What pydantic puts before the words of our own validators."""
 _WHOLE_NUMBER = "Give a whole number, unquoted. For example `60`."
@@ -79,6 +82,13 @@ _PROBLEMS = {
     ("retryPolicy.retryOn.states", "literal_error"): f"not one of {_STATES}",
 }
 """Of faults that pydantic tells in words of its own: ours."""
+_IN_JSON = {
+    "dict_type": "Input should be an object",
+    "model_type": "Input should be an object",
+    "list_type": "Input should be a valid array",
+    "tuple_type": "Input should be a valid array",
+}
+"""Of faults that pydantic tells in Python's words: JSON's."""
 _ENV = ("target", "env")
 _ENV_NAME = "Use letters, digits and `_`, beginning with no digit. For example `API_KEY`."
 _ENV_VALUE = (
@@ -104,12 +114,32 @@ class MalformedError(NextfireError):
     """The request cannot be read at all."""
 
 
+class UnfitError(NextfireError):
+    """A document does not fit its model."""
+
+    def __init__(self, errors: list[ErrorDetails], model: type[BaseModel]) -> None:
+        self.errors = errors
+        self.model = model
+        super().__init__(f"no {model.__name__}")
+
+
+class ForbiddenError(NextfireError):
+    """The caller may not do this."""
+
+    def __init__(self, needed: str) -> None:
+        super().__init__(
+            f"This needs the scope `{needed}`, which your key or token does not give. "
+            "Use one that does."
+        )
+
+
 def problem(
     status: HTTPStatus,
     detail: str,
     errors: list[dict[str, str]] | None = None,
     *,
     title: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Response[str]:
     """A problem document. *errors* tell each offending field with its value, problem and remedy;
     *title* says more than the status does by itself.
@@ -122,12 +152,15 @@ def problem(
     }
     if errors:
         document["errors"] = errors
-    headers = {"Retry-After": "1"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        headers = {"Retry-After": "1", **(headers or {})}
     return Response(status, MEDIA_TYPE, json.dumps(document, ensure_ascii=False), headers)
 
 
 def problem_of(error: NextfireError) -> Response[str]:
     """The problem that *error* is for the caller."""
+    if isinstance(error, UnfitError):
+        return from_validation(error.errors, error.model)
     if isinstance(error, InvalidInputError):
         fault = {
             "field": error.field,
@@ -139,8 +172,10 @@ def problem_of(error: NextfireError) -> Response[str]:
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     for family, answer in (
         (MalformedError, HTTPStatus.BAD_REQUEST),
+        (ForbiddenError, HTTPStatus.FORBIDDEN),
         (NotFoundError, HTTPStatus.NOT_FOUND),
         (ConflictError, HTTPStatus.CONFLICT),
+        (ChangedError, HTTPStatus.PRECONDITION_FAILED),
         (UnavailableError, HTTPStatus.SERVICE_UNAVAILABLE),
     ):
         if isinstance(error, family):
@@ -158,16 +193,18 @@ def unreadable(why: str) -> Response[str]:
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail, title="Stored item is unreadable")
 
 
-def from_validation(error: ValidationError) -> Response[str]:
-    """The problem that a document which does not fit its model is."""
+def from_validation(errors: list[ErrorDetails], model: type[BaseModel] | None) -> Response[str]:
+    """The problem that a request is of which *errors* were found. *model*: what its body should be;
+    of that it has its field names.
+    """
     faults: list[dict[str, str]] = []
-    for fault in _meant(error.errors(include_url=False)):
+    for fault in _meant(errors):
         told = {
             "field": ".".join(str(part) for part in fault["loc"]) or "body",
             "value": "absent" if _absent(fault) else _shown(fault["input"]),
             "problem": _problem(fault),
             # Our own validators know better what would do.
-            "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault),
+            "remedy": fault.get("ctx", {}).get("remedy") or _remedy(fault, model),
         }
         if told not in faults:
             faults.append(told)
@@ -213,7 +250,7 @@ def _problem(fault: ErrorDetails) -> str:
     if kind == "string_type" and fault["loc"][:2] == _ENV:
         return "neither a text nor a reference"
     ours = _PROBLEMS.get((_INDEX.sub("", field), kind))
-    return ours or fault["msg"].removeprefix(_VALUE_ERROR)
+    return ours or _IN_JSON.get(kind) or fault["msg"].removeprefix(_VALUE_ERROR)
 
 
 def _shown(value: object) -> str:
@@ -230,11 +267,47 @@ def _absent(fault: ErrorDetails) -> bool:
     )
 
 
-def _remedy(fault: ErrorDetails) -> str:
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The remedy for a *name* that is none of *known*, if it is like one of them."""
+    from difflib import get_close_matches  # noqa: PLC0415 — slow to import, seldom needed
+
+    spelt = {each.lower(): each for each in known}
+    like = get_close_matches(name.lower().replace("_", ""), spelt, 1, _LIKE)
+    return f"Did you mean `{spelt[like[0]]}`?" if like else None
+
+
+def _known(model: type[BaseModel] | None, path: Sequence[int | str]) -> Iterator[str]:
+    """The names of the fields that an object at *path* in a document of *model* may have."""
+    models = [model] if model else []
+    for part in path:
+        fields = [
+            field
+            for each in models
+            for name, field in each.model_fields.items()
+            if part == (field.alias or name)
+        ]
+        # What is no field's name is that of a variable, or a place in a list.
+        if fields:
+            models = [inner for field in fields for inner in _models(field.annotation)]
+    for each in models:
+        yield from (field.alias or name for name, field in each.model_fields.items())
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _remedy(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
     """What would do instead; with an example where the fault itself says what is allowed."""
     kind, told, field = fault["type"], fault.get("ctx", {}), ".".join(map(str, fault["loc"]))
     if kind == "extra_forbidden" and field in _ELSEWHERE:
         return _ELSEWHERE[field]
+    if kind == "extra_forbidden":
+        like = nearest(str(fault["loc"][-1]), _known(model, fault["loc"][:-1]))
+        return like or "Leave this field out; check its spelling against the documentation."
     if (remedy := _REMEDIES.get(_INDEX.sub("", field))) and kind not in {"missing", "enum"}:
         return remedy
     if fault["loc"][:2] == _ENV and kind != "extra_forbidden":
@@ -250,7 +323,6 @@ def _remedy(fault: ErrorDetails) -> str:
         return f"For example `{bound}`."
     remedies = {
         "missing": "Add this field.",
-        "extra_forbidden": "Leave this field out; check its spelling against the documentation.",
         "int_parsing": _WHOLE_NUMBER,
         "int_type": _WHOLE_NUMBER,
         "int_from_float": _WHOLE_NUMBER,

@@ -49,7 +49,12 @@ def _watch_for(group: int) -> Watch:
     def dispatcher(lease: Lease) -> DispatchDue:
         telemetry.logger.info("holds the lease", group=group, epoch=lease.epoch)
         return DispatchDue(
-            jobs=DynamoDbJobStore(database, table=settings.jobs_table),
+            jobs=DynamoDbJobStore(
+                database,
+                table=settings.jobs_table,
+                due_table=settings.due_table,
+                shards=settings.write_shards,
+            ),
             due=DynamoDbDueStore(
                 database,
                 table=settings.due_table,

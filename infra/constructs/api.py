@@ -1,8 +1,12 @@
-"""The HTTP API. Every route but health takes SigV4-signed requests only; nothing turns that off."""
+"""The HTTP API. Who calls any route but health is found out by the gateway; nothing turns that
+off.
+"""
 
 import json
+from collections.abc import Mapping
+from datetime import timedelta
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
@@ -10,29 +14,65 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.constructs.function import Function
-from infra.settings import Settings
+from infra.settings import Auth, Settings
 
 HEALTH_PATH = "/v1/health"
-_ACCESS_LOG_FORMAT = json.dumps(
-    {
-        "requestId": "$context.requestId",
-        "requestTime": "$context.requestTime",
-        "caller": "$context.identity.caller",
-        "sourceIp": "$context.identity.sourceIp",
-        "method": "$context.httpMethod",
-        "path": "$context.path",
-        "status": "$context.status",
-        "responseLatencyMs": "$context.responseLatency",
-        "error": "$context.error.message",
-    }
-)
+VERDICT_KEPT = timedelta(seconds=30)
+"""For how long the gateway goes by what the authorizer said of a key: a key that is revoked is good
+for so long at most.
+"""
+_BEARER = "$request.header.Authorization"
+_CALLER = {
+    Auth.KEYS: {"tenant": "$context.authorizer.tenant", "keyId": "$context.authorizer.keyId"},
+    Auth.IAM: {"caller": "$context.identity.caller"},
+    Auth.JWT: {"subject": "$context.authorizer.claims.sub"},
+}
+_ACCESS_LOG: Mapping[str, str] = {
+    "requestId": "$context.requestId",
+    "requestTime": "$context.requestTime",
+    "sourceIp": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "path": "$context.path",
+    "status": "$context.status",
+    "responseLatencyMs": "$context.responseLatency",
+    "error": "$context.error.message",
+    "authorizerError": "$context.authorizer.error",
+}
+
+
+def _authorizer(settings: Settings, keys: Function | None) -> apigateway.IHttpRouteAuthorizer:
+    """Who finds out who calls; *keys* is the authorizer of API keys, where there is one."""
+    if keys is not None:
+        return authorizers.HttpLambdaAuthorizer(
+            "Keys",
+            keys.function,
+            identity_source=[_BEARER],
+            response_types=[authorizers.HttpLambdaResponseType.SIMPLE],
+            results_cache_ttl=Duration.seconds(int(VERDICT_KEPT.total_seconds())),
+        )
+    if settings.jwt is not None:
+        return authorizers.HttpJwtAuthorizer(
+            "Jwt",
+            settings.jwt.issuer,
+            identity_source=[_BEARER],
+            jwt_audience=list(settings.jwt.audience),
+        )
+    return authorizers.HttpIamAuthorizer()
 
 
 class Api(Construct):
-    """Routes all requests to *function*, with access logs and a throttle."""
+    """Routes all requests to *function*, with access logs and a throttle. *authorizer*: of API
+    keys, given if and only if the settings say so.
+    """
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, function: Function, settings: Settings
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        function: Function,
+        authorizer: Function | None,
+        settings: Settings,
     ) -> None:
         super().__init__(scope, construct_id)
         integration = integrations.HttpLambdaIntegration("Integration", function.function)
@@ -41,7 +81,7 @@ class Api(Construct):
             "Http",
             create_default_stage=False,
             default_integration=integration,
-            default_authorizer=authorizers.HttpIamAuthorizer(),
+            default_authorizer=_authorizer(settings, authorizer),
         )
         self.http_api.add_routes(
             path=HEALTH_PATH,
@@ -64,7 +104,8 @@ class Api(Construct):
                 detailed_metrics_enabled=True,
             ),
             access_log_settings=apigateway.CfnStage.AccessLogSettingsProperty(
-                destination_arn=access_logs.log_group_arn, format=_ACCESS_LOG_FORMAT
+                destination_arn=access_logs.log_group_arn,
+                format=json.dumps({**_ACCESS_LOG, **_CALLER[settings.auth]}),
             ),
         )
         stack = Stack.of(self)

@@ -1,15 +1,31 @@
 """Permissions, spelled out: CDK's own grants give more than the functions use."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from aws_cdk import aws_iam as iam
 
 
-def allow(grantee: iam.IGrantable, actions: Sequence[str], *resources: str) -> None:
-    """Allow *grantee* exactly *actions* on *resources* (ARNs)."""
+def allow(
+    grantee: iam.IGrantable,
+    actions: Sequence[str],
+    *resources: str,
+    conditions: Mapping[str, Any] | None = None,
+) -> None:
+    """Allow *grantee* exactly *actions* on *resources* (ARNs), under *conditions*."""
     grantee.grant_principal.add_to_principal_policy(
-        iam.PolicyStatement(actions=list(actions), resources=list(resources))
+        iam.PolicyStatement(actions=list(actions), resources=list(resources), conditions=conditions)
     )
+
+
+def only_attributes(*names: str) -> dict[str, Any]:
+    """The condition that a request to DynamoDB names no other attribute, nor is answered one. The
+    keys of the item are named by each request.
+    """
+    return {
+        "ForAllValues:StringEquals": {"dynamodb:Attributes": list(names)},
+        "StringEqualsIfExists": {"dynamodb:ReturnValues": ["NONE", "UPDATED_OLD", "UPDATED_NEW"]},
+    }
 
 
 def dynamodb(*operations: str) -> list[str]:

@@ -39,6 +39,12 @@ class Stores(Construct):
                 projection_type=dynamodb.ProjectionType.ALL,
             )
         self.control = self._table("Control", adopt.control, partition="id")
+        self.keys = self._table(
+            "Keys", adopt.keys, partition="tenant", sort="key_id", expires_at="forget_at"
+        )
+        self.requests = self._table(
+            "Requests", adopt.requests, partition="request", expires_at="expires_at"
+        )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are written again as they grow, under the same name: versions would keep each state.
         self.outputs = self._bucket(

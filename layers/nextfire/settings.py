@@ -71,6 +71,15 @@ class ApiSettings(_Settings):
     pools: Json[dict[str, PoolSettings]]
     write_shards: Annotated[int, Field(ge=1, le=999)]
     read_shards: Annotated[int, Field(ge=1, le=999)]
+    keys_table: str
+    requests_table: str
+    auth: Literal["keys", "iam", "jwt"] = "keys"
+    tenant_claim: str | None = None
+    """The claim that holds the tenant, with `auth` jwt."""
+
+
+class AuthorizerSettings(_Settings):
+    keys_table: str
 
 
 class WatcherSettings(_Settings):

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from nextfire.adapters.aws import to_item
-from nextfire.domain.errors import ConflictError
+from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import ScriptCall
@@ -198,6 +198,41 @@ class Resume(Asked):
         assert covered(books, job) == ["11:40-11:50 (2)"]
 
 
+class PauseUntil(Pause):
+    name = "pause: until"
+    until = "12:20:10"
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.jobs.pause(job_key(), "a reason", now=stack.now, until=at("12:15"))
+
+    def check(self, stack: Stack) -> None:
+        job = stack.job()
+        assert (job.state, job.resumed_at) == (JobState.ACTIVE, at("12:15"))
+        assert ran(stack.snapshot(), job) == ["12:00", "12:10", "12:20"]
+
+
+class EndOfPause(Flow):
+    """The watcher resumes the job."""
+
+    name = "tick: a pause ends"
+    until = "12:10:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:35")
+        stack.register(**EVERY_TEN, misfire=RUN_LATEST)
+        stack.api().jobs.pause(job_key(), None, now=stack.now, until=at("12:05"))
+        stack.at("12:05")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        books, job = stack.snapshot(), stack.job()
+        assert (job.revision, job.resumed_at) == (3, at("12:05"))
+        assert ran(books, job) == ["12:00", "12:10"]
+        assert covered(books, job) == ["11:40-11:50 (2)"]
+
+
 class Delete(Asked):
     name = "delete"
 
@@ -341,6 +376,69 @@ class RedrivePool(Redrive):
         )
         assert isinstance(done, Redriven)
         return None if done.skipped else done  # whoever reads of one that was refused asks again
+
+
+class RunNow(Asked):
+    """Whoever has no answer asks again, and says that it is the same request."""
+
+    name = "run now"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(payload={"a": 1}, overlap="QUEUE")
+        stack.at("11:59:55")
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.run_now(
+            job_key(), payload="7", reason=None, request="r", asked_at=at("11:59:55")
+        )
+
+    def script(self, call: ScriptCall) -> Script:
+        scheduled = call.environment["NEXTFIRE_SCHEDULED_AT"]
+        assert (call.payload == "7") == (scheduled == "2026-05-24T11:59:55.001Z")
+        return Script()
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        runs = stack.snapshot().runs.all.values()
+        states = [(run.state, run.attempt) for run in runs if run.request == "r"]
+        assert states == [(RunState.SUCCEEDED, 1)]
+
+
+class SkipNext(Asked):
+    name = "skip next"
+    until = "12:10:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(**EVERY_TEN)
+        stack.at("11:59:55")
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.skip_next(job_key(), "a reason")
+
+    def check(self, stack: Stack) -> None:
+        skipped = stack.job().skips
+        assert stack.run().skip_requested == (at("12:00") in skipped)
+        assert isinstance(stack.answered, ConflictError) or skipped
+        # Whoever was not answered until 12:00 skips the one after it.
+        runs = [time for time in ("12:00", "12:10") if at(time) not in skipped]
+        assert ran(stack.snapshot(), stack.job()) == runs
+
+
+class Unskip(Asked):
+    name = "skip next: undone"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:55")
+        stack.register()
+        stack.api().executions.skip_next(job_key(), None)
+
+    def ask(self, api: Api, stack: Stack) -> object:  # noqa: ARG002
+        return api.executions.unskip(job_key())
+
+    def check(self, stack: Stack) -> None:
+        # Whoever asks again, for want of an answer, may find that it is done.
+        assert isinstance(stack.answered, Job | NotFoundError)
+        super().check(stack)
 
 
 # The watcher
@@ -832,6 +930,7 @@ class AuditRevive(Audit):
 FLOWS: list[Flow] = [
     *(Register(), Change(), ChangePayload(), Pause(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
+    *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),

@@ -404,7 +404,12 @@ class Adapters:
         due_table = system.due_table
         self.jobs = DynamoDbJobStore(database, table=system.jobs_table, due_table=due_table)
         self.due = DynamoDbDueStore(database, table=due_table, shards=1, executor=self.inline)
-        self.runs = DynamoDbRunStore(database, table=system.runs_table, due_table=due_table)
+        self.runs = DynamoDbRunStore(
+            database,
+            table=system.runs_table,
+            due_table=due_table,
+            jobs_table=system.jobs_table,
+        )
         self.control = DynamoDbControlStore(database, table=system.control_table)
 
     def queue(self, pools: Collection[str] = (POOL,)) -> SqsRunQueue:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,6 @@ from typing import Any
 import boto3
 import httpx
 import pytest
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
@@ -27,30 +24,6 @@ from nextfire_cli.worker import DEPLOYED, environment
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
 WORKERS = 2
-
-
-class SigV4(httpx.Auth):
-    """Signs requests to API Gateway as a client of the deployed API does."""
-
-    requires_request_body = True
-
-    def __init__(self, credentials: Credentials, region: str) -> None:
-        self._signer = SigV4Auth(credentials, "execute-api", region)
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
-        signed = AWSRequest(
-            method=request.method,
-            url=str(request.url),
-            data=request.content,
-            headers={
-                name: value
-                for name, value in request.headers.items()
-                if name in {"content-type", "idempotency-key", "if-match"}
-            },
-        )
-        self._signer.add_auth(signed)
-        request.headers.update(dict(signed.headers.items()))
-        yield request
 
 
 class Stack:
@@ -63,18 +36,15 @@ class Stack:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def api(self) -> httpx.Client:
-        """A client that signs its requests as the account's root user.
+        """A client with the key that the stack came with."""
+        return self.api_with(self.info.api_key)
 
-        MiniStack finds an API in its own account only: another account gets 404, not a tenant.
-        """
-        credentials = Credentials(self.info.access_key, self.info.secret_key)
-        return httpx.Client(
-            base_url=self.info.endpoint,
-            auth=SigV4(credentials, self.info.region),
-            timeout=30,
-        )
+    def api_with(self, key: str) -> httpx.Client:
+        """A client with *key*, whatever that is."""
+        headers = {"Authorization": f"Bearer {key}"}
+        return httpx.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
 
-    def unsigned_api(self) -> httpx.Client:
+    def keyless_api(self) -> httpx.Client:
         return httpx.Client(base_url=self.info.endpoint, timeout=30)
 
     def client(self, service: str, *, role: str | None = None) -> Any:
@@ -155,7 +125,7 @@ class Stack:
         self.info = self.local.start(lambda _line: None, workers=WORKERS, lease=LEASE)
 
     def put_script(self, pool: str, handler: str, source: str) -> None:
-        """Make *source* the script *handler* of *pool* for the tenant that `api` signs as."""
+        """Make *source* the script *handler* of *pool* for the tenant of `api`."""
         self.client("s3").put_object(
             Bucket=self.info.scripts_bucket,
             Key=f"{self.info.account_id}/{pool}/{handler}.py",

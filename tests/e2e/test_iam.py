@@ -107,6 +107,40 @@ def _redrive(stack: Stack, client: Any) -> None:
         client.transact_write_items(TransactItems=[{"Update": update}, {"Put": put}])
 
 
+_KEY = {"tenant": {"S": "0"}, "key_id": {"S": "none"}}
+
+
+def _read_key(stack: Stack, client: Any) -> None:
+    client.get_item(TableName=stack.info.tables["keys"], Key=_KEY)
+
+
+def _list_keys(stack: Stack, client: Any) -> None:
+    client.query(
+        TableName=stack.info.tables["keys"],
+        KeyConditionExpression="tenant = :tenant",
+        ExpressionAttributeValues={":tenant": {"S": "0"}},
+    )
+
+
+def _put_key(stack: Stack, client: Any) -> None:
+    client.put_item(TableName=stack.info.tables["keys"], Item=_KEY)
+
+
+def _delete_key(stack: Stack, client: Any) -> None:
+    client.delete_item(TableName=stack.info.tables["keys"], Key=_KEY)
+
+
+def _note_use(stack: Stack, client: Any) -> None:
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
+        client.update_item(
+            TableName=stack.info.tables["keys"],
+            Key=_KEY,
+            UpdateExpression="SET last_used_on = :day",
+            ConditionExpression="attribute_exists(key_id)",
+            ExpressionAttributeValues={":day": {"S": "2026-05-24"}},
+        )
+
+
 def _list_dead(stack: Stack, client: Any) -> None:
     client.query(
         TableName=stack.info.tables["runs"],
@@ -122,6 +156,15 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("api", "dynamodb", _delete_job),
         ("api", "dynamodb", _scan_jobs),
         ("api", "sqs", _send),
+        ("api", "dynamodb", _delete_key),
+        ("authorizer", "dynamodb", _put_key),
+        ("authorizer", "dynamodb", _list_keys),
+        ("authorizer", "dynamodb", _delete_key),
+        ("authorizer", "dynamodb", _scan_jobs),
+        ("watcher", "dynamodb", _read_key),
+        ("executor-lambda", "dynamodb", _read_key),
+        ("worker-default", "dynamodb", _read_key),
+        ("worker-default", "dynamodb", _list_keys),
         ("watcher", "dynamodb", _put_job),
         ("watcher", "sqs", _receive),
         ("executor-lambda", "dynamodb", _read_due),
@@ -159,6 +202,9 @@ def test_ungranted_call_is_refused(
         ("api", "s3", _read_output),
         ("api", "dynamodb", _redrive),
         ("api", "dynamodb", _list_dead),
+        ("api", "dynamodb", _list_keys),
+        ("authorizer", "dynamodb", _read_key),
+        ("authorizer", "dynamodb", _note_use),
         ("executor-lambda", "s3", _write_output),
         ("executor-lambda", "s3", _read_output),
         ("executor-lambda", "events", _tell),
@@ -180,10 +226,3 @@ def test_granted_call_is_let_through(stack: Stack) -> None:
     jobs = stack.client("dynamodb", role="api")
 
     assert "Item" not in jobs.get_item(TableName=stack.info.tables["jobs"], Key=_ITEM)
-
-
-def test_unsigned_request_is_refused_but_for_health(stack: Stack) -> None:
-    with stack.unsigned_api() as api:
-        assert api.get("/v1/health").status_code == 200
-        assert api.get("/v1/jobs").status_code == 403
-        assert api.post("/v1/jobs", json={}).status_code == 403

@@ -336,10 +336,10 @@ def test_a_deleted_job_does_not_run_and_its_id_can_be_used_again(user: User) -> 
 
 
 def test_the_api_answers_no_one_it_does_not_know(user: User) -> None:
-    with user.stack.unsigned_api() as stranger:
+    with user.stack.keyless_api() as stranger:
         assert stranger.get("/v1/health").json()["status"] == "ok"
         for method, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/anything")):
-            assert stranger.request(method, path).status_code == 403
+            assert stranger.request(method, path).status_code == 401
 
 
 def test_bad_input_is_answered_with_field_value_and_remedy(user: User) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from functions.api import handler as api
+from functions.api.handler import handler
 from tests.fuzz.cases import counted
 from tests.fuzz.checks import no_constant
 from tests.integration.deployment import TENANT, Context, http_event, identity
+from tests.integration.described import check_described
 
 UNREADABLE = "Stored item is unreadable"
 
@@ -20,7 +21,9 @@ def answer_to(event: dict[str, Any]) -> dict[str, Any]:
     Raises:
         AssertionError: It is a fault of ours, or no answer that a client could use.
     """
-    answer: dict[str, Any] = json.loads(json.dumps(api.handler(event, Context())))
+    answer: dict[str, Any] = json.loads(json.dumps(handler(event, Context())))
+    http = event["requestContext"]["http"]
+    check_described(http["method"], http["path"], answer)
     status, text = answer["statusCode"], answer["body"]
     document = json.loads(text, parse_constant=no_constant)
     headers = {name.lower(): value for name, value in answer["headers"].items()}

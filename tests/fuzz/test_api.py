@@ -17,7 +17,6 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from functions.api import handler as api
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import JobState
 from nextfire.domain.run import AttemptOutcome, Result, RunState
@@ -60,33 +59,13 @@ def ids(system: Deployment) -> dict[str, list[str]]:
         if dies:
             system.runs.advance(run, run.ended(RunState.DEAD, failed, at[1]))
     executions = [message.key.execution_id for message in messages]
-    return {"job_id": ["living", "paused"], "execution_id": executions, "pool": ["default"]}
+    return {"jobId": ["living", "paused"], "executionId": executions}
 
 
 @pytest.mark.usefixtures("system")
 def test_what_is_kept_is_not_our_fault() -> None:
     for case in kept("request"):
         check_kept(case, check_request)
-
-
-def test_the_description_has_every_route(ids: dict[str, list[str]]) -> None:
-    document = openapi(api, ids)
-    operations = {
-        operation["operationId"]: operation
-        for methods in document["paths"].values()
-        for operation in methods.values()
-    }
-
-    assert len(operations) == len(api.app._static_routes) + len(api.app._dynamic_routes)  # noqa: SLF001
-    with_body = {name for name, each in operations.items() if "requestBody" in each}
-    reading = {name for name in operations if _reads_a_body(name)}
-    assert with_body == reading, "a route reads a body of which nothing is known"
-    asked = {each["name"] for each in operations["list_dead"]["parameters"]}
-    assert {"state", "pool", "from", "to", "limit", "cursor"} <= asked
-
-
-def _reads_a_body(route: str) -> bool:
-    return bool({"_body", "_optional_body"} & {*getattr(api, route).__code__.co_names})
 
 
 def answered(case: Case) -> schemathesis.Response:
@@ -126,7 +105,7 @@ def checked(case: Case, response: schemathesis.Response) -> None:
 
 
 def test_every_route_answers_whatever_its_description_allows(ids: dict[str, list[str]]) -> None:
-    schema = schemathesis.openapi.from_dict(openapi(api, ids))
+    schema = schemathesis.openapi.from_dict(openapi(ids))
     for found in schema.get_all_operations():
         assert isinstance(found, Ok), found
         operation = found.ok()
@@ -140,16 +119,16 @@ def test_every_route_answers_whatever_its_description_allows(ids: dict[str, list
 
 
 def test_what_was_made_can_be_followed_from_link_to_link(ids: dict[str, list[str]]) -> None:
-    schema = schemathesis.openapi.from_dict(openapi(api, ids))
+    schema = schemathesis.openapi.from_dict(openapi(ids))
 
     class Links(schema.as_state_machine()):  # type: ignore[misc] # made at run time
         def call(self, case: Case, **_: Any) -> schemathesis.Response:
             response = answered(case)
-            created = case.operation.definition.raw["operationId"] == "create_job"
+            created = case.operation.definition.raw["operationId"] == "createJob"
             if created and response.status_code == 201:
                 made = json.loads(response.content)
                 there = answer_to(event_of("GET", f"/v1/jobs/{made['jobId']}"))
-                assert json.loads(there["body"]) == made
+                assert json.loads(there["body"]).items() >= made.items()
             return response
 
         def validate_response(self, response: schemathesis.Response, case: Case, **_: Any) -> None:

@@ -20,6 +20,8 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
         "due": "old-due",
         "runs": "old-runs",
         "control": "old-control",
+        "keys": "old-keys",
+        "requests": "old-requests",
         "scripts": "old-scripts",
         "outputs": "old-outputs",
     }

@@ -29,6 +29,9 @@ def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
         Settings.from_context({"pools": {"default": {"executor": "lambda", "batch_sise": 2}}})
 
 
+_JWT = {"issuer": "https://x.example", "audience": ["nextfire"], "tenantClaim": "tenant"}
+
+
 def _on_fargate(**fargate: object) -> dict[str, object]:
     return {"pools": {"p": {"executor": "worker", "fargate": fargate}}}
 
@@ -44,6 +47,13 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"lease": "PT0S"}, "one or more whole seconds"),
         ({"lease": "PT0.5S"}, "one or more whole seconds"),
         ({"logRetention": "P8D"}, "choose one of P1D"),
+        ({"auth": "none"}, "'keys', 'iam' or 'jwt'"),
+        ({"auth": "jwt"}, "goes with auth jwt"),
+        ({"jwt": _JWT}, "goes with auth jwt"),
+        ({"auth": "jwt", "jwt": _JWT | {"issuer": "http://x.example"}}, "should match pattern"),
+        ({"auth": "jwt", "jwt": _JWT | {"audience": []}}, "at least 1 item"),
+        ({"auth": "jwt", "jwt": {"issuer": "https://x.example"}}, "tenantClaim"),
+        ({"auth": "jwt", "jwt": _JWT | {"scopeClaim": "s"}}, "scopeClaim"),
         ({"pools": {}}, "at least 1 item"),
         ({"pools": {"Default": {"executor": "lambda"}}}, "should match pattern"),
         ({"pools": {"p": {"executor": "lambda", "timeout": "PT16M"}}}, "at most PT15M"),

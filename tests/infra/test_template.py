@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.settings import Settings
 from nextfire.adapters.run_store import RETENTION
-from tests.infra.conftest import Template
+from tests.infra.conftest import Template, synthesize
+from tests.infra.test_lint import check_with_cfn_lint
 
 Resource = dict[str, Any]
 
@@ -201,13 +203,160 @@ def rules_of(template: Template, function: str) -> list[tuple[str, Any]]:
     return found
 
 
-def test_only_health_is_open(template: Template) -> None:
-    routes = {
+def routes_of(template: Template) -> dict[str, str]:
+    """Of each route, how the gateway finds out who calls."""
+    return {
         route["RouteKey"]: route["AuthorizationType"]
         for route in properties(template, "ApiGatewayV2::Route")
     }
 
-    assert routes == {"$default": "AWS_IAM", "GET /v1/health": "NONE"}
+
+def test_only_health_is_open(template: Template) -> None:
+    assert routes_of(template) == {"$default": "CUSTOM", "GET /v1/health": "NONE"}
+
+
+def test_a_key_is_asked_for_and_its_verdict_is_short_lived(template: Template) -> None:
+    name, function = function_of(template, "authorizer")
+    [authorizer] = properties(template, "ApiGatewayV2::Authorizer")
+
+    assert authorizer["AuthorizerType"] == "REQUEST"
+    assert authorizer["AuthorizerPayloadFormatVersion"] == "2.0"
+    assert authorizer["EnableSimpleResponses"] is True
+    # Without it the gateway answers by itself, and nobody is asked.
+    assert authorizer["IdentitySource"] == ["$request.header.Authorization"]
+    # A key that is revoked is refused within a minute.
+    assert 0 < authorizer["AuthorizerResultTtlInSeconds"] <= 30
+    assert function["Timeout"] < 10
+    assert json.dumps(authorizer["AuthorizerUri"]).count(name) == 1
+
+
+def test_only_the_gateway_may_ask_the_authorizer_for_this_api(template: Template) -> None:
+    name, _ = function_of(template, "authorizer")
+    [permission] = [
+        permission
+        for permission in properties(template, "Lambda::Permission")
+        if permission["FunctionName"] == {"Fn::GetAtt": [name, "Arn"]}
+    ]
+
+    assert permission["Principal"] == "apigateway.amazonaws.com"
+    [api] = of_type(template, "ApiGatewayV2::Api")
+    [authorizer] = of_type(template, "ApiGatewayV2::Authorizer")
+    source = json.dumps(permission["SourceArn"])
+    assert api in source
+    assert authorizer in source
+    assert "*" not in source
+
+
+def statements_of(template: Template, function: str) -> list[dict[str, Any]]:
+    """What the role of the function of that folder may do."""
+    role = function_of(template, function)[1]["Role"]["Fn::GetAtt"][0]
+    return [
+        statement
+        for policy in properties(template, "IAM::Policy")
+        if policy["Roles"] == [{"Ref": role}]
+        for statement in policy["PolicyDocument"]["Statement"]
+    ]
+
+
+def test_authorizer_reads_keys_and_writes_nothing_but_the_day_of_use(template: Template) -> None:
+    keys = template["Outputs"]["KeysTable"]["Value"]["Ref"]
+    table = {"Fn::GetAtt": [keys, "Arn"]}
+    granted = {
+        action: statement
+        for statement in statements_of(template, "authorizer")
+        for action in as_list(statement["Action"])
+        if not action.startswith("logs:")
+    }
+
+    assert set(granted) == {"dynamodb:GetItem", "dynamodb:UpdateItem"}
+    assert {json.dumps(statement["Resource"]) for statement in granted.values()} == {
+        json.dumps(table)
+    }
+    condition = granted["dynamodb:UpdateItem"]["Condition"]
+    assert condition["ForAllValues:StringEquals"]["dynamodb:Attributes"] == [
+        "tenant", "key_id", "last_used_on",
+    ]  # fmt: skip
+    returned = condition["StringEqualsIfExists"]["dynamodb:ReturnValues"]
+    assert "ALL_OLD" not in returned
+    assert "ALL_NEW" not in returned
+
+
+def test_only_the_api_and_the_authorizer_reach_the_keys(template: Template) -> None:
+    keys = template["Outputs"]["KeysTable"]["Value"]["Ref"]
+
+    roles = {
+        name
+        for name, statement in statements(template)
+        if keys in json.dumps(statement["Resource"])
+    }
+
+    assert len(roles) == 2
+    assert {name[:4] for name in roles} == {"ApiR", "Auth"}
+
+
+def test_keys_remove_themselves_some_time_after_they_expired(template: Template) -> None:
+    keys = template["Resources"][template["Outputs"]["KeysTable"]["Value"]["Ref"]]["Properties"]
+
+    assert keys["TimeToLiveSpecification"] == {"AttributeName": "forget_at", "Enabled": True}
+    assert [each["AttributeName"] for each in keys["KeySchema"]] == ["tenant", "key_id"]
+
+
+def test_no_output_and_no_environment_holds_a_key(template: Template) -> None:
+    text = json.dumps(template)
+
+    assert "nf." not in json.dumps(template["Outputs"])
+    assert "NEXTFIRE_API_KEY" not in text
+
+
+@pytest.fixture(scope="module")
+def iam_template(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return synthesize(tmp_path_factory.mktemp("iam"), {"auth": "iam"})[2]
+
+
+def test_signed_requests_instead_of_keys(iam_template: Template) -> None:
+    assert routes_of(iam_template) == {"$default": "AWS_IAM", "GET /v1/health": "NONE"}
+    assert "AWS::ApiGatewayV2::Authorizer" not in {
+        resource["Type"] for resource in iam_template["Resources"].values()
+    }
+    _, api = function_of(iam_template, "api")
+    assert api["Environment"]["Variables"]["NEXTFIRE_AUTH"] == "iam"
+    keys = iam_template["Outputs"]["KeysTable"]["Value"]["Ref"]
+    for _, statement in statements(iam_template):
+        assert keys not in json.dumps(statement["Resource"])
+
+
+def test_tokens_instead_of_keys(tmp_path: Path) -> None:
+    jwt = {
+        "issuer": "https://login.example.com/acme",
+        "audience": ["nextfire"],
+        "tenantClaim": "https://example.com/tenant",
+    }
+    _, _, template, file = synthesize(tmp_path, {"auth": "jwt", "jwt": jwt})
+
+    assert routes_of(template) == {"$default": "JWT", "GET /v1/health": "NONE"}
+    [authorizer] = properties(template, "ApiGatewayV2::Authorizer")
+    assert authorizer["JwtConfiguration"] == {
+        "Issuer": jwt["issuer"],
+        "Audience": jwt["audience"],
+    }
+    assert authorizer["IdentitySource"] == ["$request.header.Authorization"]
+    told = function_of(template, "api")[1]["Environment"]["Variables"]
+    assert told["NEXTFIRE_AUTH"] == "jwt"
+    assert told["NEXTFIRE_TENANT_CLAIM"] == jwt["tenantClaim"]
+    check_with_cfn_lint(file)
+
+
+def test_access_log_says_who_called_and_never_the_key(
+    template: Template, iam_template: Template
+) -> None:
+    formats = [
+        properties(each, "ApiGatewayV2::Stage")[0]["AccessLogSettings"]["Format"]
+        for each in (template, iam_template)
+    ]
+
+    assert "$context.authorizer.keyId" in formats[0]
+    assert "$context.identity.caller" in formats[1]
+    assert not [each for each in formats if "header" in each.lower()]
 
 
 def test_api_is_throttled_and_logged(template: Template) -> None:
@@ -287,8 +436,10 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
                 "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS",
                 "NEXTFIRE_POOLS", "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_OUTPUTS_BUCKET",
+                "NEXTFIRE_KEYS_TABLE", "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUTH",
             },
         ),
+        ("authorizer", {"NEXTFIRE_KEYS_TABLE"}),
         (
             "watcher",
             {
@@ -344,7 +495,7 @@ def test_alarms_watch_the_promises(template: Template) -> None:
     for promise in ("late", "ticked", "default are dead", "long-jobs are dead", "set aside"):
         assert promise in alarms
     assert "put in order" in alarms
-    for function in ("api", "watcher", "auditor", "executor-default"):
+    for function in ("api", "authorizer", "watcher", "auditor", "executor-default"):
         assert f"function {function} failed" in alarms
 
 
@@ -364,4 +515,4 @@ def test_local_stack_is_the_same_app_with_a_pool_of_each_kind(local_template: Te
     routes = properties(local_template, "ApiGatewayV2::Route")
 
     assert pools == {"default": "worker", "lambda": "lambda"}
-    assert {route["AuthorizationType"] for route in routes} == {"AWS_IAM", "NONE"}
+    assert {route["AuthorizationType"] for route in routes} == {"CUSTOM", "NONE"}

@@ -88,6 +88,14 @@ class Tables:
     def control(self) -> str:
         return self._create("control", "id")
 
+    @cached_property
+    def keys(self) -> str:
+        return self._create("keys", "tenant", "key_id")
+
+    @cached_property
+    def requests(self) -> str:
+        return self._create("requests", "request")
+
     def _create(self, name: str, *key: str, index: tuple[str, str] | None = None) -> str:
         def schema(names: tuple[str, ...]) -> Any:
             roles = ("HASH", "RANGE")
@@ -258,6 +266,8 @@ def system(
         due_table=tables.due,
         runs_table=tables.runs,
         control_table=tables.control,
+        keys_table=tables.keys,
+        requests_table=tables.requests,
         queue_url=queue_url,
         dlq_url=dlq_url,
         bucket=bucket,

@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aws_lambda_powertools.event_handler.api_gateway import BaseRouter
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from functions.api import handler as api
+from functions.api import app as api
+from functions.api.handler import handler as api_handler
 from functions.auditor import handler as auditor
 from functions.executor import handler as executor
 from functions.watcher import handler as watcher
@@ -27,6 +33,7 @@ from nextfire.domain.ids import JobKey, run_id
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
+from tests.integration.described import check_described
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -143,6 +150,27 @@ def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _set_aside() -> Iterator[None]:
+    """Room for another request while one is under way: the resolver keeps the one that it is at,
+    for each has a process of its own on Lambda.
+    """
+    held = getattr(BaseRouter, "current_event", None), api.app.context
+    api.app.context = {}
+    try:
+        yield
+    finally:
+        api.app.context = held[1]
+        if held[0] is not None:
+            BaseRouter.current_event = held[0]
+
+
+def request_in_a_process(event: dict[str, Any]) -> dict[str, Any]:
+    """The API's answer to *event*, which may be made while another request is under way."""
+    with _set_aside():
+        return api_handler(event, Context())
+
+
 def _no_constant(name: str) -> None:
     raise AssertionError(f"the answer holds {name}, which is no JSON")
 
@@ -159,6 +187,8 @@ class Deployment:
     due_table: str
     runs_table: str
     control_table: str
+    keys_table: str
+    requests_table: str
     queue_url: str
     dlq_url: str
     bucket: str
@@ -185,6 +215,8 @@ class Deployment:
             "due_table": self.due_table,
             "runs_table": self.runs_table,
             "control_table": self.control_table,
+            "keys_table": self.keys_table,
+            "requests_table": self.requests_table,
             "scripts_bucket": self.bucket,
             "outputs_bucket": self.outputs_bucket,
             "event_bus": self.event_bus,
@@ -212,6 +244,7 @@ class Deployment:
         *,
         text: str | bytes | None = None,
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         tenant: str = TENANT,
     ) -> Answer:
         """Call the API with *body* as JSON, or with *text* as it is (bytes: Base64)."""
@@ -223,16 +256,60 @@ class Deployment:
         event = http_event(
             method, path, text, query=query, authorizer=identity(tenant), encoded=encoded
         )
+        event["headers"] |= headers or {}
         return self.answer(event)
 
     def answer(self, event: dict[str, Any]) -> Answer:
         """Hand *event* to the API's handler, and read its answer as API Gateway would."""
-        answer = json.loads(json.dumps(api.handler(event, Context())))
+        answer = json.loads(json.dumps(request_in_a_process(event)))
+        check_described(
+            event["requestContext"]["http"]["method"],
+            event["requestContext"]["http"]["path"],
+            answer,
+        )
         assert not answer["isBase64Encoded"]
         headers = {name.lower(): value for name, value in answer["headers"].items()}
         document = json.loads(answer["body"], parse_constant=_no_constant)
         assert isinstance(document, dict)
         return Answer(answer["statusCode"], headers["content-type"], headers, document)
+
+    def side_by_side(
+        self, monkeypatch: pytest.MonkeyPatch, *calls: Callable[[], Answer]
+    ) -> list[Answer]:
+        """The answers to *calls*, all under way at a time as if each had a process of its own: they
+        change places before and after each call of DynamoDB, and nowhere else.
+        """
+        turn, calls_of_moto = Lock(), Lock()
+        own = local()
+
+        def step(real: Callable[..., Any], request: dict[str, Any]) -> Any:
+            if not getattr(own, "runs", False):
+                return real(**request)
+            with _set_aside():
+                turn.release()
+                try:
+                    time.sleep(random.random() / 1000)  # noqa: S311 — else the same one goes on
+                    with calls_of_moto:
+                        return real(**request)
+                finally:
+                    turn.acquire()
+
+        def go(call: Callable[[], Answer]) -> Answer:
+            with turn:
+                own.runs = True
+                return call()
+
+        proxy = Proxy(self.database)
+        operations = ("get_item", "put_item", "update_item", "query", "transact_write_items")
+        proxy.instead = dict.fromkeys(operations, step)
+        with monkeypatch.context() as patch:
+            patch.setattr(api, "dynamodb", lambda: proxy)
+            api.services.cache_clear()
+            api.services()
+            with ThreadPoolExecutor(len(calls)) as threads:
+                answers = list(threads.map(go, calls))
+        api.services.cache_clear()
+        return answers
 
     def register(self, **fields: Any) -> Job:
         """Register a job with the API. Unless told otherwise it is due each minute."""
@@ -240,6 +317,11 @@ class Deployment:
         answer = self.call("POST", "/v1/jobs", document | fields)
         assert answer.status == 201, answer.document
         return self.job(answer.document["jobId"])
+
+    def shown(self, job_id: str) -> dict[str, Any]:
+        """What GET says of the job itself, as other routes do."""
+        document = self.call("GET", f"/v1/jobs/{job_id}").document
+        return {k: v for k, v in document.items() if k not in {"lastRun", "upcoming"}}
 
     def job(self, job_id: str, tenant: str = TENANT) -> Job:
         job = self.jobs.get(JobKey(tenant, job_id))

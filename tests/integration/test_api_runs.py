@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import handler as api
+from functions.api import app as api
+from functions.api.routes import pools
 from nextfire.adapters.aws import SystemClock
 from nextfire.domain.due import DueKind, StoredEntry
 from nextfire.domain.ids import RunKey, run_id
@@ -453,7 +454,7 @@ class TestRedrivePool:
         self, system: Deployment, job: Job, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(manage_runs, "TOGETHER", 2)
-        monkeypatch.setattr(api, "_REDRIVE_FOR", timedelta())
+        monkeypatch.setattr(pools, "_REDRIVE_FOR", timedelta())
         for minutes in range(5, 10):
             dead(system, job, clock, minutes)
 

@@ -12,9 +12,10 @@ import pytest
 
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
-from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
+from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports import DueStore
+from nextfire.domain.run import Trigger
 from tests.builders import NOON, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
@@ -129,6 +130,53 @@ def test_an_entry_s_rank_comes_back(held: Held, rank: int) -> None:
     held.store.put([entry], NOON)
 
     assert held.entries() == [entry]
+
+
+def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
+    job = a_job(jobs_of_shard(0, 1)[0])
+    entry = DueEntry(DueKind.RESUME, job.key, job.uid, NOON)
+
+    held.store.put([entry, entry_of(0, NOON)], NOON)
+
+    assert entry in held.entries()
+
+
+@on_dynamodb
+@pytest.mark.parametrize(
+    ("kind", "key", "foreign"),
+    [
+        ("EXTRA", "1779624000000#uid00001#X#1", True),
+        ("EXTRA", "1779624000000#uid00001#X", True),
+        ("EXTRA", "1779624000000#uid00001#F#1", False),
+        ("EXTRA", "1779624000000#uid00001#P", False),
+        ("EXTRA", "x", False),
+        ("FIRE", "1779624000000#uid00001#X#1", False),
+    ],
+)
+def test_what_another_version_wrote_is_told_apart(
+    tables: Tables,
+    kind: str,
+    key: str,
+    foreign: bool,  # noqa: FBT001
+) -> None:
+    item: Any = {"bucket": "2026-05-24T12:00Z#000", "entry": key, "kind": kind}
+    client = dynamodb()
+    client.put_item(TableName=tables.due, Item={n: {"S": v} for n, v in item.items()})
+    store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    (found,) = store.read(NOON, 0, before=None, consistent=True)
+    assert isinstance(found, BrokenEntry)
+    assert found.foreign is foreign
+
+
+@pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.BACKFILL])
+def test_the_first_dispatch_of_what_was_asked_for_says_so(held: Held, trigger: Trigger) -> None:
+    run = run_key(job_id=jobs_of_shard(0, 1)[0])
+    entry = replace(a_retry(run, NOON, dispatch=1), trigger=trigger)
+
+    held.store.put([entry], NOON)
+
+    assert held.entries() == [entry]
+    assert "trigger" not in entry_item(a_retry(run, NOON), NOON, 4)
 
 
 def test_a_retry_says_that_its_job_s_runs_are_exclusive(held: Held) -> None:

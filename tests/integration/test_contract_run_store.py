@@ -7,32 +7,37 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, runs_from
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, RunStore
+from nextfire.domain.ports import Claim, JobStore, RunStore, Written
 from nextfire.domain.run import (
     MAX_ATTEMPTS_KEPT,
     AttemptOutcome,
     Result,
     Run,
     RunState,
+    Trigger,
     Value,
 )
-from tests.builders import LEASE, NOON, a_message, a_retry, at, job_key, run_key
-from tests.fakes import InlineExecutor, MemoryDueStore, MemoryRunStore
+from tests.builders import LEASE, NOON, a_job, a_message, a_retry, at, job_key, run_key
+from tests.fakes import InlineExecutor, MemoryDueStore, MemoryJobStore, MemoryRunStore
 from tests.integration.backends import DYNAMODB, MEMORY
 from tests.integration.races import ROUNDS, at_once
 
 CONTRACT_OF = (RunStore,)
 FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err")
+DONE = Result(AttemptOutcome.SUCCEEDED, "exit code 0", 0)
 HANDED_BACK = Result(AttemptOutcome.HANDED_BACK, "its worker shut down")
 RAGGED = NOON + timedelta(microseconds=123_456)
 """An instant as a machine's clock tells it, finer than what is stored."""
@@ -938,3 +943,208 @@ def test_the_dead_of_a_tenant_are_listed_the_latest_death_first(dead: Dead) -> N
 def test_a_cursor_that_is_none_is_refused_by_the_list_of_the_dead(dead: Dead) -> None:
     with pytest.raises(InvalidInputError):
         dead.store.list_dead("acme", first=NOON, last=NOON, cursor="none", limit=1)
+
+
+# Runs on request
+
+
+def asked_for(request: str = "r", **more: Any) -> Run:
+    return Run(
+        run_key(at("12:00:00.001")),
+        RunState.PENDING,
+        reason="run on request",
+        trigger=Trigger.MANUAL,
+        request=request,
+        **more,
+    )
+
+
+def ask_for(dead: Dead, run: Run) -> Claim:
+    return dead.store.request(run, a_retry(run.key, NOON, dispatch=1), NOON)
+
+
+def test_a_run_on_request_is_stored_with_its_due_entry(dead: Dead) -> None:
+    run = asked_for(payload='{"a":1}', request_reason="why not")
+
+    claimed = ask_for(dead, run)
+
+    assert claimed == Claim(run, taken=True)
+    assert dead.store.get(run.key) == run
+    assert [(e.run_id, e.dispatch) for e in dead.entries()] == [(run.key.run_id, 1)]
+
+
+def test_a_request_that_is_repeated_finds_what_it_made_and_no_other_s(dead: Dead) -> None:
+    run = ask_for(dead, asked_for()).run
+
+    assert ask_for(dead, asked_for()) == Claim(run, taken=True)
+    assert ask_for(dead, asked_for("another's")) == Claim(run, taken=False)
+    assert len(dead.entries()) == 1
+
+
+def test_a_request_takes_the_place_of_no_record(dead: Dead) -> None:
+    key = asked_for().key
+    there = dead.store.skip(Run.skipped(key, "noticed late", NOON))
+
+    assert ask_for(dead, asked_for("")) == Claim(there, taken=False)
+    assert not dead.entries()
+
+
+def test_of_ten_concurrent_requests_for_one_instant_one_makes_an_entry(dead: Dead) -> None:
+    with ThreadPoolExecutor(10) as threads:
+        claims = list(threads.map(lambda n: ask_for(dead, asked_for(str(n))), range(10)))
+
+    assert [claim.taken for claim in claims].count(True) == 1
+    assert len(dead.entries()) == 1
+
+
+def test_what_was_asked_for_stays_on_record_to_the_end(dead: Dead) -> None:
+    asked = ask_for(dead, asked_for(payload="7", request_reason="why not")).run
+
+    taken = claim(dead.store, a_message(asked.key)).run
+    ended = dead.store.advance(taken, taken.ended(RunState.SUCCEEDED, DONE, NOON)).run
+
+    assert ended.state is RunState.SUCCEEDED
+    for run in (taken, ended, dead.store.get(asked.key)):
+        assert run is not None
+        assert (run.trigger, run.request, run.payload, run.request_reason) == (
+            Trigger.MANUAL,
+            "r",
+            "7",
+            "why not",
+        )
+
+
+def passed_over(run: Run) -> Run:
+    return run.passed_over("overlap", NOON, pool="default", dispatched_at=NOON)
+
+
+def test_a_run_on_request_that_nobody_has_taken_is_passed_over(dead: Dead) -> None:
+    run = ask_for(dead, asked_for(payload="7")).run
+
+    skipped = dead.store.skip(passed_over(run))
+
+    assert skipped == passed_over(run) == dead.store.get(run.key)
+    assert dead.store.skip(passed_over(run)) == skipped
+    assert not claim(dead.store, a_message(run.key)).taken
+
+
+def test_a_run_on_request_that_somebody_took_is_not_passed_over(dead: Dead) -> None:
+    run = ask_for(dead, asked_for()).run
+    taken = claim(dead.store, a_message(run.key)).run
+    assert dead.store.skip(passed_over(run)) == taken
+
+    waiting = dead.store.advance(taken, taken.handed_back(HANDED_BACK, NOON)).run
+    assert dead.store.skip(passed_over(run)) == waiting
+
+
+def test_a_run_on_request_whose_record_is_gone_is_not_passed_over(store: RunStore) -> None:
+    with pytest.raises(UnavailableError):
+        store.skip(passed_over(asked_for()))
+    assert store.get(asked_for().key) is None
+
+
+# Occurrences to be skipped
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """A store of runs and one of jobs, which some of its writes concern; and a job in it."""
+
+    runs: RunStore
+    jobs: JobStore
+    job: Job
+
+    def skip(self, job: Job | None = None, run: Run | None = None) -> Written:
+        return self.runs.skip_next(run or self.skipped(), job or self.next())
+
+    def next(self, *skips: datetime) -> Job:
+        return replace(self.job, revision=self.job.revision + 1, skips=skips or (NOON,))
+
+    @staticmethod
+    def skipped() -> Run:
+        return replace(Run.skipped(run_key(), "a reason", at("11:00")), request="skip")
+
+
+@pytest.fixture
+def both(backend: str, request: pytest.FixtureRequest) -> Both:
+    job = a_job(since=at("11:00"))
+    runs: RunStore
+    jobs: JobStore
+    if backend == MEMORY:
+        due = MemoryDueStore(shards=1)
+        jobs = memory = MemoryJobStore(due)
+        runs = MemoryRunStore(due, memory)
+    else:
+        tables = request.getfixturevalue("tables")
+        jobs = DynamoDbJobStore(dynamodb(), table=tables.jobs, due_table=tables.due)
+        runs = DynamoDbRunStore(dynamodb(), table=tables.runs, jobs_table=tables.jobs)
+    jobs.create(job, None, at("11:00"))
+    return Both(runs, jobs, job)
+
+
+def test_a_skip_is_on_record_and_in_the_job(both: Both) -> None:
+    assert both.skip() is Written.DONE
+    assert both.skip() is Written.DONE, "a repetition finds what it wrote"
+    assert both.jobs.get(both.job.key) == both.next()
+    assert both.runs.get(run_key()) == both.skipped()
+    assert not claim(both.runs).taken
+
+
+def test_a_job_that_was_changed_meanwhile_is_not_written_over(both: Both) -> None:
+    changed = replace(both.job, revision=2, updated_at=NOON)
+    both.jobs.update(changed, None, NOON)
+
+    assert both.skip() is Written.CHANGED
+    assert both.runs.unskip(run_key(), both.next()) is Written.CHANGED
+    assert both.jobs.get(both.job.key) == changed
+    assert both.runs.get(run_key()) is None
+
+
+def test_an_occurrence_that_is_on_record_is_not_skipped(both: Both) -> None:
+    run = claim(both.runs).run
+
+    assert both.skip() is Written.REFUSED
+    assert both.jobs.get(both.job.key) == both.job
+    assert both.runs.get(run_key()) == run
+
+
+def test_a_skip_is_undone_with_the_job(both: Both) -> None:
+    both.skip()
+    undone = replace(both.next(), revision=3, skips=())
+
+    assert both.runs.unskip(run_key(), undone) is Written.DONE
+    assert both.runs.unskip(run_key(), undone) is Written.DONE
+    assert both.jobs.get(both.job.key) == undone
+    assert both.runs.get(run_key()) is None
+
+
+@pytest.mark.parametrize("there", [None, Run.skipped(run_key(), "noticed late", NOON)])
+def test_only_what_was_asked_to_be_skipped_is_undone(both: Both, there: Run | None) -> None:
+    if there is not None:
+        both.runs.skip(there)
+
+    assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
+    assert both.jobs.get(both.job.key) == both.job
+    assert both.runs.get(run_key()) == there
+
+
+def test_of_a_skip_and_twenty_claims_one_has_the_run(both: Both) -> None:
+    asks: list[Callable[[], Claim | Written]]
+    asks = [partial(claim, both.runs, mark=f"t{n}") for n in range(20)]
+
+    done = at_once(both.skip, *asks)
+
+    taken = [each for each in done if isinstance(each, Claim) and each.taken]
+    assert len(taken) + done.count(Written.DONE) == 1
+
+
+def test_the_record_of_a_skip_outlives_its_occurrence(
+    both: Both, backend: str, request: pytest.FixtureRequest
+) -> None:
+    if backend == MEMORY:
+        pytest.skip("it keeps what it has")
+    far = NOON + timedelta(days=365)
+    run = replace(Run.skipped(run_key(far), "a reason", NOON), request="skip")
+    both.skip(run=run)
+    (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
+    assert int(item["expires_at"]["N"]) > far.timestamp()

@@ -22,6 +22,7 @@ from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
@@ -35,12 +36,13 @@ from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import Run, RunState, Value
-from tests.builders import NOON, a_fire, a_job, a_retry, run_key
+from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor
 
 SECOND = timedelta(seconds=1)
 JOB = a_job()
 RUN = run_key()
+KEY = a_key()
 MESSAGE = RunMessage(
     tenant=RUN.job.tenant, job_id=RUN.job.job_id, run_id=RUN.run_id, dispatch=1, dispatched_at=NOON
 )
@@ -129,6 +131,10 @@ class Working:
         }
 
 
+def keys(client: Any) -> DynamoDbKeyStore:
+    return DynamoDbKeyStore(client, table="keys")
+
+
 def run_queue(client: Any) -> SqsRunQueue:
     return SqsRunQueue(client, queues={"default": URL}, executor=InlineExecutor())
 
@@ -182,6 +188,12 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "list dead runs": lambda c: runs(c).list_dead(
         "acme", first=NOON, last=NOON, cursor=None, limit=1
     ),
+    "create key": lambda c: keys(c).create(KEY),
+    "get key": lambda c: keys(c).get("acme", KEY.key_id),
+    "list keys": lambda c: keys(c).list("acme", cursor=None, limit=1),
+    "revoke key": lambda c: keys(c).revoke("acme", KEY.key_id, NOON),
+    "end key": lambda c: keys(c).end("acme", KEY.key_id, NOON),
+    "note use of key": lambda c: keys(c).note_use("acme", KEY.key_id, NOON.date()),
     "list runs": lambda c: runs(c).list(RUN.job, cursor=None, limit=1),
     "read backlog": lambda c: run_queue(c).backlog("default"),
     "receive": lambda c: SqsInbox(c, queue_url=URL).receive(1, wait=SECOND, hidden_for=SECOND),
@@ -362,7 +374,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         name
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
-            SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore,
+            DynamoDbKeyStore, SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore,
             S3RunFiles, EventBridgeEvents, AwsSecrets, StsJobRole,
         )
         for name in vars(adapter)
@@ -376,6 +388,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("create", "update", "get", "get_many", "list", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
+        *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
         *("resolve", "lent"),
         *("answer", "close"),  # of a job role, to its own server: no calls of AWS but `lent`'s

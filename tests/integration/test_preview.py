@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from functions.api import handler as api
+from functions.api import app as api
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.schedule import jitter
@@ -248,7 +248,7 @@ class TestUpcoming:
 
         assert created["schedule"] == dates
         assert created["nextFireAt"] == dates[1]
-        assert system.call("GET", "/v1/jobs/a").document == created
+        assert system.shown("a") == created
 
     def test_a_job_that_is_cancelled_or_not_there(self, system: Deployment) -> None:
         system.register(jobId="a")

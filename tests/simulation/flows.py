@@ -8,7 +8,7 @@ each port call, that may die like them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, group_id
+from nextfire.domain.ids import JobKey, RunKey, group_id, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.run import RunState
@@ -45,6 +45,15 @@ class Flow:
     name: str
     weight: int
     begin: Callable[[History], None]
+
+
+@dataclass(slots=True)
+class Asked:
+    """A run that somebody asked for, once or more; the `answers` name it."""
+
+    job: JobKey
+    payload: str | None
+    answers: list[RunKey] = field(default_factory=list)
 
 
 # Jobs
@@ -106,6 +115,21 @@ def pause(history: History) -> None:
         f"pause {key.job_id}",
         lambda client: client.jobs.pause(key, "a reason", now=client.actor.now()),
     )
+
+
+def pause_until(history: History) -> None:
+    """It resumes by itself, if nobody comes before."""
+    key = history.any_job()
+    if key is None or history.changes[key] >= _MOST_CHANGES:
+        return
+    history.changes[key] += 1
+    pause_for = timedelta(seconds=history.kernel.dice.choice([1, 5, 40, 130, 900]))
+
+    def ask(client: Client) -> None:
+        now = client.actor.now()
+        client.jobs.pause(key, None, now=now, until=now + pause_for)
+
+    history.request(key.tenant, f"pause {key.job_id} for {pause_for}", ask)
 
 
 def resume(history: History) -> None:
@@ -176,6 +200,60 @@ def redrive_pool(history: History) -> None:
             history.redriven.setdefault(key, 0)
 
     history.request(tenant, f"redrive {tenant}'s dead", ask)
+
+
+def run_now(history: History) -> None:
+    """Somebody asks for a run, and asks again as long as there is no answer."""
+    key = history.any_job()
+    if key is None:
+        return
+    dice = history.kernel.dice
+    history.asked.append(asked := Asked(key, dice.choice([None, None, '{"a":1}'])))
+    request, asked_at = f"request {len(history.asked)}", history.kernel.clock.now()
+    asked_at += timedelta(microseconds=dice.randint(-SECOND, SECOND))
+    occurrence = history.recent_run(key)
+    if occurrence is not None and dice.random() < 0.4:
+        # In the very millisecond: it must not take the place of the occurrence.
+        asked_at = min(asked_at, occurrence.scheduled_at)
+
+    def ask(client: Client) -> None:
+        run = client.runs.run_now(
+            key, payload=asked.payload, reason=None, request=request, asked_at=asked_at
+        )
+        asked.answers.append(run.key)
+
+    def ask_once() -> None:
+        if not asked.answers:
+            history.request(key.tenant, f"{request}: run {key.job_id} now", ask)
+
+    ask_once()
+    for seconds in (dice.choice([0, 1, 5]), 12):
+        history.later(timedelta(seconds=seconds), ask_once)
+
+
+def skip_next(history: History) -> None:
+    """Somebody wants the next occurrence not to run; and thinks better of it, perhaps."""
+    key = history.any_job()
+    if key is None:
+        return
+
+    def ask(client: Client) -> None:
+        job = client.runs.skip_next(key, None)
+        skipped = [at for at in job.skips if at > client.actor.now() - timedelta(minutes=1)]
+        history.skipped.update(RunKey(key, run_id(job.uid, at)) for at in skipped[-1:])
+
+    def undo(client: Client) -> None:
+        # Whether it is done is not known to whoever dies meanwhile.
+        history.unskipped.update(run for run in history.skipped if run.job == key)
+        client.runs.unskip(key)
+
+    history.request(key.tenant, f"skip the next of {key.job_id}", ask)
+    if history.kernel.dice.random() < 0.5:
+        seconds = history.kernel.dice.choice([1, 4, 30])
+        history.later(
+            timedelta(seconds=seconds),
+            lambda: history.request(key.tenant, f"skip none of {key.job_id}", undo),
+        )
 
 
 def look(history: History) -> None:
@@ -371,11 +449,14 @@ FLOWS = [
     Flow("change when", 6, change_when),
     Flow("change what", 3, change_what),
     Flow("pause", 4, pause),
+    Flow("pause until", 5, pause_until),
     Flow("resume", 4, resume),
     Flow("delete", 1, delete),
     Flow("cancel", 8, cancel),
     Flow("redrive", 6, redrive),
     Flow("redrive a pool", 1, redrive_pool),
+    Flow("run now", 6, run_now),
+    Flow("skip next", 5, skip_next),
     Flow("look", 1, look),
     Flow("kill", 5, kill),
     Flow("kill amid", 10, kill_amid),

@@ -14,7 +14,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import JobDefinition, JobState
-from nextfire.domain.run import RunState
+from nextfire.domain.run import Run, RunState
 from nextfire.domain.schedule import check
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import Shares
@@ -23,7 +23,7 @@ from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
 from tests.judgement import Evidence, Stored, first_sent
 from tests.simulation.effects import Effects
-from tests.simulation.flows import FLOWS, REFUSALS, TENANTS
+from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, Asked
 from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.monitor import Monitor
 from tests.simulation.system import Client, Setting, System
@@ -114,6 +114,11 @@ class History:
         """The jobs that could not be read for a while."""
         self.redriven: dict[RunKey, int] = {}
         """The runs whose redriving was answered, with the dispatch that was given."""
+        self.asked: list[Asked] = []
+        self.skipped: set[RunKey] = set()
+        """The occurrences of which it was answered that they are to be skipped."""
+        self.unskipped: set[RunKey] = set()
+        """Those of which that may have been undone."""
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
@@ -153,9 +158,11 @@ class History:
         found = [key for key, run in self.stores.runs.items.items() if run.state in states]
         return self.kernel.dice.choice(found) if found else None
 
-    def recent_run(self) -> RunKey | None:
-        """The run of an occurrence that is due about now, if there is one."""
-        key = self.any_job()
+    def recent_run(self, key: JobKey | None = None) -> RunKey | None:
+        """The run of an occurrence, of the job *key* or of any, that is due about now, if there is
+        one.
+        """
+        key = key or self.any_job()
         if key is None:
             return None
         job = self.stores.jobs.items[key]
@@ -359,7 +366,8 @@ class History:
         self.kernel.tell("rest", "all processes are new, all is well")
         for key in [*self.stores.jobs.items]:
             self.stores.jobs.mend(key)
-            if world.job(key).state is JobState.PAUSED:
+            job = world.job(key)
+            if job.state is JobState.PAUSED and job.resumes_at is None:
                 world.manage.resume(key, now=world.now)
         if self.monitor.meddled and not self.vandalised:
             self._check_mended(world)
@@ -380,6 +388,8 @@ class History:
             settle(world, step=_STEP, at_most=3_000)
         sent = first_sent(self.stores.queue.log)
         for job in [*self.stores.jobs.items.values()]:
+            resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
+            assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
             meddled = self.vandalised or job.key in self.monitor.meddled
             if meddled and job.state is JobState.CANCELLED:
                 continue  # the auditor looks after living jobs only
@@ -396,6 +406,8 @@ class History:
         occurrences = sum(run.covered for run in self.stores.runs.items.values())
         self._check_cancelled()
         self._check_redriven()
+        self._check_asked()
+        self._check_skipped()
         self._check_undecodable()
         self.monitor.check_queue_ids()
         assert not self.monitor.violations, self.monitor.violations[0]
@@ -449,6 +461,35 @@ class History:
             assert run.dispatch >= dispatch, f"{key.execution_id}: dispatch {dispatch} is gone"
             tried = run.attempt > run.attempt_base
             assert tried or run.state is RunState.CANCELLED, f"{key.execution_id} was not redriven"
+
+    def _check_asked(self) -> None:
+        """What was asked for became one run, however often it was asked, with what it was given."""
+        runs = self.stores.runs.items.values()
+        for number, asked in enumerate(self.asked, 1):
+            made = [run for run in runs if run.request == f"request {number}"]
+            assert len({*asked.answers}) <= 1, f"request {number} had {asked.answers}"
+            assert len(made) <= 1, f"request {number} made {[r.key.run_id for r in made]}"
+            assert len(made) >= bool(asked.answers), f"request {number} was answered, made nothing"
+            for run in made:
+                told = [*asked.answers, run.key]
+                assert told[0] == run.key, f"request {number} was told {told[0]}, not {run.key}"
+                assert run.key.job == asked.job
+                self._check_payload(run, asked.payload)
+
+    def _check_skipped(self) -> None:
+        """What was answered to be skipped never ran, unless that was undone."""
+        started = {each.execution_id for each in self.system.scripts_started}
+        for key in self.skipped - self.unskipped:
+            run = self.stores.runs.items.get(key)
+            assert run is not None, f"{key.execution_id} was to be skipped, and has no record"
+            assert run.skip_requested, f"{key.execution_id} was to be skipped and is {run.state}"
+            assert key.execution_id not in started, f"{key.execution_id} was skipped, and ran"
+
+    def _check_payload(self, run: Run, payload: str | None) -> None:
+        name = run.key.execution_id
+        for started in self.system.scripts_started:
+            if started.execution_id == name and payload is not None:
+                assert started.payload == payload, f"{name} was given {started.payload}"
 
     def _check_undecodable(self) -> None:
         """What does not decode is kept (invariant 9)."""

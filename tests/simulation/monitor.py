@@ -137,6 +137,11 @@ class Monitor:
         """
         if any(each == entry for each in self.stores.due.items.values()):
             return
+        if entry.kind is DueKind.RESUME:
+            job = self.stores.jobs.items.get(entry.job)
+            if job is not None and job.resume_entry() == entry:
+                self.wrong(f"{slot.sort_key}: deleted before its job was resumed (invariant 3)")
+            return
         if entry.kind is DueKind.RETRY:
             if (RunKey(entry.job, entry.run_id), entry.dispatch) not in self._accepted:
                 self.wrong(f"{slot.sort_key}: deleted before it was sent (invariant 3)")
@@ -168,7 +173,8 @@ class Monitor:
     def _left(self, job: Job, entry: DueEntry) -> bool:
         """Whether an occurrence after *entry*'s is in no record yet: a range may be longer."""
         runs = self._runs_of[entry.job, entry.uid].values()
-        until = max([entry.occurs_at, *(r.covers_until for r in runs)])
+        ends = (r.covers_until for r in runs if not r.request)
+        until = max([entry.occurs_at, *ends])
         following = job.next_after(until)
         most = job.definition.max_runs
         return following is not None and (most is None or job.ordinal(following) <= most)

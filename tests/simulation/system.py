@@ -57,6 +57,16 @@ class Setting:
     shares: Shares
 
 
+@dataclass(slots=True)
+class Started:
+    """A script that ran: of which attempt, on which worker, on what."""
+
+    execution_id: str
+    attempt: int
+    worker: str
+    payload: str
+
+
 class System:
     """Starts processes. `escaped`: what got out of one that should have been handled in it."""
 
@@ -78,6 +88,7 @@ class System:
         self.works = True
         """Whether workers are restarted."""
         self.effects = effects
+        self.scripts_started: list[Started] = []
         self._warm: list[tuple[int, Actor, Watch]] = []
         self._names = count(1)
         self._uids = count(1)
@@ -354,6 +365,9 @@ class _Runner:
         environment = call.environment
         execution_id = environment["NEXTFIRE_EXECUTION_ID"]
         attempt = int(environment["NEXTFIRE_ATTEMPT"])
+        self.system.scripts_started.append(
+            Started(execution_id, attempt, self.actor.name, call.payload)
+        )
         self.system.kernel.tell(
             self.actor.name,
             f"SCRIPT {execution_id} attempt {attempt}: {script.lasts.total_seconds():.0f} s, "

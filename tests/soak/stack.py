@@ -23,8 +23,7 @@ from typing import Any
 
 import httpx
 
-from nextfire_cli.aws import Account
-from nextfire_cli.client import Client
+from nextfire_cli.client import Bearer, Client
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, interrupts_raised
@@ -138,11 +137,8 @@ class SoakStack:
         MiniStack serves an API to its own account only, so the other tenant's requests go to the
         API's function as API Gateway would send them.
         """
-        signature = Account.of_stack(
-            self.info.aws_endpoint, self.info.region, self.info.access_key, self.info.secret_key
-        ).signature(self.info.region)
         return [
-            Client(self.info.endpoint, signature),
+            Client(self.info.endpoint, Bearer(self.info.api_key)),
             Client("http://127.0.0.1", httpx.Auth(), transport=_Invoked(self, OTHER_TENANT)),
         ]
 

@@ -12,7 +12,7 @@ import pytest
 from botocore.credentials import Credentials  # noqa: TID251 - the caller's, made up
 
 from nextfire_cli.aws import Signature
-from nextfire_cli.client import Client
+from nextfire_cli.client import Bearer, Client
 from nextfire_cli.errors import ApiError, CliError
 
 REMOTE = "https://abc123.execute-api.eu-west-1.amazonaws.com"
@@ -133,7 +133,7 @@ def test_a_problem_document_is_told_with_its_fields() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (401, {"message": "Unauthorized"}, "credentials"),
+        (401, {"message": "Unauthorized"}, "--auth"),
         (403, {"message": "Forbidden"}, "execute-api:Invoke"),
         (404, {"message": "Not Found"}, "--endpoint"),
         (413, {"message": "Request Entity Too Large"}, "64 KiB"),
@@ -194,3 +194,31 @@ def test_after_a_timeout_nobody_is_told_that_nothing_happened() -> None:
 
     with pytest.raises(CliError, match="may have been carried out"):
         client(hang).create_job({})
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("key", "wrong, expired or revoked"), ("token", "issuer")]
+)
+def test_a_key_or_token_goes_with_each_request_and_its_refusal_is_told(
+    kind: str, expected: str
+) -> None:
+    sent: list[str] = []
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["Authorization"])
+        return httpx.Response(403, json={"message": "Forbidden"})
+
+    caller = Client(REMOTE, Bearer("nf.acme.x.y", kind), httpx.MockTransport(refuse))
+    with pytest.raises(ApiError) as refused:
+        caller.job("j")
+
+    assert sent == ["Bearer nf.acme.x.y"]
+    assert expected in refused.value.remedy
+    assert "nf.acme.x.y" not in str(refused.value)
+
+
+def test_a_scope_that_lacks_is_told_as_the_api_tells_it() -> None:
+    problem = {"title": "Forbidden", "status": 403, "detail": "This needs the scope `write`."}
+
+    with pytest.raises(ApiError, match="`write`"):
+        client(lambda _: httpx.Response(403, json=problem)).job("j")

@@ -16,6 +16,7 @@ from nextfire_cli import runs
 from nextfire_cli.main import app
 
 ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
+LOCAL_KEY = f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}"
 JOB = {
     "jobId": "job_1",
     "state": "ACTIVE",
@@ -90,6 +91,10 @@ def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
         "AWS_REGION": None,
         "AWS_DEFAULT_REGION": None,
         "NEXTFIRE_ENDPOINT": ENDPOINT,
+        "NEXTFIRE_API_KEY": None,
+        "NEXTFIRE_TOKEN": None,
+        "NEXTFIRE_AUTH": None,
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
     }
 
     def run(*args: str, **changes: str | None) -> Result:
@@ -494,7 +499,7 @@ def test_follow_tells_each_change_once_and_ends_with_the_jobs_last_run(
 
 
 @pytest.fixture
-def stack() -> dict[str, Any]:
+def stack(tmp_path: Path) -> dict[str, Any]:
     """What `nextfire up` leaves in the folder above the one that the command is called in."""
     return {
         "endpoint": "http://127.0.0.1:4566/_aws/execute-api/abc/$default",
@@ -503,6 +508,7 @@ def stack() -> dict[str, Any]:
         "account_id": "000000000000",
         "access_key": "LOCALKEY",
         "secret_key": "local",
+        "key_file": str(tmp_path / ".nextfire" / "api-key"),
         "scripts_bucket": "scripts",
         "outputs_bucket": "outputs",
         "event_bus": "events",
@@ -521,13 +527,14 @@ def up(
     def write() -> None:
         (tmp_path / ".nextfire").mkdir()
         (tmp_path / ".nextfire" / "stack.json").write_text(json.dumps(stack))
+        (tmp_path / ".nextfire" / "api-key").write_text(LOCAL_KEY + "\n")
         (tmp_path / "below").mkdir()
         monkeypatch.chdir(tmp_path / "below")
 
     return write
 
 
-def test_the_local_stack_is_found_from_below_and_signed_for_with_its_keys(
+def test_the_local_stack_is_found_from_below_and_called_with_its_key(
     call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
 ) -> None:
     path = "/_aws/execute-api/abc/$default/v1/jobs"
@@ -538,10 +545,25 @@ def test_the_local_stack_is_found_from_below_and_signed_for_with_its_keys(
 
     assert result.exit_code == 0, result.output
     assert str(api.requests[0].url).startswith(stack["endpoint"])
-    assert "Credential=LOCALKEY/" in api.requests[0].headers["Authorization"]
+    assert api.requests[0].headers["Authorization"] == f"Bearer {LOCAL_KEY}"
+    call("jobs", "list", "--auth", "iam", NEXTFIRE_ENDPOINT=None)
+    assert "Credential=LOCALKEY/" in api.requests[1].headers["Authorization"]
 
 
-def test_another_endpoint_is_never_sent_the_local_stacks_keys(
+def test_a_local_stack_whose_key_is_gone_says_so(
+    call: Call, api: Api, up: Callable[[], None], tmp_path: Path
+) -> None:
+    up()
+    (tmp_path / ".nextfire" / "api-key").unlink()
+
+    result = call("jobs", "list", NEXTFIRE_ENDPOINT=None)
+
+    assert result.exit_code == 1
+    assert "it makes another" in result.stderr
+    assert not api.requests
+
+
+def test_another_endpoint_is_never_sent_the_local_stacks_key(
     call: Call, api: Api, up: Callable[[], None]
 ) -> None:
     up()

@@ -258,3 +258,35 @@ def test_a_run_is_shown_with_result_and_logs(call: Call, api: Api) -> None:
     assert "7 bytes" in shown
     assert f"nextfire runs logs {ID}" in shown
     assert "requested (why)" in shown
+
+
+def test_run_sends_the_payload_and_shows_the_execution(call: Call, api: Api) -> None:
+    pending = {"executionId": ID, "jobId": "a", "state": "PENDING", "trigger": "MANUAL"}
+    api.routes["POST /v1/jobs/a/run"] = [httpx.Response(201, json=pending)]
+
+    plain = call("jobs", "run", "a")
+    told = call("jobs", "run", "a", "--payload", '{"day": 1}', "--reason", "why")
+    null = call("jobs", "run", "a", "--payload", "null")
+    wrong = call("jobs", "run", "a", "--payload", "{")
+
+    assert [each.exit_code for each in (plain, told, null, wrong)] == [0, 0, 0, 2]
+    assert api.bodies == [{}, {"payload": {"day": 1}, "reason": "why"}, {"payload": None}]
+    assert ID in told.stdout
+
+
+def test_the_next_is_skipped_and_that_undone(call: Call, api: Api) -> None:
+    job: dict[str, Any] = {"jobId": "a", "state": "ACTIVE", "type": "CRON"}
+    job |= {
+        "schedule": "* * * * *",
+        "target": {"pool": "default", "handler": "h"},
+        "skips": ["2026-05-24T12:00:00Z"],
+    }
+    api.routes |= {"POST /v1/jobs/a/skip-next": [job], "DELETE /v1/jobs/a/skip-next": [job]}
+
+    asked = call("jobs", "skip-next", "a", "--reason", "why", "--json")
+    undone = call("jobs", "skip-next", "a", "--undo", "--json")
+    wrong = call("jobs", "skip-next", "a", "--undo", "--reason", "why")
+
+    assert [each.exit_code for each in (asked, undone, wrong)] == [0, 0, 2]
+    assert api.bodies == [{"reason": "why"}]
+    assert [each.method for each in api.requests] == ["POST", "DELETE"]

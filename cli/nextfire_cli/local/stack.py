@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +24,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from pydantic import BaseModel, ConfigDict
 
+from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.domain.keys import Minted, Scope
+from nextfire.usecases.manage_keys import CheckKey, ManageKeys, new_key_id
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
 from nextfire_cli.local.processes import (
     Processes,
@@ -46,6 +49,8 @@ _WORKER_GRACE = timedelta(seconds=10)
 _EMF = '"_aws":'  # of CloudWatch's embedded metric format
 _MOST_OF_A_LINE = 500
 _EMULATOR_GRACE = timedelta(seconds=20)
+_KEY_LIFE, _KEY_LEFT = timedelta(days=365), timedelta(days=30)
+"""How long the API key of the stack is good, and how long of it is left when another is made."""
 
 Report = Callable[[str], None]
 
@@ -74,22 +79,29 @@ class StackInfo(_Info):
     aws_endpoint: str
     region: str
     account_id: str
-    """The tenant of requests that are signed with the keys below."""
+    """The tenant of the API key, and of the AWS keys below."""
     access_key: str
     secret_key: str
+    key_file: Path
+    """Holds the API key that the stack came with; readable to its user only."""
     scripts_bucket: str
     outputs_bucket: str
     event_bus: str
     """The event bus's name."""
     tables: dict[str, str]
-    """Physical names by `jobs`, `due`, `runs`, `control`."""
+    """Physical names by `jobs`, `due`, `runs`, `control`, `keys`."""
     pools: dict[str, PoolInfo]
     functions: dict[str, str]
-    """Physical names by `api`, `watcher`, `auditor`, `executor-<pool>`."""
+    """Physical names by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`."""
     roles: dict[str, str]
-    """ARNs by `api`, `watcher`, `auditor`, `executor-<pool>`, `worker-<pool>`."""
+    """ARNs by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`, `worker-<pool>`."""
     processes: list[ProcessRecord]
     """MiniStack and the workers (`worker-<pool>-<number>`)."""
+
+    @property
+    def api_key(self) -> str:
+        """An API key of the tenant that may do all."""
+        return self.key_file.read_text(encoding="ascii").strip()
 
 
 class LocalStack:
@@ -166,6 +178,7 @@ class LocalStack:
         for folder in (self._data, self._logs, self._state / "cdk.out", self._state / "aws"):
             shutil.rmtree(folder, ignore_errors=True)
         self._port_file.unlink(missing_ok=True)
+        self._key_file.unlink(missing_ok=True)
 
     def status(self) -> StackInfo | None:
         """The running stack, or None if it does not run or lost one of its processes."""
@@ -199,6 +212,10 @@ class LocalStack:
     @property
     def _port_file(self) -> Path:
         return self._state / "port"
+
+    @property
+    def _key_file(self) -> Path:
+        return self._state / "api-key"
 
     @property
     def _port(self) -> int:
@@ -244,6 +261,7 @@ class LocalStack:
             )
         outputs = self._outputs()
         self._write_worker_profiles(outputs)
+        self._provide_key(outputs)
         report("starting the watcher and the workers")
         self._wake_watcher(outputs)
         for pool, executor in json.loads(outputs["Pools"]).items():
@@ -408,6 +426,28 @@ class LocalStack:
         self._aws_config.chmod(0o600)  # scripts are run by users of their own, and may look about
         self._aws_config.write_text("\n".join(sections) + "\n")
 
+    def _provide_key(self, outputs: dict[str, str]) -> None:
+        """See to it that the file of the API key holds one that is good for a while."""
+        keys = DynamoDbKeyStore(self.client("dynamodb"), table=outputs["KeysTable"])
+        soon = datetime.now(UTC) + _KEY_LEFT
+        if self._key_file.exists():
+            held = self._key_file.read_text(encoding="ascii", errors="replace").strip()
+            self._key_file.chmod(0o600)
+            if CheckKey(keys).check(f"Bearer {held}", soon).key is not None:
+                return
+        made = ManageKeys(keys).create(
+            ACCOUNT,
+            key_id=new_key_id(),
+            name="local stack",
+            scopes=[Scope.ADMIN],
+            now=datetime.now(UTC),
+            life=_KEY_LIFE,
+        )
+        assert isinstance(made, Minted)  # noqa: S101 — the id is new
+        self._key_file.unlink(missing_ok=True)
+        self._key_file.touch(mode=0o600)  # before it holds anything
+        self._key_file.write_text(made.text + "\n", encoding="ascii")
+
     @property
     def _aws_config(self) -> Path:
         return self._state / "aws" / "config"
@@ -477,7 +517,7 @@ class LocalStack:
             )
             for name, executor in json.loads(outputs["Pools"]).items()
         }
-        names = ("api", "watcher", "auditor")
+        names = ("api", "authorizer", "watcher", "auditor")
         functions = {name: outputs[f"{_pascal(name)}Function"] for name in names}
         roles = {name: outputs[f"{_pascal(name)}RoleArn"] for name in names}
         for name, pool in pools.items():
@@ -493,12 +533,13 @@ class LocalStack:
             account_id=ACCOUNT,
             access_key=ROOT_KEY,
             secret_key=ROOT_KEY,
+            key_file=self._key_file,
             scripts_bucket=outputs["ScriptsBucket"],
             outputs_bucket=outputs["OutputsBucket"],
             event_bus=outputs["EventBus"],
             tables={
                 name: outputs[f"{name.capitalize()}Table"]
-                for name in ("jobs", "due", "runs", "control")
+                for name in ("jobs", "due", "runs", "control", "keys")
             },
             pools=pools,
             functions=functions,

@@ -133,6 +133,22 @@ def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | Non
     Returns:
         None if they were done, else the item that refused the first; empty if there is none.
     """
+    refused = transact_all(client, writes, what)
+    if refused is None:
+        return None
+    index, item = refused
+    if index:
+        raise UnavailableError(f"{what}: transaction cancelled. Try again.")
+    return item
+
+
+def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
+    """Do all *writes* or none of them.
+
+    Returns:
+        None if they were done, else the index of the first whose condition refused it, and the item
+        that it asks for; empty if there is none.
+    """
     try:
         # The SDK gives each request a token, so that sending it twice writes once.
         with translated(what):
@@ -141,8 +157,9 @@ def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | Non
         if error_code(error) != "TransactionCanceledException":
             raise
         reasons: list[Any] = error.response.get("CancellationReasons", [])
-        if reasons and reasons[0].get("Code") == "ConditionalCheckFailed":
-            return dict(reasons[0].get("Item", {}))
+        for index, reason in enumerate(reasons):
+            if reason.get("Code") == "ConditionalCheckFailed":
+                return index, dict(reason.get("Item", {}))
         codes = ", ".join(str(reason.get("Code")) for reason in reasons)
         raise UnavailableError(f"{what}: transaction cancelled ({codes}). Try again.") from error
     return None

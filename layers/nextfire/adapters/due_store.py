@@ -30,6 +30,7 @@ from nextfire.domain.due import (
 )
 from nextfire.domain.ids import JOB_ID, TENANT, UID, JobKey, RunKey, content_id
 from nextfire.domain.instants import from_ms, isoformat, to_ms
+from nextfire.domain.run import Trigger
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -38,6 +39,7 @@ _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
+_KEY_OF_ANOTHER = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
 _FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
 """What an entry is made of, beside its key."""
 
@@ -245,6 +247,8 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
         item["rank"] = {"N": str(entry.rank)}
     if entry.exclusive:
         item["exclusive"] = {"BOOL": True}
+    if entry.trigger is not Trigger.SCHEDULE:
+        item["trigger"] = {"S": entry.trigger.value}
     return item
 
 
@@ -252,13 +256,13 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
     slot = Slot(item["bucket"]["S"], item["entry"]["S"])
     try:
         kind = DueKind(item["kind"]["S"])
-        retry = kind is DueKind.RETRY
+        retry, fires = kind is DueKind.RETRY, kind is DueKind.FIRE
         entry = DueEntry(
             kind=kind,
             job=JobKey(item["tenant"]["S"], item["job_id"]["S"]),
             uid=item["uid"]["S"],
             at=from_ms(int(slot.sort_key[:13])),
-            version=0 if retry else int(item["version"]["N"]),
+            version=int(item["version"]["N"]) if fires else 0,
             occurrence=from_ms(int(item["occurs_at"]["N"])) if "occurs_at" in item else None,
             ordinal=int(item["ordinal"]["N"]) if "ordinal" in item else 1,
             run_id=item["run_id"]["S"] if retry else "",
@@ -266,12 +270,14 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
             pool=item["pool"]["S"] if retry else "",
             rank=int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK,
             exclusive=bool(item["exclusive"]["BOOL"]) if "exclusive" in item else False,
+            trigger=Trigger(item["trigger"]["S"]) if "trigger" in item else Trigger.SCHEDULE,
         )
         if entry.sort_key != slot.sort_key:
             raise ValueError(f"its contents belong to the key {entry.sort_key}")
         _check(entry)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return BrokenEntry(slot, item, f"{type(error).__name__}: {error}", *_salvage(slot, item))
+        told = f"{type(error).__name__}: {error}"
+        return BrokenEntry(slot, item, told, *_salvage(slot, item), _is_foreign(slot, item))
     return StoredEntry(slot, entry)
 
 
@@ -292,6 +298,13 @@ def _check(entry: DueEntry) -> None:
         _ = key.scheduled_at
         if not entry.pool or key.uid != entry.uid:
             raise ValueError("a retry without pool, or of another job's run")
+
+
+def _is_foreign(slot: Slot, item: Mapping[str, Any]) -> bool:
+    """Whether it is of a kind that is not known here, by its name and by its key."""
+    kind = item.get("kind", {}).get("S")
+    named = isinstance(kind, str) and kind not in {*DueKind}
+    return named and _KEY_OF_ANOTHER.match(slot.sort_key) is not None
 
 
 def _salvage(slot: Slot, item: Mapping[str, Any]) -> tuple[datetime | None, JobKey | None]:

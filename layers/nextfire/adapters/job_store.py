@@ -19,7 +19,7 @@ from nextfire.adapters.due_store import entry_item
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JOB_ID, UID, JobKey
-from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
 from nextfire.domain.ports import Page, Scan, Unreadable
 
@@ -33,7 +33,7 @@ _CACHED = 4 * 1024
 _FIELDS = (
     *("tenant", "job_id", "uid", "revision", "schedule_version", "effective_from", "state"),
     *("definition", "created_at", "updated_at", "replaced", "counted_from", "resumed_at"),
-    "pause_reason",
+    *("pause_reason", "skips", "resumes_at"),
 )
 _WITHOUT_PAYLOAD: Any = {
     "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
@@ -76,13 +76,7 @@ class DynamoDbJobStore:
         return None if there.uid == job.uid else there
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
-        put: dict[str, Any] = {
-            "TableName": self._table,
-            "Item": _encode(job),
-            "ConditionExpression": "uid = :uid AND revision = :before",
-            "ExpressionAttributeValues": to_item({":uid": job.uid, ":before": job.revision - 1}),
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-        }
+        put = replacing(job, self._table)
         refused = self._write(put, entry, now, "update job")
         return refused is None or refused == put["Item"]
 
@@ -191,6 +185,17 @@ class DynamoDbJobStore:
         return transact(self._client, writes, what)
 
 
+def replacing(job: Job, table: str) -> dict[str, Any]:
+    """The Put of *job* in place of the revision before."""
+    return {
+        "TableName": table,
+        "Item": _encode(job),
+        "ConditionExpression": "uid = :uid AND revision = :before",
+        "ExpressionAttributeValues": to_item({":uid": job.uid, ":before": job.revision - 1}),
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+
+
 def encode_cursor(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -246,6 +251,8 @@ def _encode(job: Job) -> Item:
             "counted_from": job.counted_from and isoformat(job.counted_from),
             "resumed_at": job.resumed_at and isoformat(job.resumed_at),
             "pause_reason": job.pause_reason,
+            "skips": [to_ms(at) for at in job.skips] or None,
+            "resumes_at": job.resumes_at and isoformat(job.resumes_at),
         }
     )
 
@@ -343,7 +350,11 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             replaced=_decode_all_replaced(item["replaced"]["S"]) if "replaced" in item else (),
             counted_from=_instant(item, "counted_from"),
             resumed_at=_instant(item, "resumed_at"),
+            resumes_at=_instant(item, "resumes_at"),
             pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
+            skips=tuple(from_ms(int(at["N"])) for at in item["skips"]["L"])
+            if "skips" in item
+            else (),
         )
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise UndecodableError(f"job does not decode: {type(error).__name__}: {error}") from error

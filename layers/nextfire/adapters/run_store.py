@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from nextfire.adapters.aws import Item, error_code, from_item, to_item, transact, translated
+from nextfire.adapters.aws import (
+    Item,
+    error_code,
+    from_item,
+    to_item,
+    transact,
+    transact_all,
+    translated,
+)
 from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.job_store import decode_cursor, encode_cursor
+from nextfire.adapters.job_store import decode_cursor, encode_cursor, replacing
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Claim, Page, Unreadable
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Value
+from nextfire.domain.ports import Claim, Page, Unreadable, Written
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger, Value
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -62,9 +71,18 @@ class DynamoDbRunStore:
     """
 
     def __init__(
-        self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
+        self,
+        client: DynamoDBClient,
+        *,
+        table: str,
+        due_table: str = "",
+        jobs_table: str = "",
+        shards: int = 1,
     ) -> None:
-        """Build a store. *due_table* and its *shards* are needed to redrive, by nothing else."""
+        """Build a store. *due_table* and its *shards* are needed by `redrive` and `request`,
+        *jobs_table* by `skip_next` and `unskip`.
+        """
+        self._jobs_table = jobs_table
         self._client = client
         self._table = table
         self._due_table = due_table
@@ -158,14 +176,38 @@ class DynamoDbRunStore:
             ours=lambda run: run.state is RunState.CANCELLED,
         ).run
 
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        put = {
+            "TableName": self._table,
+            "Item": _encode_whole(run) | to_item({"expires_at": _expiry(now)}),
+            "ConditionExpression": "attribute_not_exists(run_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
+        writes: list[Any] = [{"Put": put}, {"Put": due}]
+        refused = transact(self._client, writes, "request run")
+        if refused is None:
+            return Claim(run, taken=True)
+        if not refused:
+            raise UnavailableError("request run: the record is gone. Try again.")
+        there = _decode(refused)
+        return Claim(there, taken=there.on_request and there.request == run.request)
+
     def skip(self, run: Run) -> Run:
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(run_id)"}
+        if run.on_request:
+            condition = {
+                "ConditionExpression": "#state = :pending AND attribute_not_exists(claim_token)",
+                "ExpressionAttributeNames": {"#state": "state"},
+                "ExpressionAttributeValues": to_item({":pending": RunState.PENDING.value}),
+            }
         try:
             with translated("skip run"):
                 self._client.put_item(
                     TableName=self._table,
-                    Item=_key(run.key) | to_item(_encode(run)),
-                    ConditionExpression="attribute_not_exists(run_id)",
+                    Item=_encode_whole(run),
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                    **condition,
                 )
         except ClientError as error:
             if error_code(error) != "ConditionalCheckFailedException":
@@ -175,6 +217,37 @@ class DynamoDbRunStore:
                 raise UnavailableError("skip run: the record is gone. Try again.") from error
             return _decode(item)
         return run
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        item = _encode_whole(run)
+        put = {
+            "TableName": self._table,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(run_id)",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        return self._write_with(job, {"Put": put}, "skip occurrence")
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        delete = {
+            "TableName": self._table,
+            "Key": _key(run),
+            "ConditionExpression": "#state = :skipped AND attribute_exists(#request)",
+            "ExpressionAttributeNames": {"#state": "state", "#request": "request"},
+            "ExpressionAttributeValues": to_item({":skipped": RunState.SKIPPED.value}),
+        }
+        return self._write_with(job, {"Delete": delete}, "skip no more")
+
+    def _write_with(self, job: Job, write: dict[str, Any], what: str) -> Written:
+        put = replacing(job, self._jobs_table)
+        refused = transact_all(self._client, [{"Put": put}, write], what)
+        if refused is None:
+            return Written.DONE
+        index, there = refused
+        if index:
+            return Written.REFUSED
+        # The SDK may have sent it twice: what was refused then is our own success.
+        return Written.DONE if there == put["Item"] else Written.CHANGED
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         while not run.state.ended:
@@ -470,7 +543,9 @@ def _instant(at: datetime | None) -> str | None:
 
 def _encode(run: Run) -> dict[str, object]:
     """The mutable attributes of *run*; None: not there."""
-    changed_at = run.finished_at or run.attempts[-1].finished_at or run.attempts[-1].started_at
+    changed_at = run.finished_at or _last_step(run) or run.key.scheduled_at
+    if run.skip_requested:
+        changed_at = max(changed_at, run.key.scheduled_at)  # it has to be there by then
     if run.not_before is not None:
         changed_at = max(changed_at, run.not_before)  # a retry may be months away
     skipped = run.state is RunState.SKIPPED
@@ -501,6 +576,23 @@ def _encode(run: Run) -> dict[str, object]:
         "attention_at": f"{to_ms(changed_at):013d}#{run.key.execution_id}" if dead else None,
         **_encode_value("result", run.result),
     }
+
+
+def _last_step(run: Run) -> datetime | None:
+    if not run.attempts:
+        return None
+    return run.attempts[-1].finished_at or run.attempts[-1].started_at
+
+
+def _encode_whole(run: Run) -> Item:
+    """The item of *run*, with what is written once: how somebody asked for it."""
+    asked_for = {
+        "trigger": run.trigger.value if run.on_request else None,
+        "request": run.request or None,
+        "request_reason": run.request_reason,
+        "payload": run.payload,
+    }
+    return _key(run.key) | to_item(_encode(run) | asked_for)
 
 
 def _encode_value(name: str, value: Value | None) -> dict[str, object]:
@@ -571,6 +663,10 @@ def _decode(item: Mapping[str, Any]) -> Run:
             buried=_count(values, "buried"),
             checkpoint=_decode_value("checkpoint", values),
             result=_decode_value("result", values),
+            trigger=Trigger(values.get("trigger", Trigger.SCHEDULE)),
+            request=_text(values, "request") or "",
+            request_reason=_text(values, "request_reason"),
+            payload=_text(values, "payload"),
         )
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"run does not decode: {type(error).__name__}: {error}") from error

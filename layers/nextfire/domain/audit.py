@@ -16,7 +16,7 @@ from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import ScheduleType, occurrences
 
 GRACE = timedelta(minutes=15)
@@ -75,11 +75,14 @@ def next_audit(was: Audit | None, now: datetime, every: timedelta, *, anew: bool
 
 def next_entry(job: Job, now: datetime) -> DueEntry | None:
     """The FIRE entry that an ACTIVE job has if all that is due by *now* has been sent: of the first
-    occurrence that is due later. None if there is none to be.
+    occurrence that is due later; of a PAUSED one the entry that ends its pause. None if there is
+    none to be.
 
     Raises:
         InvalidInputError: The schedule cannot be read.
     """
+    if job.state is JobState.PAUSED:
+        return job.resume_entry()
     if job.state is not JobState.ACTIVE or job.definition.type is ScheduleType.MANUAL:
         return None
     at = job.next_after(now - job.definition.jitter_width)
@@ -238,15 +241,16 @@ def compare(
         since = idle_since(run)
         if since is not None and since <= now - GRACE and run.key.run_id not in waiting:
             found.stuck.append(run)
-        if run.key.uid != job.uid:
+        if run.key.uid != job.uid or run.trigger is Trigger.MANUAL:
             continue
         at = run.key.scheduled_at
         gaps.judge_before(at, found.covered_to)
-        found.covered_to = max(found.covered_to or at, run.covers_until)
+        if at <= now:  # what is to come may have been asked to be skipped
+            found.covered_to = max(found.covered_to or at, run.covers_until)
         sent_at = run.dispatched_at
         sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
         # Only in one message group does nothing overtake what was sent before it.
-        if job.exclusive and run.pool is not None and sent_long_ago:
+        if job.exclusive and run.pool is not None and sent_long_ago and not run.on_request:
             found.taken_from = max(found.taken_from or at, at)
     if not found.partial:
         gaps.judge_before(now, found.covered_to)
@@ -318,7 +322,7 @@ def restored(
     While the queue holds something, what has no record may have been sent: then the chain goes on
     with *following*, the next occurrence to come, and what is missing is judged when that is sure.
     """
-    if not queue_is_empty or found.partial:
+    if not queue_is_empty or found.partial or following.kind is not DueKind.FIRE:
         return following
     first = job.next_after(max(found.covered_to or since, since))
     if first is None or first >= following.occurs_at:

@@ -15,7 +15,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.message import ORDINARY, RunMessage
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 
 ORPHAN_AGE = timedelta(seconds=60)
 """How long an entry whose job (or version) is not seen is left, before it is taken to be an
@@ -38,15 +38,22 @@ MAX_OUTSTANDING = 20
 """Runs of one job that may wait for each other in the queue; the next one waits in the table."""
 
 
+_WHY_SENT = {
+    Trigger.SCHEDULE: "retry is due",
+    Trigger.MANUAL: "run on request",
+    Trigger.BACKFILL: "backfill on request",
+}
+
 _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
 """What a run may become that no executor has had before it."""
 
 
 class DueAction(StrEnum):
     """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
-    the successor. DROP: delete it. LEAVE: look again later.
+    the successor. RESUME: end its job's pause. DROP: delete it. LEAVE: look again later.
     """
 
+    RESUME = "RESUME"
     FIRE = "FIRE"
     COVER = "COVER"
     DROP = "DROP"
@@ -92,14 +99,22 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
     """
     if entry.kind is DueKind.RETRY:
         key = RunKey(entry.job, entry.run_id)
+        # One that was asked for has not had its turn yet.
+        takes_turn = entry.trigger is Trigger.MANUAL and job is not None and job.uid == entry.uid
         return DueDecision(
             DueAction.FIRE,
-            "retry is due",
+            _WHY_SENT[entry.trigger],
             key,
             entry.dispatch,
             entry.pool,
             exclusive=entry.exclusive,
+            owner=job if takes_turn else None,
         )
+    if entry.kind is DueKind.RESUME:
+        # It was stored with the pause, in one transaction: it is never newer than its job.
+        if job is not None and job.resume_entry() == entry:
+            return DueDecision(DueAction.RESUME, "the pause ends", owner=job)
+        return DueDecision(DueAction.DROP, "the pause was ended, or its end put off")
     if job is not None and job.uid != entry.uid and entry.at <= job.created_at:
         # Nobody may take an id before all that was due of the job before is sent: if something is
         # left all the same, its executor puts it on record as that of a deleted job.
@@ -241,35 +256,56 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
 
     Args:
         job: The job, as it was in the occurrence's version.
-        occurs_at: The occurrence.
-        before: The records of earlier occurrences, the latest first. They are looked at up to the
+        occurs_at: The occurrence, or the instant at which a run was asked for.
+        before: The records of earlier runs, the latest first. They are looked at up to the
             first that an executor wrote: runs of one message group come to executors in order, so
-            what was due before that has been there, and what was due after it waits.
+            what was due before that has been there, and what was due after it waits. Those that
+            somebody asked for are not of that row: a MANUAL one counts for itself, and a BACKFILL,
+            which makes up for the past, does not count.
     """
     waiting, end, latest = 0, occurs_at, None
+    asked_for: list[Run] = []
     since = job.effective_from
     for looked_at, record in enumerate(before):
         if record.key.uid != job.uid:
             break
-        # What lies between two records has none, and so has not been there.
-        most = MAX_OUTSTANDING - waiting
-        waiting += job.count_between(record.covers_until, end, at_most=most)
-        end = min(end, record.key.scheduled_at)
-        if record.pool is not None or record.state not in _WITHOUT_EXECUTOR:
-            latest, since = record, end
-            break
+        if record.trigger is Trigger.MANUAL:  # even a range may lie around it
+            if not record.state.ended:
+                asked_for.append(record)
+                waiting += 1
+        else:
+            # What lies between two records has none, and so has not been there.
+            most = MAX_OUTSTANDING - waiting
+            waiting += _sent_between(job, record.covers_until, end, at_most=most)
+            end = min(end, record.key.scheduled_at)
+            had = record.pool is not None or record.state not in _WITHOUT_EXECUTOR
+            if had and not record.on_request:
+                latest, since = record, end
+                break
         if waiting >= MAX_OUTSTANDING or looked_at == 3 * MAX_OUTSTANDING:
             since = end  # far enough back: what was due before has been there
             break
-    waiting += job.count_between(since, end, at_most=MAX_OUTSTANDING - waiting)
-    unended = latest is not None and not latest.state.ended
-    if waiting + unended >= MAX_OUTSTANDING:
+    waiting += _sent_between(job, since, end, at_most=MAX_OUTSTANDING - waiting)
+    unended = [] if latest is None or latest.state.ended else [latest]
+    if waiting + len(unended) >= MAX_OUTSTANDING:
         return OverlapDecision(False, f"{MAX_OUTSTANDING} earlier runs have not ended")
-    if unended and job.definition.overlap is Overlap.REPLACE:
-        return OverlapDecision(
-            True, "overlap policy REPLACE: replaced by the occurrence at", latest
-        )
+    unended += asked_for
+    # What is to be skipped replaces nothing.
+    replaces = job.definition.overlap is Overlap.REPLACE and occurs_at not in job.skips
+    if unended and replaces:
+        # What is behind the one that runs is looked at when its own turn comes.
+        runs = next((run for run in unended if run.state is RunState.RUNNING), unended[0])
+        return OverlapDecision(True, "overlap policy REPLACE: replaced by", runs)
     return OverlapDecision(True)
+
+
+def _sent_between(job: Job, after: datetime, before: datetime, *, at_most: int) -> int:
+    """How many occurrences between the two have been sent, or are about to be: none in a pause, nor
+    after the last.
+    """
+    if job.state is not JobState.ACTIVE:
+        return 0
+    return job.count_between(after, before, at_most=max(at_most, 0))
 
 
 def decide_covered(
@@ -294,12 +330,17 @@ def decide_covered(
     alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
     if not in_pause and alone and late <= MISFIRE_AFTER - CLOCKS_DIFFER:
         return None
-    near = islice(before(), MAX_OUTSTANDING)
+    near = islice((r for r in before() if r.trigger is not Trigger.MANUAL), MAX_OUTSTANDING)
     return next((run for run in near if run.key.uid == key.uid and run.covers_until >= at), None)
 
 
 def decide_pickup(
-    job: Job, key: RunKey, now: datetime, before: Callable[[], Iterable[Run]]
+    job: Job,
+    key: RunKey,
+    now: datetime,
+    before: Callable[[], Iterable[Run]],
+    *,
+    trigger: Trigger = Trigger.SCHEDULE,
 ) -> str | None:
     """Why a run that an executor has before it for the first time is not to start; None if it is.
 
@@ -307,12 +348,17 @@ def decide_pickup(
         job: Its job.
         key: The run, of an occurrence that is due by *now*.
         now: The instant of the decision.
-        before: Brings the records of earlier occurrences, the latest first. Asked only where the
+        before: Brings the records of earlier runs, the latest first. Asked only where the
             overlap policy is SKIP.
+        trigger: What made it. What somebody asked for is never too late; and a BACKFILL waits for
+            its turn, whatever the overlap policy.
     """
-    due_at = job.due_at(key.scheduled_at)
+    if trigger is Trigger.BACKFILL:
+        return None
+    asked_for = trigger is Trigger.MANUAL
+    due_at = key.scheduled_at if asked_for else job.due_at(key.scheduled_at)
     window = job.definition.misfire.relevancy_window
-    if window is not None and now - due_at > window:
+    if window is not None and now - due_at > window and not asked_for:
         late = _spoken(now - due_at)
         return f"picked up {late} late; relevancyWindowSec is {_spoken(window)}"
     overlap = job.definition.overlap
@@ -320,6 +366,8 @@ def decide_pickup(
         for run in before():
             if run.key.uid != key.uid:
                 return None
+            if run.trigger is Trigger.BACKFILL:
+                continue
             if run.attempts or run.state not in _WITHOUT_EXECUTOR:
                 over = run.finished_at is not None and run.finished_at <= due_at
                 if run.state.ended and over:
@@ -330,9 +378,9 @@ def decide_pickup(
         if job.definition.misfire.policy is MisfirePolicy.SKIP:
             # An older one may have been skipped itself: then nothing would run.
             since = max(since, now - MISFIRE_AFTER, job.resumed_at or since)
-        newer = job.next_entry(since)
-        if newer is not None and newer.at <= now:
-            at = isoformat(newer.occurs_at)
+        newer = job.next_to_run(since)
+        if newer is not None and job.due_at(newer) <= now:
+            at = isoformat(newer)
             return f"overlap policy REPLACE: replaced by the occurrence at {at}"
     return None
 

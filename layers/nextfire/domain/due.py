@@ -14,13 +14,17 @@ from functools import lru_cache
 
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, floor_minute, to_ms
+from nextfire.domain.run import Trigger
 
 
 class DueKind(StrEnum):
-    """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch."""
+    """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch.
+    RESUME: the end of a job's pause.
+    """
 
     FIRE = "FIRE"
     RETRY = "RETRY"
+    RESUME = "RESUME"
 
 
 NORMAL_RANK = 1
@@ -34,7 +38,8 @@ class DueEntry:
     put it later, and, for a job with `maxRuns`, that occurrence's `ordinal` (from 1) since the
     version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
     checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
-    `exclusive`, of a RETRY, says that the job's runs share one message group.
+    `exclusive`, of a RETRY, says that the job's runs share one message group; `trigger`, of the
+    first dispatch of a run that was asked for, how that came to be.
     """
 
     kind: DueKind
@@ -49,6 +54,7 @@ class DueEntry:
     pool: str = ""
     rank: int = NORMAL_RANK
     exclusive: bool = False
+    trigger: Trigger = Trigger.SCHEDULE
 
     def __hash__(self) -> int:
         # What tells entries apart; over all fields it takes thrice as long, and is asked for often.
@@ -66,6 +72,8 @@ class DueEntry:
         """
         if self.kind is DueKind.RETRY:
             tail = f"R#{self.run_id}#{self.dispatch}"
+        elif self.kind is DueKind.RESUME:
+            tail = "P"
         else:
             tail = f"F#{self.version}"
             # Jitter may put two occurrences on one instant.
@@ -104,7 +112,8 @@ class StoredEntry:
 class BrokenEntry:
     """An item of the due table that does not read as an entry. `raw` is as its store has it.
 
-    `at` and `job` are what could be made out of it: enough to rebuild the job's chain.
+    `at` and `job` are what could be made out of it: enough to rebuild the job's chain. `foreign`:
+    it may be of a kind that a newer version of this code knows.
     """
 
     slot: Slot
@@ -112,6 +121,7 @@ class BrokenEntry:
     error: str
     at: datetime | None
     job: JobKey | None
+    foreign: bool = False
 
 
 def fire(

@@ -3,8 +3,10 @@
     NextfireError
     ├── InvalidInputError      400/422 at the API; at the queue: to the dead-letter queue, at once
     │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed,
-    blocks nothing ├── NotFoundError          404; at the queue: acknowledged and logged
-    ├── ConflictError          409/412; the caller decides
+    │                          blocks nothing
+    ├── NotFoundError          404; at the queue: acknowledged and logged
+    ├── ConflictError          409; the caller decides
+    │   └── ChangedError       412; what the caller knew is not so any more
     └── UnavailableError       503; at the queue: this record fails and comes again
 
 Anything else is a defect: 500, this record fails, an alarm rings.
@@ -35,6 +37,13 @@ class InvalidInputError(NextfireError):
         self.remedy = remedy
         super().__init__(f"{field}: {problem} (got {self.value}). {remedy}")
 
+    def about(self, field: str) -> InvalidInputError:
+        """The same, told of *field*: what the caller calls it."""
+        told = InvalidInputError(field, None, self.problem, self.remedy)
+        told.value = self.value
+        told.args = (f"{field}: {self.problem} (got {self.value}). {self.remedy}",)
+        return told
+
 
 class UndecodableError(NextfireError):
     """A stored item or a message that does not read as what it should be."""
@@ -58,6 +67,10 @@ class ConflictError(NextfireError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{problem}. {remedy}")
+
+
+class ChangedError(ConflictError):
+    """The thing is not as the caller expected it to be: somebody else was first."""
 
 
 class UnavailableError(NextfireError):

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from nextfire.domain.due import NORMAL_RANK, DueEntry, fire
+from nextfire.domain.due import NORMAL_RANK, DueEntry, DueKind, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.run import AttemptOutcome, Result
@@ -437,6 +437,7 @@ class Replaced:
     paused: bool = False
 
 
+MAX_SKIPS = 8
 MAX_REPLACED = 8
 """How many replaced versions a job remembers; more only while their occurrences are not all
 dispatched: one has some at most, unless the watcher is behind."""
@@ -458,7 +459,9 @@ class Job:
     changes only when *when* changes, and grows. A version owns the occurrences after
     `effective_from`: the instant of that change; of a job that was paused, that of the pause, for
     what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
-    is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it.
+    is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
+    occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
+    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is.
     """
 
     key: JobKey
@@ -474,6 +477,8 @@ class Job:
     counted_from: datetime | None = None
     resumed_at: datetime | None = None
     pause_reason: str | None = None
+    skips: tuple[datetime, ...] = ()
+    resumes_at: datetime | None = None
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -515,7 +520,29 @@ class Job:
             schedule_version=self._next_version(now),
             resumed_at=max(cut(now), self.effective_from),
             pause_reason=None,
+            resumes_at=None,
         )
+
+    def resumption(self, now: datetime) -> tuple[Job, DueEntry | None]:
+        """The next revision of this PAUSED job, resumed at *now*, with its first entry. One that
+        has no occurrence left is COMPLETED.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        resumed = replace(
+            self.resumed(now), revision=self.revision + 1, updated_at=max(cut(now), self.updated_at)
+        )
+        first = resumed.first()
+        if first is None and resumed.definition.type is not ScheduleType.MANUAL:
+            return replace(resumed, state=JobState.COMPLETED), None
+        return resumed, first
+
+    def resume_entry(self) -> DueEntry | None:
+        """The entry that ends the pause of this job; None if nothing but a request does."""
+        if self.state is not JobState.PAUSED or self.resumes_at is None:
+            return None
+        return DueEntry(DueKind.RESUME, self.key, self.uid, self.resumes_at)
 
     def unpaused(self, now: datetime) -> DueEntry | None:
         """The entry that has on record what was due in the pause of this PAUSED job, up to *now*,
@@ -563,6 +590,11 @@ class Job:
 
     def _next_version(self, now: datetime) -> int:
         return max(self.schedule_version + 1, to_ms(now))
+
+    @property
+    def version(self) -> str:
+        """What tells this state of the job from any other that it ever had, as a text."""
+        return f"{self.uid}-{self.revision}"
 
     @property
     def _counted_from(self) -> datetime:
@@ -621,6 +653,17 @@ class Job:
             rank=self.definition.priority.rank,
         )
 
+    def next_to_run(self, after: datetime) -> datetime | None:
+        """The first occurrence after *after* that is not to be skipped; None if there is none.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        entry = self.next_entry(after)
+        while entry is not None and entry.occurs_at in self.skips:
+            entry = self.next_entry(entry.occurs_at)
+        return None if entry is None else entry.occurs_at
+
     def successor(self, entry: DueEntry) -> DueEntry | None:
         """The entry that follows *entry*, one of this version; None after the last.
 
@@ -651,7 +694,12 @@ class Job:
         return stretch(self.schedule, entry.occurs_at, until, at_most=left)
 
     def count_between(self, after: datetime, before: datetime, *, at_most: int) -> int:
-        """How many occurrences lie between *after* and *before*, counted to *at_most*."""
+        """How many occurrences, within `maxRuns`, lie between *after* and *before*, counted to
+        *at_most*.
+        """
+        first = self.next_after(after)
+        if self.definition.max_runs is not None and first is not None and at_most:
+            at_most = min(at_most, max(self.definition.max_runs - self.ordinal(first) + 1, 0))
         found = islice(occurrences(self.schedule, max(after, self.effective_from)), at_most)
         return sum(1 for _ in takewhile(lambda occurrence: occurrence.at < before, found))
 

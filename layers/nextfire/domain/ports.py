@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
 from nextfire.domain.events import Event
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, ParameterReference, SecretReference
+from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, Value
@@ -73,10 +74,10 @@ class JobStore(Protocol):
         self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
     ) -> Job | None:
         """Store *job* and *first*, if the id is free, or still that of *former*, which is
-        CANCELLED.
+        CANCELLED. What was stored with the same `uid` before stays as it is, cancelled or not.
 
         Returns:
-            None if stored; else the job that has the id, CANCELLED or not.
+            None if stored, now or before; else the job that has the id, CANCELLED or not.
         """
 
     def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
@@ -111,6 +112,40 @@ class JobStore(Protocol):
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         """Up to *limit* (≥ 1) of all tenants' jobs, by consistent reads, in an order of the store's
         own. Goes on after the job *after*, whether it is there still or not.
+        """
+
+
+REQUESTS_KEPT = timedelta(hours=24)
+"""For how long an idempotency key stands for its first request."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRequest:
+    """A request as it first came, at `at`. `answer`: None if it had none, or one too large."""
+
+    fingerprint: str
+    at: datetime
+    answer: str | None
+
+
+class RequestStore(Protocol):
+    """Holds requests that bear an idempotency key, for `REQUESTS_KEPT`."""
+
+    def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
+        """Keep that *tenant*'s request *key* came at *now*, if none is kept.
+
+        Returns:
+            None if kept; else the one that is.
+
+        Raises:
+            UndecodableError: What is kept does not decode.
+        """
+
+    def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
+        """Keep *answer* with the request that began at *began_at*, if it has none.
+
+        Returns:
+            The answer that it has: *answer*, or one that was first.
         """
 
 
@@ -245,6 +280,14 @@ class Claim:
     taken: bool
 
 
+class Written(Enum):
+    """What came of a write that depends on a job and on a run."""
+
+    DONE = "DONE"
+    CHANGED = "CHANGED"  # the job was changed meanwhile
+    REFUSED = "REFUSED"  # by the record of the run, or for want of one
+
+
 class RunStore(Protocol):
     """Holds runs and says who may work on them."""
 
@@ -315,8 +358,25 @@ class RunStore(Protocol):
             InvalidInputError: *cursor* is none of ours.
         """
 
+    def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
+        """Store the PENDING *run* that somebody asked for, and the due entry of its dispatch, if it
+        has no record: both or none. A repetition, of one `request`, finds what it wrote.
+        """
+
     def skip(self, run: Run) -> Run:
-        """Store the SKIPPED record *run*, if there is none. Returns the record now in force."""
+        """Store the SKIPPED record *run*, if there is none; of a run that was asked for, in place
+        of the PENDING record that nobody has taken. Returns the record now in force.
+        """
+
+    def skip_next(self, run: Run, job: Job) -> Written:
+        """Store the SKIPPED record *run*, if there is none, and replace revision `job.revision - 1`
+        by *job*: both or neither.
+        """
+
+    def unskip(self, run: RunKey, job: Job) -> Written:
+        """Delete the record of *run*, if somebody asked to skip it, and replace revision
+        `job.revision - 1` by *job*: both or neither.
+        """
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
         """Make *run* CANCELLED if it is PENDING; if it is RUNNING, have its worker asked to end it.
@@ -385,6 +445,47 @@ class Events(Protocol):
 
     def put(self, event: Event) -> None:
         """Have *event* told to whoever listens."""
+
+
+class KeyStore(Protocol):
+    """Holds API keys: their hashes, never their secrets."""
+
+    def create(self, key: ApiKey) -> bool:
+        """Store *key*, if its tenant has none of its id. False: it has one."""
+
+    def get(self, tenant: str, key_id: str) -> ApiKey | None:
+        """The key, by a consistent read; None if there is none.
+
+        Raises:
+            UndecodableError: The stored item does not read as a key.
+        """
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        """*tenant*'s keys by id, by consistent reads, those that are good no more included. At most
+        *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
+        """Make the key good for nothing from *now* on; one that was revoked before stays as it is.
+
+        Returns:
+            The key as it is now; None if there is none.
+        """
+
+    def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
+        """Have the key expire at *at*; one that expires before that stays as it is.
+
+        Returns:
+            The key as it is now; None if there is none.
+        """
+
+    def note_use(self, tenant: str, key_id: str, day: date) -> None:
+        """Have it on record that the key was last used on *day*, unless a day as late is, or the
+        key is gone.
+        """
 
 
 class Secrets(Protocol):

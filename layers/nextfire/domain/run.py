@@ -35,6 +35,14 @@ class RunState(StrEnum):
         return self not in (RunState.PENDING, RunState.RUNNING)
 
 
+class Trigger(StrEnum):
+    """What made a run. To each occurrence SCHEDULE owes a record; the others were asked for."""
+
+    SCHEDULE = "SCHEDULE"
+    MANUAL = "MANUAL"  # run now: at an instant that is no occurrence
+    BACKFILL = "BACKFILL"  # of an occurrence of the past
+
+
 class AttemptOutcome(StrEnum):
     """How one attempt ended."""
 
@@ -109,6 +117,10 @@ class Run:
     latest `MAX_ATTEMPTS_KEPT`. `buried`: the dispatch whose death has been told. `checkpoint` is
     what the script saved last, `result` what it gave. A SKIPPED record with `covered_to` is a range
     record: it stands for the `covered` occurrences from its own to that one.
+
+    `trigger`: what made it. Of one that was asked for, or asked to be skipped: `request`, what
+    tells that request from others; `request_reason`, why; `payload`, the JSON that it has in place
+    of its job's.
     """
 
     key: RunKey
@@ -139,6 +151,10 @@ class Run:
     buried: int = 0
     checkpoint: Value | None = None
     result: Value | None = None
+    trigger: Trigger = Trigger.SCHEDULE
+    request: str = ""
+    request_reason: str | None = None
+    payload: str | None = None
 
     @property
     def tries(self) -> int:
@@ -148,6 +164,16 @@ class Run:
     def fence_of(self, attempt: Attempt) -> int:
         """The fence under which *attempt*, one of `attempts`, was made: each claim makes one."""
         return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
+
+    @property
+    def skip_requested(self) -> bool:
+        """Whether it is an occurrence, due or still to come, that somebody asked to skip."""
+        return self.state is RunState.SKIPPED and bool(self.request) and not self.on_request
+
+    @property
+    def on_request(self) -> bool:
+        """Whether somebody asked for it: it is not of the row of what the schedule has sent."""
+        return self.trigger is not Trigger.SCHEDULE
 
     @property
     def covers_until(self) -> datetime:
@@ -255,6 +281,18 @@ class Run:
             reason=reason,
             covered_to=covered_to if covered > 1 else None,
             covered=covered,
+            pool=pool,
+            dispatched_at=dispatched_at,
+        )
+
+    def passed_over(self, reason: str, now: datetime, *, pool: str, dispatched_at: datetime) -> Run:
+        """The SKIPPED record of a run that was asked for and that nobody has started."""
+        return replace(
+            self,
+            state=RunState.SKIPPED,
+            finished_at=now,
+            not_before=None,
+            reason=reason,
             pool=pool,
             dispatched_at=dispatched_at,
         )

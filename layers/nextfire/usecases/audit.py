@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Self, TypeVar
 
 from nextfire.domain.audit import (
@@ -30,6 +31,7 @@ from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.run import Trigger
 from nextfire.usecases.cover_missed import cover_missed
 from nextfire.usecases.dispatch_due import STRAGGLER_BUCKETS
 
@@ -232,7 +234,12 @@ class AuditJobs:
         following = table.following.get(job.key)
         entries = table.entries.get(job.uid, [])
         chained = following is None or job.key in table.broken or following in table.there
-        chained = chained or any(entry.version == job.schedule_version for entry in entries)
+        chained = chained or any(
+            entry == following
+            if entry.kind is DueKind.RESUME
+            else entry.kind is DueKind.FIRE and entry.version == job.schedule_version
+            for entry in entries
+        )
         if following is not None and following in table.there:
             entries = [*entries, following]
         empty = table.is_empty(job, since)
@@ -249,7 +256,8 @@ class AuditJobs:
             if self._put([entry]):
                 report.restored += 1
                 report.notes.append(
-                    f"{_told(job.key)}: had no FIRE entry; goes on at {isoformat(entry.occurs_at)}"
+                    f"{_told(job.key)}: had no {entry.kind} entry; goes on at"
+                    f" {isoformat(entry.occurs_at)}"
                 )
         for each in missing:
             self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
@@ -348,10 +356,9 @@ class AuditJobs:
             before = self._runs.between(
                 job.key, "0", runs_from(looked_from), newest_first=True, page=_BEFORE
             )
+            occurrences = (run for run in before if run.trigger is not Trigger.MANUAL)
             reach = [
-                run.covers_until
-                for run, _ in zip(before, range(_BEFORE), strict=False)
-                if run.key.uid == job.uid
+                run.covers_until for run in islice(occurrences, _BEFORE) if run.key.uid == job.uid
             ]
             covered_to = max(reach, default=None)
         return compare(
@@ -359,7 +366,7 @@ class AuditJobs:
             spans(job, since, now - GRACE, entries),
             self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000),
             now=now,
-            waiting={_run_of(entry) for entry in entries},
+            waiting={_run_of(entry) for entry in entries if entry.kind is not DueKind.RESUME},
             covered_to=covered_to,
         )
 

@@ -11,7 +11,7 @@ from nextfire.domain.ids import RunKey, run_id, runs_from
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.ports import RunStore
-from nextfire.domain.run import Run
+from nextfire.domain.run import Run, Trigger
 
 _MOMENT = timedelta(milliseconds=1)
 
@@ -52,7 +52,7 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
     if there is not None and there.key.scheduled_at > first:
         # Runs stand in the way: up to the earliest of them.
         between = runs.between(job.key, runs_from(first), _after(last), page=1, lenient=True)
-        there = next((run for run in between if run.key.uid == entry.uid), None)
+        there = next((run for run in between if _is_of(run, job)), None)
         if there is not None and there.key.scheduled_at > first:
             stretch = job.stretch(entry, there.key.scheduled_at - _MOMENT)
             last, count = stretch.last, stretch.count
@@ -73,8 +73,13 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:
     """The job's record that is latest of those of *last* or before."""
     before = runs.between(job.key, "0", _after(last), newest_first=True, page=1, lenient=True)
-    found = next(before, None)
+    found = next((run for run in before if run.key.uid != job.uid or _is_of(run, job)), None)
     return found if found is not None and found.key.uid == job.uid else None
+
+
+def _is_of(run: Run, job: Job) -> bool:
+    """Whether *run* is of an occurrence of *job*: run now leaves records between them."""
+    return run.key.uid == job.uid and run.trigger is not Trigger.MANUAL
 
 
 def _after(at: datetime) -> str:

@@ -19,7 +19,7 @@ from nextfire.domain.decisions import (
     decide_due,
     decide_overlap,
 )
-from nextfire.domain.due import BrokenEntry, DueKind, Slot, StoredEntry, bucket_name
+from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.fair_queue import FairQueue
 from nextfire.domain.ids import JobKey, RunKey, runs_from
@@ -27,7 +27,7 @@ from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
-from nextfire.domain.run import Run
+from nextfire.domain.run import Run, Trigger
 from nextfire.usecases.cover_missed import Covered, cover_missed
 
 POLL_EVERY = timedelta(milliseconds=500)
@@ -49,6 +49,7 @@ _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventual
 _LEFT_FOR = timedelta(seconds=2)
 _AGAIN_AFTER = timedelta(milliseconds=100)
 _BROKEN_FOR = timedelta(seconds=60)
+_FOREIGN_FOR = timedelta(minutes=10)  # well above a watcher's life
 _BROKEN_REACH = timedelta(days=1)
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
 _ROOM_AFTER = timedelta(seconds=1)
@@ -318,6 +319,11 @@ class DispatchDue:
             if stored.slot in self._held or stored.slot in self._ignored:
                 continue
             if isinstance(stored, BrokenEntry):
+                if stored.foreign and now < stored.slot.minute + _FOREIGN_FOR:
+                    # During a deploy a newer version may be at work beside this one.
+                    self._ignored[stored.slot] = now + _BROKEN_FOR
+                    report.notes.append(f"left to others: {stored.slot.sort_key}: {stored.error}")
+                    continue
                 try:
                     self._set_aside(stored, now, report)
                 except UnavailableError:
@@ -362,6 +368,7 @@ class DispatchDue:
             self._with_room(self._decide(batch, now, report), now, report), now, report
         )
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
+        gone += self._resume([(s, d) for s, d in decided if d.action is DueAction.RESUME], report)
         wanted = [(s, d) for s, d in decided if d.action in (DueAction.FIRE, DueAction.COVER)]
         admitted, replaced = self._take_turns(wanted, report)
         going = [(s, d) for s, d in admitted if d.action is DueAction.FIRE]
@@ -398,6 +405,36 @@ class DispatchDue:
         self._due.delete(gone)
         self._ignored.update((slot, now + _SEEN_AGAIN) for slot in gone)
         self._wait(waiting, _LEFT_FOR)
+
+    def _resume(
+        self, ended: list[tuple[StoredEntry, DueDecision]], report: TickReport
+    ) -> list[Slot]:
+        """End the pauses of jobs, as of the instants of their entries; each with its first FIRE
+        entry. Done again, by another watcher too, it is the same. Returns what is done with.
+        """
+        done: list[Slot] = []
+        again: list[StoredEntry] = []
+        for stored, decision in ended:
+            try:
+                assert decision.owner is not None  # noqa: S101 — for the type checker
+                job, first = decision.owner.resumption(stored.entry.at)
+                # Changed meanwhile, it is decided over again.
+                resumed = self._jobs.update(job, first, self._clock.now())
+            except UnavailableError as error:
+                resumed = False
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                report.quarantined += 1
+                report.notes.append(_cannot_decide(stored, error))
+                self._wait([stored], _BROKEN_FOR)
+                continue
+            if resumed:
+                done.append(stored.slot)
+                report.notes.append(f"resumed {stored.entry.job.tenant}/{stored.entry.job.job_id}")
+            else:
+                again.append(stored)
+        self._wait(again, _LEFT_FOR)
+        return done
 
     def _with_room(
         self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
@@ -444,9 +481,9 @@ class DispatchDue:
         asked: dict[Slot, Future[OverlapDecision]] = {}
         for stored, decision in wanted:
             # Not of a retry, which has had its turn, nor of a version that nobody knows any more.
-            if decision.exclusive and decision.owner is not None:
+            if decision.exclusive and decision.owner is not None and decision.run is not None:
                 asked[stored.slot] = self._executor.submit(
-                    self._overlap, decision.owner, stored.entry.occurs_at
+                    self._overlap, decision.owner, decision.run
                 )
         if not asked:
             return wanted, {}
@@ -473,18 +510,21 @@ class DispatchDue:
             admitted.append((stored, decision))
             earlier = overlap.cancel if overlap is not None else None
             if overlap is not None and earlier is not None and decision.action is DueAction.FIRE:
-                at = isoformat(stored.entry.occurs_at)
-                replaced[stored.slot] = earlier, f"{overlap.reason} {at}"
+                what = f"the occurrence at {isoformat(stored.entry.occurs_at)}"
+                if stored.entry.kind is DueKind.RETRY and decision.run is not None:
+                    what = decision.run.execution_id
+                replaced[stored.slot] = earlier, f"{overlap.reason} {what}"
         report.held_back += len(held_back)
         self._wait(held_back, _TURN_AFTER)
         self._wait(undecided, _BROKEN_FOR)
         return admitted, replaced
 
-    def _overlap(self, job: Job, occurs_at: datetime) -> OverlapDecision:
+    def _overlap(self, job: Job, run: RunKey) -> OverlapDecision:
+        at = run.scheduled_at
         before = self._runs.between(
-            job.key, "0", runs_from(occurs_at), newest_first=True, page=1, lenient=True
+            job.key, "0", runs_from(at), newest_first=True, page=1, lenient=True
         )
-        return decide_overlap(job, occurs_at, before)
+        return decide_overlap(job, at, before)
 
     def _stop(
         self,
@@ -599,9 +639,7 @@ class DispatchDue:
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
     ) -> list[tuple[StoredEntry, DueDecision]]:
-        jobs = self._jobs.get_many(
-            {stored.entry.job for stored in batch if stored.entry.kind is DueKind.FIRE}
-        )
+        jobs = self._jobs.get_many({each.entry.job for each in batch if _asks_for_job(each.entry)})
         found = [(s, partial(_sound, jobs.get(s.entry.job))) for s in batch]
         return self._decided(found, now, report)
 
@@ -647,6 +685,13 @@ class DispatchDue:
         self._wait(unread, _LEFT_FOR)
         self._wait(undecided, _BROKEN_FOR)
         return decided
+
+
+def _asks_for_job(entry: DueEntry) -> bool:
+    """Whether its decision depends on the job: a retry has been decided over."""
+    if entry.kind is not DueKind.RETRY:
+        return True
+    return entry.trigger is Trigger.MANUAL and entry.exclusive
 
 
 def _sound(job: Job | Exception | None) -> Job | None:

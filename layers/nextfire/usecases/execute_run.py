@@ -35,7 +35,7 @@ from nextfire.domain.ports import (
     RunStore,
     Verdict,
 )
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from nextfire.usecases.heart import Heart, Host
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_script import RunScript
@@ -235,10 +235,18 @@ class ExecuteRun:
             key, reason, now, pool=self._terms.pool, dispatched_at=message.dispatched_at
         )
         run = self._runs.skip(skipped)
+        if run.state is RunState.PENDING and run.on_request:
+            # What made it is on its record only; few are looked at a second time for that.
+            reason = decide_pickup(job, key, now, self._before(key), trigger=run.trigger)
+            if reason is not None:
+                passed_over = run.passed_over(
+                    reason, now, pool=self._terms.pool, dispatched_at=message.dispatched_at
+                )
+                run = self._runs.skip(passed_over)
         if run.state is not RunState.SKIPPED:
             return None
         self._settle(job, run)
-        return Handled(Disposition.ACKNOWLEDGE, run.reason or reason, run, skipped=True)
+        return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
 
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
         """The records of the job's runs before *key*, the latest first."""
@@ -400,7 +408,7 @@ class ExecuteRun:
     def _settle(self, job: Job, run: Run) -> None:
         """Do what follows from an ended run. Idempotent: a redelivered message does it again."""
         self._bury(run, exclusive=job.exclusive)
-        if job.state is JobState.ACTIVE and job.is_last(run.key.scheduled_at):
+        if job.state is JobState.ACTIVE and _is_last(job, run):
             self._jobs.complete(job, self._clock.now())
 
     def _bury(self, run: Run, *, exclusive: bool) -> None:
@@ -425,6 +433,16 @@ class ExecuteRun:
 
 
 _RECORDS = 5  # of a job's latest, read at once
+
+
+def _is_last(job: Job, run: Run) -> bool:
+    """Whether *run* is of the last occurrence that its job's schedule has. One that was asked for
+    is of none, or of one that another version had.
+    """
+    at = run.key.scheduled_at
+    if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
+        return False
+    return job.is_last(at)
 
 
 def _is_to_end(claim: Claim, run: Run) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import (
+    ChangedError,
     ConflictError,
     InvalidInputError,
     NotFoundError,
@@ -27,7 +29,7 @@ from nextfire.domain.job import (
     bytes_of,
 )
 from nextfire.domain.ports import JobStore
-from nextfire.domain.schedule import ScheduleType, check
+from nextfire.domain.schedule import MAX_DELAY, check
 from nextfire.domain.script import script_url
 from nextfire.usecases.find_unsent import FindUnsent
 
@@ -43,15 +45,28 @@ class Limits:
 
 
 class ManageJobs:
-    """The life of a job's definition. Every write of a job carries its first due entry with it."""
+    """The life of a job's definition. Every write of a job carries its first due entry with it.
+
+    *expected*, where a method takes it: versions of the job, see `Job.version`. What the job is, if
+    it is none of them, is left as it is: ChangedError. None: whatever it is.
+    """
 
     def __init__(self, jobs: JobStore, limits: Limits, unsent: FindUnsent) -> None:
         self._jobs = jobs
         self._limits = limits
         self._unsent = unsent
 
-    def register(self, key: JobKey, definition: JobDefinition, *, uid: str, now: datetime) -> Job:
-        """Store a new job and its first due entry.
+    def register(
+        self,
+        key: JobKey,
+        definition: JobDefinition,
+        *,
+        uid: str,
+        now: datetime,
+        asked_at: datetime | None = None,
+    ) -> Job:
+        """Store a new job and its first due entry. One that was stored with *uid* before stays as
+        it is. *asked_at*: when the job was asked for, and is of, if that was before *now*.
 
         Raises:
             InvalidInputError: The definition cannot be carried out, or never fires.
@@ -59,18 +74,20 @@ class ManageJobs:
                 that was due is not sent yet.
         """
         self._check(definition, key.tenant)
-        now = cut(now)
+        at = cut(asked_at or now)
         job = Job(
             key=key,
             uid=uid,
             revision=1,
-            schedule_version=to_ms(now),
-            effective_from=now,
+            schedule_version=to_ms(at),
+            effective_from=at,
             state=JobState.ACTIVE,
             definition=definition,
-            created_at=now,
-            updated_at=now,
+            created_at=at,
+            updated_at=at,
         )
+        # Stored where a writer of now stores it: the watcher has left the minutes before behind.
+        now = cut(now)
         there = self._jobs.create(job, _first(job), now)
         while there is not None and there.state is JobState.CANCELLED:
             # Its item is all that the watchers know of it: it stays for as long as they need it.
@@ -83,8 +100,61 @@ class ManageJobs:
             )
         return job
 
+    def put(
+        self,
+        key: JobKey,
+        definition: JobDefinition,
+        *,
+        uid: str,
+        now: datetime,
+        expected: Collection[str] | None = None,
+        only_new: bool = False,
+    ) -> tuple[Job, bool]:
+        """Have a job of this *definition*: stored anew, or changed to it as by `change`. One
+        that is defined so already stays as it is.
+
+        Returns:
+            The job, and whether it is new, with *uid*.
+
+        Raises:
+            ChangedError: It is not as *expected*; with *only_new*: there is one.
+            InvalidInputError: As for `register`; nothing is changed.
+        """
+        for _ in range(_TRIES):
+            job = self._jobs.get(key)
+            if job is None or job.state is JobState.CANCELLED:
+                if expected is not None:
+                    raise ChangedError(
+                        f"There is no living job {key.job_id!r}", "Leave out If-Match to create it."
+                    )
+                try:
+                    return self.register(key, definition, uid=uid, now=now), True
+                except ConflictError:
+                    there = self._jobs.get(key)
+                    if there is None or there.state is JobState.CANCELLED:
+                        raise  # not before what the one before left is sent
+                    continue  # somebody made one meanwhile
+            if only_new:
+                raise ChangedError(
+                    f"A job {key.job_id!r} exists already ({job.state})",
+                    "Leave out If-None-Match to replace it, or choose another id.",
+                )
+            if _same(job.definition, definition):
+                as_expected(job, expected)
+                return job, False
+            try:
+                return self.change(key, lambda _: definition, now=now, expected=expected), False
+            except NotFoundError:
+                continue  # somebody deleted it meanwhile
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
     def change(
-        self, key: JobKey, edit: Callable[[JobDefinition], JobDefinition], *, now: datetime
+        self,
+        key: JobKey,
+        edit: Callable[[JobDefinition], JobDefinition],
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
     ) -> Job:
         """Replace the definition by what *edit* makes of it; called again if another change wins.
 
@@ -102,37 +172,59 @@ class ManageJobs:
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
             definition = edit(job.definition)
             self._check(definition, key.tenant)
-            changed = _revised(job, now, definition=definition)
+            changed = revised(job, now, definition=definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
-            changed = _revised(job.with_new_version(now), now, definition=definition)
+            changed = revised(job.with_new_version(now), now, definition=definition)
             if job.state is JobState.PAUSED:
                 check(changed.schedule)
                 return changed, job.unpaused(now)
             changed = replace(changed, state=JobState.ACTIVE)
             return changed, _first(changed)
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
-    def pause(self, key: JobKey, reason: str | None, *, now: datetime) -> Job:
-        """Have nothing of the job due after *now*, until it is resumed. What is due before, and
-        what runs, goes on. Paused already, it stays as it is.
+    def pause(
+        self,
+        key: JobKey,
+        reason: str | None,
+        *,
+        now: datetime,
+        until: datetime | None = None,
+        expected: Collection[str] | None = None,
+    ) -> Job:
+        """Have nothing of the job due after *now*, until it is resumed; by itself at *until*, if
+        that is given. What is due before, and what runs, goes on. Paused already, it stays as it
+        is, but for an *until* that is given.
 
         Raises:
+            InvalidInputError: *until* is not in the future, or too far away.
             NotFoundError: There is no such job, or it is CANCELLED.
             ConflictError: It is COMPLETED; or as for `change`.
         """
+        if until is not None and not timedelta() < until - now <= MAX_DELAY:
+            raise InvalidInputError(
+                "until",
+                isoformat(until),
+                f"not within {MAX_DELAY.days} days from now",
+                "Give an instant to come, or leave it out and resume the job yourself.",
+            )
+        end = None if until is None else cut(until)
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
             if job.state is JobState.PAUSED:
-                return None
+                if end is None or end == job.resumes_at:
+                    return None
+                put_off = replace(revised(job, now), resumes_at=end)
+                return put_off, put_off.resume_entry()
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
-            return _revised(job.paused(now, reason), now, definition=job.definition), None
+            paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
+            return paused, paused.resume_entry()
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
-    def resume(self, key: JobKey, *, now: datetime) -> Job:
+    def resume(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
         job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.
 
@@ -146,15 +238,11 @@ class ManageJobs:
                 return None
             if job.state is not JobState.PAUSED:
                 raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
-            resumed = _revised(job.resumed(now), now, definition=job.definition)
-            first = resumed.first()
-            if first is None and resumed.definition.type is not ScheduleType.MANUAL:
-                return replace(resumed, state=JobState.COMPLETED), None
-            return resumed, first
+            return job.resumption(now)
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
-    def delete(self, key: JobKey, *, now: datetime) -> Job:
+    def delete(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Make the job CANCELLED. Its history stays; what is due later is dropped then.
 
         Raises:
@@ -162,10 +250,10 @@ class ManageJobs:
         """
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
-            cancelled = _revised(job.with_new_version(now), now, definition=job.definition)
+            cancelled = revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
-        return self._revise(key, next_revision)
+        return self._revise(key, next_revision, expected)
 
     def get(self, key: JobKey) -> Job:
         """The job, cancelled or not.
@@ -179,13 +267,17 @@ class ManageJobs:
         return job
 
     def _revise(
-        self, key: JobKey, next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None]
+        self,
+        key: JobKey,
+        next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None],
+        expected: Collection[str] | None = None,
     ) -> Job:
         """Write what *next_revision* makes of the job; None: it is to stay as it is."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
                 raise NotFoundError("living job", key.job_id)
+            as_expected(job, expected)
             revised = next_revision(job)
             if revised is None:
                 return job
@@ -260,16 +352,36 @@ def _has_room(replaced: tuple[Replaced, ...]) -> bool:
     return few or len(replaced) == 1
 
 
+def as_expected(job: Job, expected: Collection[str] | None) -> None:
+    """Let *job* pass, if it is one of the versions *expected*; None: whatever it is.
+
+    Raises:
+        ChangedError: It is none of them.
+    """
+    if expected is not None and job.version not in expected:
+        raise ChangedError(
+            f"Job {job.key.job_id!r} has changed: its version is {job.version}",
+            "Read it again, and decide anew.",
+        )
+
+
+def _same(one: JobDefinition, other: JobDefinition) -> bool:
+    # As JSON: true is 1 in Python.
+    texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
+    return len({*texts}) == 1
+
+
 def _first(job: Job) -> DueEntry | None:
     """The first due entry; a MANUAL job has none."""
     at = check(job.schedule)
     return None if at is None else job.fire_entry(at, 1)
 
 
-def _revised(job: Job, now: datetime, *, definition: JobDefinition) -> Job:
+def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
+    """*job*, changed at *now*, as its next revision."""
     return replace(
         job,
-        definition=definition,
+        definition=definition or job.definition,
         revision=job.revision + 1,
         updated_at=max(cut(now), job.updated_at),
     )

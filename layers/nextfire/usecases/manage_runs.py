@@ -1,10 +1,10 @@
-"""Find runs, cancel them, and redrive the dead ones."""
+"""Ask for runs, find them, cancel them, and redrive the dead ones."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nextfire.domain.decisions import MISFIRE_AFTER
@@ -14,23 +14,33 @@ from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
     NotFoundError,
+    UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import cut, isoformat
-from nextfire.domain.job import Job, JobState
+from nextfire.domain.job import MAX_PAYLOAD_BYTES, MAX_SKIPS, Job, JobState
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable, Written
+from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.usecases.manage_jobs import as_expected, revised
 
 CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
+REQUESTED = "run on request"
+SKIPPED = "skipped on request"
 """Reasons, where none is given."""
 PAGES_AT_MOST = 10
 """Pages of dead runs that one call looks through for those of a pool."""
 TOGETHER = 20
 """Runs that are redriven side by side; between two such rows the clock is looked at."""
 _MOMENT = timedelta(milliseconds=1)
+UNSKIP_BEFORE = timedelta(seconds=60)
+"""How far ahead an occurrence has to be for its skipping to be undone. No request lasts so long."""
+_SKIP = "skip"
+_TRIES = 5  # of a change that meets other changes of the same job
+_NEAR = 100 * _MOMENT
+"""How far after its request's instant a run on request may lie: others may have asked just then."""
 _DELETED = "Its job was deleted", "Create it anew: a redriven run would be cancelled."
 
 
@@ -142,6 +152,159 @@ class ManageRuns:
             raise _not_dead(RunState.PENDING)
         return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
 
+    def run_now(
+        self,
+        key: JobKey,
+        *,
+        payload: str | None,
+        reason: str | None,
+        request: str,
+        asked_at: datetime,
+    ) -> Run:
+        """Have a run of the job now, beside its schedule, which goes on as if there were none.
+
+        Args:
+            key: The job, of whatever state but CANCELLED.
+            payload: JSON that the run has in place of its job's; None: the job's, as it is then.
+            reason: Why.
+            request: What tells this request from others; asked again, it finds the run it made.
+            asked_at: When it was asked first. The run is scheduled for then, or a few milliseconds
+                later: never for an instant that is an occurrence.
+
+        Returns:
+            The record of the run, which may have got on since.
+
+        Raises:
+            NotFoundError: There is no such job.
+            ConflictError: It is CANCELLED, or its pool is gone.
+            InvalidInputError: The payload is too large.
+        """
+        at = cut(asked_at)
+        near = self._runs.between(key, runs_from(at), runs_from(at + _NEAR), lenient=True)
+        for run in near:
+            if run.request == request:
+                return run
+        size = len(payload.encode()) if payload is not None else 0
+        if size > MAX_PAYLOAD_BYTES:
+            raise InvalidInputError(
+                "payload",
+                f"{size} bytes",
+                f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
+                "Put the data into S3 and its address into the payload.",
+            )
+        job = self._jobs.get(key)
+        if job is None:
+            raise NotFoundError("job", key.job_id)
+        if job.state is JobState.CANCELLED:
+            raise ConflictError("The job is CANCELLED", "Create it anew: it does not run any more.")
+        pool = self._pool_of(job)
+        while at <= cut(asked_at) + _NEAR:
+            # A schedule of whole seconds is not met even if it comes to be the job's later.
+            if at.microsecond == 0 or _is_occurrence(_owner(job, at) or job, at):
+                at += _MOMENT
+                continue
+            run = Run(
+                RunKey(key, run_id(job.uid, at)),
+                RunState.PENDING,
+                reason=reason or REQUESTED,
+                trigger=Trigger.MANUAL,
+                request=request,
+                request_reason=reason,
+                payload=payload,
+            )
+            entry = _first_dispatch(job, run, cut(asked_at), pool)
+            claim = self._runs.request(run, entry, self._clock.now())
+            if claim.taken:
+                return claim.run
+            at += _MOMENT
+        raise UnavailableError("Many others ask for runs of this job just now. Try again.")
+
+    def skip_next(
+        self, key: JobKey, reason: str | None, *, expected: Collection[str] | None = None
+    ) -> Job:
+        """Have the job's next occurrence not run: its record says so before it is due. Asked again
+        before that, it is that occurrence still.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is not ACTIVE, has no occurrence left, or that has been taken.
+            ChangedError: It is not as *expected*.
+        """
+        for _ in range(_TRIES):
+            now = self._clock.now()
+            job = self._living(key, expected)
+            if job.state is not JobState.ACTIVE:
+                raise ConflictError(
+                    f"The job is {job.state}", "Only of an ACTIVE job an occurrence is to come."
+                )
+            entry = job.next_entry(now)
+            if entry is None:
+                raise ConflictError("No occurrence of the job is to come", "There is none to skip.")
+            at = entry.occurs_at
+            if at in job.skips:
+                return job
+            run = replace(
+                Run.skipped(RunKey(key, run_id(job.uid, at)), reason or SKIPPED, cut(now)),
+                request=_SKIP,
+                request_reason=reason,
+            )
+            skips = (*job.skips, at)[-MAX_SKIPS:]
+            skipping = revised(replace(job, skips=skips), now)
+            written = self._runs.skip_next(run, skipping)
+            if written is Written.DONE:
+                return skipping
+            if written is Written.REFUSED:
+                raise ConflictError(
+                    f"Its occurrence at {isoformat(at)} is on record already",
+                    f"Look at {run.key.execution_id}, and cancel it if it runs.",
+                )
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def unskip(self, key: JobKey, *, expected: Collection[str] | None = None) -> Job:
+        """Undo `skip_next`: the occurrence will run after all.
+
+        Raises:
+            NotFoundError: There is no such job, it is CANCELLED, or no occurrence to come is to be
+                skipped.
+            ConflictError: The occurrence is due in less than `UNSKIP_BEFORE`.
+            ChangedError: The job is not as *expected*.
+        """
+        for _ in range(_TRIES):
+            now = self._clock.now()
+            job = self._living(key, expected)
+            at = next((at for at in reversed(job.skips) if at > now), None)
+            if at is None:
+                raise NotFoundError(
+                    "occurrence to be skipped of job", key.job_id, "There is nothing to undo."
+                )
+            # What is due may be sent, found SKIPPED, and done with, while the request is under way.
+            if job.due_at(at) < now + UNSKIP_BEFORE:
+                raise ConflictError(
+                    f"Its occurrence at {isoformat(at)} is due in less than"
+                    f" {UNSKIP_BEFORE.seconds} s: too late",
+                    "Run the job now in its place: POST /v1/jobs/{jobId}/run.",
+                )
+            skips = tuple(each for each in job.skips if each != at)
+            skipping = revised(replace(job, skips=skips), now)
+            written = self._runs.unskip(RunKey(key, run_id(job.uid, at)), skipping)
+            if written is Written.DONE:
+                return skipping
+            if written is Written.REFUSED:
+                raise ConflictError(
+                    f"The record of {isoformat(at)} does not say that it is to be skipped",
+                    "Look at the job's executions.",
+                )
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def _living(self, key: JobKey, expected: Collection[str] | None) -> Job:
+        job = self._jobs.get(key)
+        if job is None:
+            raise NotFoundError("job", key.job_id)
+        if job.state is JobState.CANCELLED:
+            raise NotFoundError("living job", key.job_id)
+        as_expected(job, expected)
+        return job
+
     def dead(
         self,
         tenant: str,
@@ -244,12 +407,7 @@ class ManageRuns:
             raise _not_dead(run.state)
         if job is None or job.uid != run.key.uid or job.state is JobState.CANCELLED:
             raise ConflictError(*_DELETED)
-        pool = job.definition.target.pool
-        if pool not in self._pools:
-            raise ConflictError(
-                f"Its job names the pool {pool!r}, which is gone",
-                f"Change target.pool. There are: {', '.join(sorted(self._pools))}.",
-            )
+        pool = self._pool_of(job)
         now = cut(self._clock.now())
         to = run.redriven(reason, now)
         entry = DueEntry(
@@ -268,10 +426,24 @@ class ManageRuns:
             raise _not_dead(claim.run.state)
         return claim.run
 
+    def _pool_of(self, job: Job) -> str:
+        """The pool of *job*.
+
+        Raises:
+            ConflictError: It is gone.
+        """
+        pool = job.definition.target.pool
+        if pool not in self._pools:
+            raise ConflictError(
+                f"Its job names the pool {pool!r}, which is gone",
+                f"Change target.pool. There are: {', '.join(sorted(self._pools))}.",
+            )
+        return pool
+
     def _without_a_record(self, key: RunKey) -> Run | Waiting:
         at, now = key.scheduled_at, self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
-        before = next(newest, None)
+        before = next((run for run in newest if run.trigger is not Trigger.MANUAL), None)
         if before is not None and before.key.uid != key.uid:
             before = None
         covered = before is not None and before.covers_until >= at
@@ -304,6 +476,22 @@ class ManageRuns:
         else:
             reason = _why_it_waits(job, due_at, before, now)
         return Waiting(key, reason)
+
+
+def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DueEntry:
+    """The due entry that has *run*, which was asked for, sent at *at*."""
+    return DueEntry(
+        DueKind.RETRY,
+        run.key.job,
+        run.key.uid,
+        at,
+        run_id=run.key.run_id,
+        dispatch=run.dispatch,
+        pool=pool,
+        rank=job.definition.priority.rank,
+        exclusive=job.exclusive,
+        trigger=run.trigger,
+    )
 
 
 def _ended(run: Run) -> ConflictError:

@@ -82,7 +82,7 @@ class RunScript:
                 call = ScriptCall(
                     name=url.rsplit("/", 1)[-1],
                     source=source,
-                    payload=json.dumps(definition.payload),
+                    payload=json.dumps(definition.payload) if run.payload is None else run.payload,
                     timeout=timeout,
                     tenant=job.key.tenant,
                     environment={

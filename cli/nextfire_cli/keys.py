@@ -1,0 +1,271 @@
+"""The commands of `nextfire keys`."""
+
+# What a call does not need it does not import: boto3 takes a second.
+# ruff: noqa: PLC0415
+
+import contextlib
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from nextfire.domain.errors import NextfireError
+from nextfire.domain.instants import isoformat
+from nextfire.domain.keys import (
+    DEFAULT_LIFE,
+    DEFAULT_OVERLAP,
+    MAX_LIFE,
+    MAX_OVERLAP,
+    Minted,
+    Scope,
+)
+from nextfire_cli import render, session
+from nextfire_cli.client import Document
+from nextfire_cli.definition import whole_seconds
+from nextfire_cli.errors import CliError
+from nextfire_cli.session import API_KEY, Session, key_file
+from nextfire_cli.worker import DEPLOYED
+
+if TYPE_CHECKING:
+    from nextfire_cli.aws import Account
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+KeyId = Annotated[str, typer.Argument(metavar="KEY_ID", show_default=False)]
+Save = Annotated[
+    bool,
+    typer.Option(
+        "--save",
+        help="Do not show the key: put it into the file, readable to you only, from where this"
+        " command takes the key for that API.",
+    ),
+]
+Expires = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help=f"How long it is good: 12h, 90d. [dim]Default: {DEFAULT_LIFE.days}d[/]",
+    ),
+]
+
+
+@app.command()
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Who or what has the key.", show_default=False)],
+    scope: Annotated[
+        Scope | None,
+        typer.Option(
+            help="What it allows; each allows the lesser ones too."
+            " [dim]Default: write; with --first admin[/]"
+        ),
+    ] = None,
+    expires: Expires = None,
+    first: Annotated[
+        bool,
+        typer.Option(
+            "--first",
+            help="Ask no API: write it to the stack's table by your AWS credentials. For the first"
+            " key, or when all others are lost.",
+        ),
+    ] = False,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="With --first: whose. [dim]Default: the id of the AWS account[/]"),
+    ] = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --first: the CloudFormation stack, mostly Nextfire."
+            " [dim]Default: the local stack[/]",
+        ),
+    ] = None,
+    save: Save = False,
+) -> None:
+    """Make an API key. Its text goes to standard output, this once; nobody can tell it again.
+
+    [bold]Examples[/]
+      nextfire keys create admin --first --stack Nextfire --save   the first of a deployed stack
+      nextfire keys create ci --expires 30d
+      nextfire keys create dashboard --scope read
+    """
+    caller = session.of(context)
+    seconds = _life(expires) or int(DEFAULT_LIFE.total_seconds())
+    if first:
+        made, endpoint = _first(caller, name, scope or Scope.ADMIN, seconds, tenant, stack)
+    elif tenant is not None or stack is not None:
+        raise typer.BadParameter("goes with --first", param_hint="--tenant, --stack")
+    else:
+        wanted = (scope or Scope.WRITE).value
+        asked = {"name": name, "scopes": [wanted], "expiresInSec": seconds}
+        made, endpoint = caller.client().create_key(asked), caller.api_endpoint()
+    _hand_over(caller, made, made, endpoint, save=save)
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+) -> None:
+    """List the API keys of your tenant, those that are good no more included."""
+    caller = session.of(context)
+    items, more = caller.client().keys(limit=limit)
+    caller.show({"items": items, "more": more}, render.keys(items))
+    if more:
+        caller.say(f"There are more: --limit {limit * 2}")
+
+
+@app.command()
+def revoke(context: typer.Context, key_id: KeyId) -> None:
+    """Make an API key good for nothing; within a minute it opens nothing any more."""
+    caller = session.of(context)
+    key = caller.client().revoke_key(key_id)
+    caller.show(key, render.key(key))
+
+
+@app.command()
+def rotate(
+    context: typer.Context,
+    key_id: KeyId,
+    overlap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long the old key is good still: 0, 1h, 7d."
+            f" [dim]Default: {DEFAULT_OVERLAP.days}d[/]",
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="How long the new one is good. [dim]Default: as long as the old one was made"
+            " for[/]",
+        ),
+    ] = None,
+    save: Save = False,
+) -> None:
+    """Make an API key like another, which then expires after the overlap.
+
+    [bold]Example[/]
+      nextfire keys rotate 3f9c0a77d1e2b456 --overlap 2d
+    """
+    caller = session.of(context)
+    asked: Document = {}
+    if overlap is not None:
+        most = int(MAX_OVERLAP.total_seconds())
+        asked["overlapSec"] = whole_seconds(overlap, "--overlap", 0, most)
+    if (seconds := _life(expires)) is not None:
+        asked["expiresInSec"] = seconds
+    answer = caller.client().rotate_key(key_id, asked)
+    caller.say(f"The key {key_id} expires at {answer['old']['expiresAt']}.")
+    _hand_over(caller, answer, answer["new"], caller.api_endpoint(), save=save)
+
+
+def _life(expires: str | None) -> int | None:
+    if expires is None:
+        return None
+    return whole_seconds(expires, "--expires", 60, int(MAX_LIFE.total_seconds()))
+
+
+def _first(
+    caller: Session, name: str, scope: Scope, seconds: int, tenant: str | None, stack: str | None
+) -> tuple[Document, str]:
+    """Put a key into the table; returns it as the API would, and where the API is."""
+    from nextfire.usecases.manage_keys import ManageKeys, new_key_id
+
+    account = _account(caller, stack)
+    outputs = account.outputs(stack or DEPLOYED)
+    if outputs.get("Auth") != "keys" or "KeysTable" not in outputs:
+        raise CliError(
+            "The stack's API takes no API keys.",
+            'It is deployed with another "auth" in cdk.json, or from before there were keys.',
+        )
+    now = datetime.now(UTC)  # noqa: TID251 — the table has no clock
+    local = caller.stack() if stack is None else None
+    manage = ManageKeys(account.key_store(outputs["KeysTable"]))
+    try:
+        made = manage.create(
+            tenant or account.tenant(),
+            key_id=new_key_id(),
+            name=name,
+            scopes=[scope],
+            now=now,
+            life=timedelta(seconds=seconds),
+        )
+    except NextfireError as error:
+        raise CliError(str(error)) from error
+    if not isinstance(made, Minted):  # an id of 64 random bits was taken
+        raise CliError("The key was not made.", "Try again.")
+    document = {
+        "keyId": made.key.key_id,
+        "tenant": made.key.tenant,
+        "name": made.key.name,
+        "scopes": [scope.value],
+        "state": made.key.state(now).value,
+        "createdAt": isoformat(made.key.created_at),
+        "expiresAt": isoformat(made.key.expires_at),
+        "key": made.text,
+    }
+    return document, local.endpoint if local else outputs["ApiUrl"]
+
+
+def _account(caller: Session, stack: str | None) -> "Account":
+    from nextfire_cli.aws import Account
+
+    if stack is not None:
+        return Account.of_caller(caller.profile, caller.region)
+    if caller.stack() is None:
+        raise CliError(
+            "No local stack is up here.",
+            f"Start one with `nextfire up`, or name a deployed one: --stack {DEPLOYED}.",
+        )
+    return caller.account()
+
+
+def _hand_over(
+    caller: Session, document: Document, made: Document, endpoint: str, *, save: bool
+) -> None:
+    """Give the key that was *made* to the user, once."""
+    text = made.get("key")
+    if text is None:
+        caller.show(document, render.key(made))
+        raise CliError(
+            "An earlier answer had the text of this key.",
+            f"If that is lost: nextfire keys rotate {made['keyId']}",
+        )
+    file = key_file(endpoint)
+    about = f"Key {made['keyId']}: {', '.join(made['scopes'])}, good until {made['expiresAt']}."
+    if save:
+        _write(file, text)
+        del made["key"]
+        caller.show(document | {"file": str(file)}, render.key(made))
+        caller.say(f"{about}\nIt is in {file}, which this command reads.")
+        return
+    caller.show(document, Text(text))
+    caller.say(
+        f"{about}\nThis is the only time that it is shown. Keep it where only its user can read it,"
+        f"\nand give it to this command by {API_KEY}, or by the file {file} (mode 600);"
+        "\nto others as `Authorization: Bearer KEY`."
+    )
+
+
+def _write(file: Path, text: str) -> None:
+    """Put *text* into *file*, which nobody else can read, not for a moment."""
+    fresh = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.touch(mode=0o600, exist_ok=False)
+        fresh.write_text(f"{text}\n", encoding="ascii")
+        fresh.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise CliError(
+            f"The key cannot be kept in {file}: {error.strerror}. It is not shown.",
+            "Revoke it, and make another: nextfire keys list",
+        ) from error

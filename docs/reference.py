@@ -1,0 +1,189 @@
+"""Writes docs/api.md from the API's own description."""  # noqa: INP001 — beside what it writes
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import functions.api.handler  # noqa: F401 — includes the routes
+from functions.api.openapi import description
+
+PAGE = Path(__file__).with_name("api.md")
+_AREAS = {
+    "jobs": "Jobs",
+    "on_request": "Jobs, on request",
+    "schedules": "Schedules",
+    "executions": "Executions",
+    "pools": "Pools",
+    "keys": "API keys",
+    "meta": "The API itself",
+}
+_MARK = "docs/reference.py`. -->\n"
+
+
+def page() -> str:
+    """The whole page: what is written by hand, up to the mark, and what the API says of itself."""
+    document = description()
+    schemas = document["components"]["schemas"]
+    problem = json.dumps(schemas["Problem"]["examples"][0], indent=2)
+    parts = [
+        PAGE.read_text().partition(_MARK)[0] + _MARK,
+        f"## Errors\n\nA problem document (RFC 9457):\n\n```json\n{problem}\n```\n",
+        'The gateway answers some by itself, as `{"message": "…"}`.\n',
+        "\n".join(_errors(document)) + "\n",
+    ]
+    for tag in sorted(_tags(document), key=lambda each: [*_AREAS, each].index(each)):
+        parts.append(f"## {_AREAS.get(tag, tag)}\n")
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                if operation["tags"] == [tag]:
+                    parts.append("\n".join(_operation(method, path, operation)))
+    parts.append("## Documents\n")
+    for name, schema in sorted(schemas.items()):
+        if "properties" in schema and not name.endswith("Patch"):
+            parts.append("\n".join(_document(name, schema)))
+    return "\n".join(parts)
+
+
+def _tags(document: dict[str, Any]) -> set[str]:
+    return {
+        operation["tags"][0]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+    }
+
+
+def _errors(document: dict[str, Any]) -> Iterator[str]:
+    yield "| status | by | what it means |\n|---|---|---|"
+    for name, response in document["components"]["responses"].items():
+        by = [
+            who
+            for who, media in (("API", "application/problem+json"), ("gateway", "application/json"))
+            if media in response["content"]
+        ]
+        status = HTTPStatus[name]
+        yield f"| {int(status)} {status.phrase} | {', '.join(by)} | {response['description']} |"
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+    yield f"### {method.upper()} {path}\n"
+    scope = operation.get("x-nextfire-scope")
+    yield f"{operation['summary']}. " + (f"Scope: `{scope}`." if scope else "Open to all.") + "\n"
+    parameters = operation.get("parameters", [])
+    if parameters:
+        yield "| parameter | in | what |\n|---|---|---|"
+        for each in parameters:
+            what = " ".join(filter(None, [each.get("description"), _limits(each["schema"])]))
+            yield f"| `{each['name']}` | {each['in']} | {_cell(what)} |"
+        yield ""
+    examples: list[Any] = [None]
+    if body := operation.get("requestBody"):
+        content = body["content"]["application/json"]
+        optional = "" if body.get("required") else ", which may be left out"
+        yield f"Body: {_kind(content['schema'])}{optional}.\n"
+        examples = [each["value"] for each in content.get("examples", {}).values()] or [None]
+    answers = [
+        f"{status} {_kind(each['content']['application/json']['schema'])}: {each['description']}"
+        for status, each in operation["responses"].items()
+        if status.startswith("2")
+    ]
+    problems = [status for status in operation["responses"] if not status.startswith("2")]
+    yield "Answers: " + " ".join(answers) + f" Errors: {', '.join(problems)}.\n"
+    yield "```sh"
+    for example in examples:
+        yield _curl(method, path, example, open_to_all=scope is None)
+    yield "```\n"
+
+
+def _curl(method: str, path: str, body: object, *, open_to_all: bool) -> str:
+    ids = {
+        "{jobId}": "daily-invoices",
+        "{executionId}": "daily-invoices.20260524T100000000Z-k3x9m2ab",
+        "{pool}": "default",
+        "{keyId}": "0f5f4b1f2f106f1c",
+    }
+    for name, value in ids.items():
+        path = path.replace(name, value)
+    query = "?state=DEAD" if path == "/v1/executions" else ""
+    words = ["curl -sS"]
+    if method != ("get" if body is None else "post"):
+        words.append(f"-X {method.upper()}")
+    words.append(f'"$URL{path}{query}"')
+    if not open_to_all:
+        words.append('-H "Authorization: Bearer $KEY"')
+    if body is not None:
+        words.append(f"-d {shlex.quote(json.dumps(body))}")
+    return " ".join(words)
+
+
+def _document(name: str, schema: dict[str, Any]) -> Iterator[str]:
+    yield f"### {name}\n"
+    if said := schema.get("description"):
+        yield " ".join(said.split()) + "\n"
+    if not schema["properties"]:
+        return
+    yield "| field | kind | |\n|---|---|---|"
+    for field, given in schema["properties"].items():
+        notes = [given.get("description", ""), _limits(given)]
+        if field in schema.get("required", ()):
+            notes.insert(0, "Always there." if name.endswith("Answer") else "Required.")
+        yield f"| `{field}` | {_kind(given)} | {_cell(' '.join(filter(None, notes)))} |"
+    yield ""
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if reference := schema.get("$ref"):
+        name = reference.rpartition("/")[2]
+        if name.endswith("Patch"):
+            return f"any part of {_kind({'$ref': 'JobRequest'})}"
+        found = description()["components"]["schemas"][name]
+        if "enum" in found:
+            return " ".join(f"`{value}`" for value in found["enum"])
+        return f"[{name}](#{name.lower()})" if "properties" in found else "any JSON"
+    if "anyOf" in schema:
+        kinds = [_kind(each) for each in schema["anyOf"] if each != {"type": "null"}]
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in schema:
+        return " ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}"
+    if schema.get("format") == "date-time":
+        return "instant"
+    return _KINDS.get(str(schema.get("type")), str(schema.get("type", "any JSON")))
+
+
+_KINDS = {
+    "string": "text",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "['string', 'null']": "text",
+}
+
+
+def _limits(schema: dict[str, Any]) -> str:
+    for each in schema.get("anyOf", ()):
+        if each != {"type": "null"} and "anyOf" not in each:
+            schema = each | {key: value for key, value in schema.items() if key != "anyOf"}
+            break
+    told = []
+    if "minimum" in schema or "maximum" in schema:
+        told.append(f"{schema.get('minimum', '')} to {schema.get('maximum', '')}.")
+    if "maxLength" in schema:
+        told.append(f"At most {schema['maxLength']} characters.")
+    if "default" in schema and schema["default"] is not None:
+        told.append(f"Default: `{json.dumps(schema['default'])}`.")
+    return " ".join(told)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,288 @@
+"""The resolver that all routes hang on, what they need, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from functools import cache
+from http import HTTPStatus
+from typing import Any, get_args
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.exceptions import NotFoundError as RouteNotFoundError
+from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
+from aws_lambda_powertools.event_handler.middlewares.openapi_validation import (
+    OpenAPIRequestValidationMiddleware,
+)
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.event_handler.openapi.params import Body
+from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
+
+from functions.api.body import read_body
+from functions.api.documents import told
+from functions.api.identity import Identity, identify
+from functions.api.operation import SCOPE
+from functions.api.problems import (
+    ForbiddenError,
+    MalformedError,
+    from_validation,
+    nearest,
+    problem,
+    problem_of,
+    unreadable,
+)
+from nextfire.adapters.aws import SystemClock, dynamodb, s3
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.request_store import DynamoDbRequestStore
+from nextfire.adapters.run_files import S3RunFiles
+from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.domain.errors import (
+    InvalidInputError,
+    NextfireError,
+    NotFoundError,
+    UndecodableError,
+    shorten,
+)
+from nextfire.domain.instants import floor_minute
+from nextfire.domain.job import JobDefinition
+from nextfire.domain.keys import Scope
+from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
+from nextfire.settings import ApiSettings
+from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_jobs import Limits, ManageJobs
+from nextfire.usecases.manage_keys import ManageKeys
+from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.read_logs import ReadLogs
+from nextfire.wiring.telemetry import Telemetry
+
+_SIDE_BY_SIDE = 10
+
+telemetry = Telemetry("api")
+clock = SystemClock()
+app = APIGatewayHttpResolver(
+    strip_prefixes=["/api"], enable_validation=True, json_body_deserializer=read_body
+)
+
+
+class Services:
+    """What the routes need, built with the first request of a process."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        database = dynamodb()
+        self.job_store: JobStore = DynamoDbJobStore(
+            database,
+            table=settings.jobs_table,
+            due_table=settings.due_table,
+            shards=settings.write_shards,
+        )
+        self.runs: RunStore = DynamoDbRunStore(
+            database,
+            table=settings.runs_table,
+            due_table=settings.due_table,
+            jobs_table=settings.jobs_table,
+            shards=settings.write_shards,
+        )
+        self.files: RunFiles = S3RunFiles(s3(), bucket=settings.outputs_bucket)
+        self.pools = sorted(settings.pools)
+        limits = Limits(
+            {name: pool.max_timeout for name, pool in settings.pools.items()},
+            settings.scripts_bucket,
+        )
+        control = DynamoDbControlStore(database, table=settings.control_table)
+        due = DynamoDbDueStore(
+            database,
+            table=settings.due_table,
+            shards=settings.write_shards,
+            executor=ThreadPoolExecutor(1),
+        )
+        unsent = FindUnsent(due, control, read_shards=settings.read_shards)
+        self.jobs = ManageJobs(self.job_store, limits, unsent)
+        self.executions = ManageRuns(
+            self.job_store,
+            self.runs,
+            pools=self.pools,
+            retention=RETENTION,
+            clock=clock,
+            executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
+        )
+        self.logs = ReadLogs(self.executions, self.files)
+        self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
+        self.auth = settings.auth
+        self.tenant_claim = settings.tenant_claim
+        self.keys = ManageKeys(DynamoDbKeyStore(database, table=settings.keys_table))
+        # Before the first due entry is written there is a cursor at or before its bucket, so the
+        # watcher finds it however late it first comes.
+        control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
+
+    def pool(self, name: str) -> str:
+        """*name*, if there is such a pool.
+
+        Raises:
+            NotFoundError: There is not.
+        """
+        if name not in self.pools:
+            raise NotFoundError("pool", name, self.pools_there_are())
+        return name
+
+    def pools_there_are(self) -> str:
+        return f"There are: {', '.join(self.pools)}."
+
+
+@cache
+def services() -> Services:
+    return Services(ApiSettings.read())
+
+
+def now() -> datetime:
+    return clock.now()
+
+
+def caller() -> Identity:
+    """Who made the request that is being answered.
+
+    Raises:
+        PermissionError: Nobody; a fault of ours.
+    """
+    found = app.current_event.request_context.authorizer.raw_event
+    return identify(found, tenant_claim=services().tenant_claim)
+
+
+def tenant() -> str:
+    """Whose request this is: the identity's, and nothing that the request says."""
+    return caller().tenant
+
+
+def header(name: str) -> str | None:
+    """The request's header *name*, however it is written."""
+    wanted = name.lower()
+    for given, value in app.current_event.headers.items():
+        if given.lower() == wanted:
+            return value
+    return None
+
+
+def log_unreadable(found: Iterable[Unreadable]) -> None:
+    path = app.current_event.path
+    for each in found:
+        telemetry.logger.error(
+            "stored item does not decode", path=path, item=each.identity, problem=each.problem
+        )
+
+
+class _Checks(OpenAPIRequestValidationMiddleware):
+    """What Powertools checks of a request, and before it: who asks, whether they may, and whether
+    all that the query names is known.
+    """
+
+    def handler(self, app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa: ANN401 — as the library has it
+        route = app.context["_route"]
+        if route.openapi_extensions is not None:  # of the answer to unknown paths there are none
+            _check_scope(route.openapi_extensions[SCOPE])
+            _check_query([field.alias for field in route.dependant.query_params])
+        return super().handler(app, next_middleware)
+
+    def _get_body(self, app: Any) -> dict[str, Any]:  # noqa: ANN401
+        # Whatever its content type says: curl calls all that it sends a form.
+        [field] = app.context["_route"].dependant.body_params
+        event = app.current_event
+        try:
+            body = event.json_body
+            return read_body("") if body is None and field.required else body
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise MalformedError("The body is not UTF-8 text.") from error
+        except MalformedError as error:
+            if field.required:
+                raise
+            raise MalformedError(f"{error} {_what_may_be_sent(field.field_info)}") from error
+
+
+def _check_scope(needed: str) -> None:
+    if needed not in Scope.__members__.values():
+        return  # open to all
+    scope = Scope(needed)
+    if scope not in caller().scopes:
+        raise ForbiddenError(scope)
+
+
+def _check_query(known: list[str]) -> None:
+    for name, value in app.current_event.query_string_parameters.items():
+        if name not in known:
+            remedy = nearest(name, known) or (
+                f"There are: {', '.join(known)}." if known else "Leave it out: there is none."
+            )
+            field = name if name.isprintable() and name else shorten(name)
+            raise InvalidInputError(field, value, "not a query parameter of this route", remedy)
+
+
+def _what_may_be_sent(body: Body) -> str:
+    for example in (body.openapi_examples or {}).values():
+        return f"A body is optional; for example `{json.dumps(dict(example)['value'])}`."
+    return "A body is optional and has no fields; leave it out."
+
+
+# The library has no other place for what comes before its own checks.
+app._request_validation_middleware = _Checks()  # type: ignore[no-untyped-call] # noqa: SLF001
+
+
+@app.not_found
+def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
+    event = app.current_event
+    path = app.context["_path"]
+    allowed = sorted(
+        route.method
+        for route in [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
+        if route.rule.match(path)
+    )
+    if allowed:
+        return problem(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            f"There is no {event.http_method} {event.path}. Allowed there: {', '.join(allowed)}.",
+            headers={"Allow": ", ".join(allowed)},
+        )
+    return problem(
+        HTTPStatus.NOT_FOUND,
+        f"There is no {event.http_method} {event.path}. The routes are listed in the README.",
+    )
+
+
+@app.exception_handler(UndecodableError)  # type: ignore[untyped-decorator]
+def undecodable(error: UndecodableError) -> Response[str]:
+    path = app.current_event.path
+    telemetry.logger.error("stored item does not decode", path=path, problem=str(error))
+    return unreadable(told(str(error)))
+
+
+@app.exception_handler(NextfireError)  # type: ignore[untyped-decorator]
+def expected(error: NextfireError) -> Response[str]:
+    return problem_of(error)
+
+
+@app.exception_handler(RequestValidationError)  # type: ignore[untyped-decorator]
+def invalid_request(error: RequestValidationError) -> Response[str]:
+    faults: Any = [fault | {"loc": _as_written(*fault["loc"])} for fault in error.errors()]
+    bodies = app.context["_route"].dependant.body_params
+    model = get_args(bodies[0].field_info.annotation)[0] if bodies else None
+    return from_validation(faults, model)
+
+
+def _as_written(where: str, *loc: int | str) -> tuple[int | str, ...]:
+    """*loc* as the caller knows it; *where* is the part of the request."""
+    return tuple(to_camel(str(part)) for part in loc) if where == "path" else loc
+
+
+@app.exception_handler(ValidationError)  # type: ignore[untyped-decorator]
+def invalid_change(error: ValidationError) -> Response[str]:
+    return from_validation(error.errors(include_url=False), JobDefinition)
+
+
+@app.exception_handler(Exception)  # type: ignore[untyped-decorator]
+def unexpected(error: Exception) -> Response[str]:
+    telemetry.logger.error("request failed", exc_info=error)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "This is our fault, and it has been logged.")

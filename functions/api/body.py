@@ -1,0 +1,89 @@
+"""Bodies as they come: strict JSON, of a bounded size and depth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Never
+
+from functions.api.problems import MalformedError
+from nextfire.domain.errors import InvalidInputError, shorten
+
+MAX_BODY_BYTES = 256 * 1024
+MAX_NESTING = 32
+
+
+def read_body(text: str) -> dict[str, Any]:
+    """The JSON object that *text* is.
+
+    Raises:
+        MalformedError: It is none.
+        InvalidInputError: It is larger or deeper than any that is taken.
+    """
+    try:
+        size = len(text.encode())  # half a surrogate pair has none
+    except ValueError as error:
+        raise MalformedError("The body is not UTF-8 text.") from error
+    if size > MAX_BODY_BYTES:
+        raise InvalidInputError(
+            "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
+        )
+    try:
+        body = read_json(text, pairs=_once_each)
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"The body is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise MalformedError("The body is not a JSON object.")
+    if (depth := _depth(body)) > MAX_NESTING:
+        raise InvalidInputError(
+            "body", f"{depth} levels", f"nested deeper than {MAX_NESTING}", "Flatten it."
+        )
+    return body
+
+
+def read_json(
+    text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
+) -> Any:  # noqa: ANN401 — any JSON
+    """What *text* says, if it is JSON that can be answered as JSON. *pairs*: makes objects.
+
+    Raises:
+        ValueError, RecursionError: It is not.
+    """
+    return json.loads(
+        text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs
+    )
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of *pairs*. Of a name that is there twice nobody can say which is meant."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {shorten(twice)} is there twice in one object")
+    return found
+
+
+def _no_constant(name: str) -> Never:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{shorten(text)} is larger than any number that can be kept")
+    return number
+
+
+def _depth(value: object) -> int:
+    """How deep lists and objects are nested; 0 for a plain value. A loop: input is hostile."""
+    depth, level = 0, [value]
+    while level := [
+        inner
+        for outer in level
+        if isinstance(outer, dict | list)
+        for inner in ([None, *outer.values()] if isinstance(outer, dict) else [None, *outer])
+    ]:
+        depth += 1
+    return depth

@@ -1,0 +1,421 @@
+"""The description of the API as an OpenAPI 3.1 document: what Powertools reads off the routes, made
+to say all that a client meets.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn, HTTPBearer
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import models_json_schema
+
+from functions.api import documents, requests
+from functions.api.app import app
+from functions.api.idempotency import KEY, KEY_PATTERN
+from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
+from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
+from nextfire.domain.schedule import MAX_DATES
+
+_SCHEMAS = "#/components/schemas/"
+_ABOUT = """\
+Jobs, when they are due, and what became of them.
+
+- Every path is also there under `/api`.
+- Fields are camelCase; unset fields are left out of answers; unknown fields and query parameters
+  are refused with the nearest known name.
+- What goes wrong is answered as a problem document (RFC 9457): `detail` says what and what to do,
+  `errors` each offending field. What the gateway before the API answers by itself is a `message`.
+- A listing goes on where its `cursor` says. A page may hold fewer items than asked for, and none.
+- Whose data a request is about follows from the caller's identity alone.
+"""
+_SECURITY = {
+    "apiKey": HTTPBearer(bearerFormat="nf.TENANT.KEY.TOLD_ONCE", description="An API key."),
+    "jwt": HTTPBearer(bearerFormat="JWT", description="A token, where the stack is set so."),
+    "sigV4": APIKey(
+        in_=APIKeyIn.header,
+        name="Authorization",
+        description="AWS Signature Version 4 (service `execute-api`), where the stack is set so.",
+    ),
+}
+_BY_THE_GATEWAY = {
+    HTTPStatus.UNAUTHORIZED: "No identity: the key or token is missing, unknown or expired.",
+    HTTPStatus.FORBIDDEN: "The identity may not do this.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is larger than 10 MB.",
+    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests: wait, as long as `Retry-After` says.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of ours.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "Not now, or no answer within 30 s: it may have happened.",
+}
+"""What API Gateway answers without asking the API, with a body of its own."""
+_BY_THE_API = {
+    HTTPStatus.BAD_REQUEST: "The body is no JSON object.",
+    HTTPStatus.FORBIDDEN: "The identity lacks the scope.",
+    HTTPStatus.NOT_FOUND: "There is no such thing, or it is another tenant's.",
+    HTTPStatus.CONFLICT: "The thing is not in a state that allows this.",
+    HTTPStatus.PRECONDITION_FAILED: "`If-Match` or `If-None-Match` does not hold.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",
+    HTTPStatus.TOO_MANY_REQUESTS: "More than the tenant's quota.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of ours, or a stored item that is unreadable.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A store does not answer; it may have happened.",
+}
+_ALWAYS = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+_EXAMPLES: dict[str, Any] = {
+    "JobAnswer": {
+        "jobId": "daily-invoices",
+        "state": "ACTIVE",
+        "revision": 1,
+        "nextFireAt": "2026-05-24T10:00:00Z",
+        "createdAt": "2026-05-23T17:12:08.120Z",
+        "updatedAt": "2026-05-23T17:12:08.120Z",
+        "type": "CRON",
+        "schedule": "0 3 * * *",
+        "timezone": "America/Los_Angeles",
+        "dst": "ONCE",
+        "jitterSec": 0,
+        "target": {"pool": "default", "handler": "generate_invoices", "env": {}},
+        "payload": {"customer": "acme"},
+        "retryPolicy": {
+            "maxAttempts": 3,
+            "backoff": "EXPONENTIAL",
+            "initialDelayMs": 10_000,
+            "maxDelayMs": 3_600_000,
+            "jitter": "NONE",
+            "retryOn": {"states": ["FAILED", "TIMED_OUT", "WORKER_LOST"]},
+        },
+        "timeoutSec": 300,
+        "priority": "NORMAL",
+        "misfire": {"policy": "RUN_LATEST"},
+        "overlap": "ALLOW",
+        "labels": {},
+    },
+    "ExecutionAnswer": {
+        "executionId": "daily-invoices.20260524T100000000Z-k3x9m2ab",
+        "jobId": "daily-invoices",
+        "state": "SUCCEEDED",
+        "scheduledAt": "2026-05-24T10:00:00Z",
+        "dispatchedAt": "2026-05-24T10:00:00.012Z",
+        "startedAt": "2026-05-24T10:00:00.301Z",
+        "finishedAt": "2026-05-24T10:00:02.944Z",
+        "pool": "default",
+        "dispatch": 1,
+        "attempt": 1,
+        "worker": "lambda/1f3a",
+        "jobRevision": 1,
+        "exitCode": 0,
+        "stdout": "12 invoices\n",
+        "stderr": "",
+        "attempts": [
+            {
+                "number": 1,
+                "worker": "lambda/1f3a",
+                "startedAt": "2026-05-24T10:00:00.301Z",
+                "finishedAt": "2026-05-24T10:00:02.944Z",
+                "outcome": "SUCCEEDED",
+                "exitCode": 0,
+            }
+        ],
+    },
+    "Problem": {
+        "type": "about:blank",
+        "title": "Unprocessable Entity",
+        "status": 422,
+        "detail": (
+            "timeout_sec: Extra inputs are not permitted (got 60). Did you mean `timeoutSec`?"
+        ),
+        "errors": [
+            {
+                "field": "timeout_sec",
+                "value": "60",
+                "problem": "Extra inputs are not permitted",
+                "remedy": "Did you mean `timeoutSec`?",
+            }
+        ],
+    },
+}
+_SCHEDULE = {
+    "description": (
+        "ONCE: an instant. DELAY: an ISO 8601 duration. CRON: five fields. INTERVAL: a duration. "
+        "DATES: a list of instants. MANUAL: none."
+    ),
+    "anyOf": [
+        {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION},
+        {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": MAX_INSTANT},
+            "minItems": 1,
+            "maxItems": MAX_DATES,
+        },
+        {"type": "null"},
+    ],
+}
+
+_IDEMPOTENCY_KEY = {
+    "name": KEY,
+    "in": "header",
+    "required": False,
+    "description": (
+        "Sent again with the same key within 24 h, a request is done once; with another body the "
+        "key is refused."
+    ),
+    "schema": {"type": "string", "pattern": f"^{KEY_PATTERN}$"},
+    "example": "6f1c0a52-8d1b-4c7e-9a43-0f5f4b1f2f10",
+}
+
+
+@cache
+def description() -> dict[str, Any]:
+    """The OpenAPI document. Not to be changed."""
+    read: dict[str, Any] = json.loads(
+        app.get_openapi_json_schema(
+            title="nextfire",
+            version="1",
+            openapi_version="3.1.0",
+            description=_ABOUT,
+            security_schemes=_SECURITY,  # type: ignore[arg-type] # invariant
+            security=[{name: []} for name in _SECURITY],
+        )
+    )
+    document: dict[str, Any] = _tidy(read)
+    schemas = document["components"]["schemas"]
+    for name, schema in _answer_schemas().items():
+        schemas.setdefault(name, schema)
+    for unused in ("HTTPValidationError", "ValidationError", "ResponseValidationError"):
+        schemas.pop(unused, None)
+    _describe_errors(document["components"])
+    for name in ("JobRequest", "PreviewRequest"):
+        schemas[name]["properties"]["schedule"] = _SCHEDULE
+    schemas["Target"]["properties"]["env"]["additionalProperties"] = False
+    schemas["JobPatch"] = _patch(schemas, "JobRequest") | {
+        "description": "What is named changes; null brings the default back (RFC 7396)."
+    }
+    del schemas["JobPatch"]["properties"]["jobId"]
+    schemas["ShortJob"] = _short(schemas["JobRequest"])
+    for name in _answers():
+        if name in schemas:
+            _as_answered(schemas[name])
+    for name, example in _EXAMPLES.items():
+        schemas[name]["examples"] = [example]
+    document["paths"] = {
+        path: dict(sorted(methods.items()))
+        for path, methods in sorted(_paths(document["paths"]).items())
+    }
+    _link(document["paths"])
+    return document
+
+
+def _tidy(value: Any) -> Any:  # noqa: ANN401 — any JSON
+    """*value* without titles that only repeat a field's name, and with whole numbers as such."""
+    if isinstance(value, dict):
+        return {
+            name: {each: _tidy(schema) for each, schema in inner.items()}
+            if name == "properties"
+            else _tidy(inner)
+            for name, inner in value.items()
+            if name != "title" or "version" in value
+        }
+    if isinstance(value, list):
+        return [_tidy(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _answer_schemas() -> dict[str, Any]:
+    _, found = models_json_schema(
+        [(model, "serialization") for model in ANSWERS.values()],
+        ref_template=f"{_SCHEMAS}{{model}}",
+    )
+    return {name: _tidy(schema) for name, schema in found["$defs"].items()}
+
+
+def _answers() -> Iterator[str]:
+    for name, each in vars(documents).items():
+        if isinstance(each, type) and issubclass(each, Document):
+            yield name
+
+
+def _describe_errors(components: dict[str, Any]) -> None:
+    schemas = components["schemas"]
+    for model in (documents.Problem, documents.Fault):
+        schema = _tidy(model.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}"))
+        schema.pop("$defs", None)
+        schemas[model.__name__] = schema
+    schemas["GatewayMessage"] = {
+        "type": "object",
+        "description": "What API Gateway answers by itself.",
+        "required": ["message"],
+        "properties": {"message": {"type": ["string", "null"]}},
+        "examples": [{"message": "Unauthorized"}],
+    }
+    components["responses"] = {
+        status.name: _problem(status) for status in sorted(_BY_THE_API.keys() | _BY_THE_GATEWAY)
+    }
+
+
+def _problem(status: HTTPStatus) -> dict[str, Any]:
+    said = [_BY_THE_API.get(status), _BY_THE_GATEWAY.get(status)]
+    content: dict[str, Any] = {}
+    if status in _BY_THE_API:
+        content["application/problem+json"] = {"schema": {"$ref": f"{_SCHEMAS}Problem"}}
+    if status in _BY_THE_GATEWAY:
+        content["application/json"] = {"schema": {"$ref": f"{_SCHEMAS}GatewayMessage"}}
+    return {"description": " ".join(filter(None, said)), "content": content}
+
+
+def _patch(schemas: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema of a patch of the schema *name*: any part of it, and null for what is to go."""
+    schema: dict[str, Any] = deepcopy(schemas[name])
+    schema.pop("required", None)
+    for field, given in schema["properties"].items():
+        inner = given.get("$ref", "").removeprefix(_SCHEMAS)
+        may_be = {each: value for each, value in given.items() if each != "default"}
+        if inner in schemas and "properties" in schemas[inner]:
+            schemas[f"{inner}Patch"] = _patch(schemas, inner)
+            may_be = {"$ref": f"{_SCHEMAS}{inner}Patch"}
+        if field in {"labels", "env"}:
+            where, key = may_be, "additionalProperties"
+            if "patternProperties" in may_be:
+                [key] = where = may_be["patternProperties"]
+            where[key] = {"anyOf": [where[key], {"type": "null"}]}
+        if field != "payload" and {"type": "null"} not in may_be.get("anyOf", ()):
+            may_be = {"anyOf": [may_be, {"type": "null"}]}
+        schema["properties"][field] = may_be
+    return schema
+
+
+def _short(schema: dict[str, Any]) -> dict[str, Any]:
+    """The short form of the schema of a new job."""
+    stands_for = requests.ShortJob.spelt
+    given = {name: value for name, value in schema["properties"].items() if name != "type"}
+    cron = {"type": "string", "minLength": 1, "maxLength": MAX_EXPRESSION}
+    short = {
+        "taskId": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+        "cron": cron | {"description": "Five fields."},
+        "params": given["payload"],
+    }
+    return {
+        "type": "object",
+        "description": inspect.getdoc(requests.ShortJob),
+        "required": ["taskId", "cron"],
+        "properties": short | {k: v for k, v in given.items() if k not in stands_for},
+        "additionalProperties": False,
+    }
+
+
+def _as_answered(schema: dict[str, Any]) -> None:
+    """What may be null is left out of answers; all else is there."""
+    optional = set()
+    for name, given in schema.get("properties", {}).items():
+        given.pop("default", None)
+        if {"type": "null"} in given.get("anyOf", ()):
+            optional.add(name)
+            given["anyOf"].remove({"type": "null"})
+            if len(given["anyOf"]) == 1:
+                given.update(given.pop("anyOf")[0])
+    schema["required"] = [name for name in schema.get("properties", {}) if name not in optional]
+
+
+def _paths(read: dict[str, Any]) -> dict[str, Any]:
+    routes = {
+        (route.openapi_path, route.method.lower()): route
+        for route in [*app._static_routes, *app._dynamic_routes]  # noqa: SLF001
+    }
+    paths: dict[str, Any] = {}
+    for path, methods in read.items():
+        written = re.sub(r"\{(\w+)\}", lambda match: f"{{{to_camel(match[1])}}}", path)
+        for method, operation in methods.items():
+            route = routes[path, method]
+            operation["operationId"] = to_camel(route.func.__name__)
+            operation["tags"] = [route.func.__module__.rpartition(".")[2]]
+            _complete(operation, route)
+            paths.setdefault(written, {})[method] = operation
+    return paths
+
+
+def _name_parameters(operation: dict[str, Any]) -> None:
+    """Names as callers write them; null is no value of a parameter."""
+    for parameter in operation.get("parameters", []):
+        if parameter["in"] == "path":
+            parameter["name"] = to_camel(parameter["name"])
+        if parameter["in"] == "header":
+            parameter["name"] = "-".join(map(str.capitalize, parameter["name"].split("-")))
+        schema = parameter["schema"]
+        schema.pop("description", None)
+        if {"type": "null"} in schema.get("anyOf", ()):
+            schema["anyOf"].remove({"type": "null"})
+            schema |= schema.pop("anyOf")[0]
+
+
+def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 — the library's
+    _name_parameters(operation)
+    if method_body := operation.get("requestBody"):
+        content = method_body["content"]["application/json"]
+        if route.method == "PATCH":
+            content["schema"] = {"$ref": f"{_SCHEMAS}JobPatch"}
+        if content["schema"] == {"$ref": f"{_SCHEMAS}JobRequest"}:
+            forms = ("JobRequest", "ShortJob")
+            content["schema"] = {"anyOf": [{"$ref": f"{_SCHEMAS}{form}"} for form in forms]}
+    if route.method == "POST":
+        operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
+    needs = operation.pop(SCOPE)
+    operation.pop(TOLD_ONCE, None)
+    also = [HTTPStatus(status) for status in operation.pop(PROBLEMS, [])]
+    operation["responses"].pop("422")
+    statuses = {*_ALWAYS, *also}
+    if needs == OPEN:
+        operation["security"] = []
+        statuses -= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+    else:
+        operation["description"] = f"Needs the scope `{needs}`."
+        operation[SCOPE] = needs
+    if "requestBody" in operation:
+        statuses |= {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}
+    if "{" in route.openapi_path:
+        statuses.add(HTTPStatus.NOT_FOUND)
+    for status in sorted(statuses):
+        operation["responses"][str(int(status))] = {"$ref": f"#/components/responses/{status.name}"}
+
+
+def _link(paths: dict[str, Any]) -> None:
+    """From every answer that bears an id to the routes of what it is the id of."""
+    for methods in paths.values():
+        for operation in methods.values():
+            for status, response in operation["responses"].items():
+                schema = response.get("content", {}).get("application/json", {}).get("schema", {})
+                where = _IDS.get(schema.get("$ref", "").removeprefix(_SCHEMAS))
+                if status.startswith("2") and where is not None:
+                    response["links"] = _links(paths, *where)
+
+
+_IDS = {
+    "JobAnswer": ("jobId", "$response.body#/jobId"),
+    "JobDetail": ("jobId", "$response.body#/jobId"),
+    "JobPage": ("jobId", "$response.body#/items/0/jobId"),
+    "ExecutionAnswer": ("executionId", "$response.body#/executionId"),
+    "ExecutionPage": ("executionId", "$response.body#/items/0/executionId"),
+}
+"""Of what an answer is, where it bears an id, and whose."""
+
+
+def _links(paths: dict[str, Any], name: str, expression: str) -> dict[str, Any]:
+    return {
+        operation["operationId"]: {
+            "operationId": operation["operationId"],
+            "parameters": {name: expression},
+        }
+        for path, methods in paths.items()
+        for operation in methods.values()
+        if f"{{{name}}}" in path
+    }

@@ -1,0 +1,69 @@
+"""What the description of the API says of a route beside what its function's signature says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
+from pydantic import BaseModel
+
+from functions.api.documents import JobAnswer, JobDetail
+from nextfire.domain.keys import Scope
+
+SCOPE = "x-nextfire-scope"
+"""The extension that says which scope a route needs."""
+OPEN = "none"
+"""Of a route that needs none."""
+TOLD_ONCE = "x-nextfire-told-once"
+"""The extension of a route whose answer holds what is kept nowhere."""
+PROBLEMS = "x-nextfire-problems"
+"""The statuses of the problems that only some routes have. The description lists what they are."""
+
+_ETAG = {"ETag": {"description": "Of this state of the job.", "schema": {"type": "string"}}}
+
+
+def area() -> APIGatewayHttpRouter:
+    """The routes of one area, to be included by the handler."""
+    return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
+
+
+ANSWERS: dict[str, type[BaseModel]] = {}
+"""The models of all answers. The library would build those of a route with its first call."""
+
+
+def _reference(model: type[BaseModel] | None) -> dict[str, str]:
+    if model is None:
+        return {"type": "object"}
+    ANSWERS[model.__name__] = model
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+def operation(
+    summary: str,
+    answers: Mapping[HTTPStatus, tuple[str, type[BaseModel] | None]],
+    *,
+    scope: Scope | None = Scope.WRITE,
+    problems: tuple[HTTPStatus, ...] = (),
+    secret: bool = False,
+) -> dict[str, Any]:
+    """The arguments of a route. *answers*: of each status that is no problem, what its document is.
+    *problems*: beside those of any route. *secret*: the answer is kept nowhere, so it is told once.
+    """
+    return {
+        "summary": summary,
+        "responses": {
+            int(status): {
+                "description": said,
+                "content": {"application/json": {"schema": _reference(model)}},
+                **({"headers": _ETAG} if model in {JobAnswer, JobDetail} else {}),
+            }
+            for status, (said, model) in answers.items()
+        },
+        "openapi_extensions": {
+            SCOPE: OPEN if scope is None else scope.value,
+            PROBLEMS: [int(status) for status in problems],
+            **({TOLD_ONCE: True} if secret else {}),
+        },
+    }

@@ -1,0 +1,500 @@
+"""What requests hold: bodies, and the parameters of paths and queries."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any, ClassVar, TypeVar
+from unicodedata import category
+
+from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Query
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from functions.api.documents import UNREADABLE
+from functions.api.problems import UnfitError
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import JOB_ID
+from nextfire.domain.instants import isoformat
+from nextfire.domain.job import Document, InstantText, JobDefinition, JobState, WhenDocument
+from nextfire.domain.keys import (
+    DEFAULT_LIFE,
+    DEFAULT_OVERLAP,
+    KEY_ID,
+    MAX_LIFE,
+    MAX_NAME,
+    MAX_OVERLAP,
+    Scope,
+)
+from nextfire.domain.schedule import ScheduleType, read_instant
+
+MOST_UPCOMING = 100
+MOST_REDRIVEN = 100
+MAX_REASON = 256
+_MOST_ON_A_PAGE = 100
+_MOST_LINES = 1000
+_MOST_ATTEMPTS = 999_999_999
+_LAST_NIGHT = timedelta(days=1)
+_TEXT = WithJsonSchema({"type": "string"})
+_INSTANT = WithJsonSchema({"type": "string", "format": "date-time"})
+_TAG = re.compile(r'(W/)?"[!#-~]*"')
+_NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
+
+
+def _refused(kind: str, problem: str, remedy: str) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{problem}", {"problem": problem, "remedy": remedy})
+
+
+Model = TypeVar("Model", bound=Document)
+
+# Bodies
+
+
+def reading(model: type[Document]) -> WrapValidator:
+    """Reads a body as JSON into *model*, by its camelCase names only: a snake_case spelling beside
+    the real field would be dropped without a word.
+    """
+    return WrapValidator(lambda body, _: read_as(model, body))
+
+
+def read_as(model: type[Model], body: object) -> Model:
+    """*body* as *model*.
+
+    Raises:
+        ValidationError: It is none.
+    """
+    return model.model_validate_json(json.dumps(body), by_alias=True, by_name=False)
+
+
+def _example(value: dict[str, Any]) -> Any:  # noqa: ANN401 — the library's own type is a model
+    return {"example": {"value": value}}
+
+
+def _line(text: str | None) -> str | None:
+    if text is None:
+        return None
+    if len(text) > MAX_REASON:
+        problem = f"longer than {MAX_REASON} characters"
+        remedy = f"Shorten it to {MAX_REASON} characters."
+    elif any(category(character) == "Cc" for character in text):
+        problem = "holds control characters"
+        remedy = "Write it on one line, without tabs and line breaks."
+    elif not text.strip():
+        problem, remedy = "blank", "Say why, or leave it out."
+    else:
+        return text
+    raise _refused("reason", problem, f"{remedy} For example `the ledger is closed`.")
+
+
+Reason = Annotated[
+    str | None,
+    AfterValidator(_line),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_REASON}, {"type": "null"}]}
+    ),
+]
+"""Why something is done: a line of text."""
+_REASON = _example({"reason": "the ledger is closed"})
+
+
+def _id(value: object) -> object:
+    if isinstance(value, str) and JOB_ID.fullmatch(value):
+        return value
+    remedy = "Use 1 to 64 letters, digits, hyphens and underscores."
+    raise _refused("job_id", "not a job id", remedy)
+
+
+_JOB_ID_SCHEMA = WithJsonSchema(
+    {"type": "string", "pattern": f"^{JOB_ID.pattern}$", "examples": ["daily-invoices"]}
+)
+JobId = Annotated[str, BeforeValidator(_id), _JOB_ID_SCHEMA]
+"""The id of a job, chosen by its owner or `job_` and 16 hexadecimal digits."""
+
+
+class JobRequest(JobDefinition):
+    """A new job. Without `jobId` it gets an id of its own."""
+
+    model_config = ConfigDict(defer_build=True)  # until one comes
+
+    spelt: ClassVar[Mapping[str, str]] = {}
+    """Of fields that the caller calls otherwise: how."""
+
+    job_id: JobId | None = None
+
+    @property
+    def definition(self) -> JobDefinition:
+        # Each field has been validated.
+        values = {name: getattr(self, name) for name in JobDefinition.model_fields}
+        return JobDefinition.model_construct(self.model_fields_set - {"job_id"}, **values)
+
+
+class ShortJob(JobRequest):
+    """A new job in the short form: `taskId`, `cron`, `params`, and any other field but those that
+    these stand for. Its handler is the task id unless a target is given.
+    """
+
+    spelt: ClassVar[Mapping[str, str]] = {
+        "jobId": "taskId",
+        "schedule": "cron",
+        "payload": "params",
+    }
+
+
+def read_job(body: object) -> JobRequest:
+    """The new job that *body* describes, in the long form or the short one.
+
+    Raises:
+        ValidationError, UnfitError, InvalidInputError: It describes none.
+    """
+    names = {short: long for long, short in ShortJob.spelt.items()}
+    if not isinstance(body, dict) or not body.keys() & names.keys():
+        return read_as(JobRequest, body)
+    for name in ("type", *names.values()):
+        if name in body:
+            remedy = "Write the job with `type` and `schedule`, or with `taskId` and `cron`."
+            raise InvalidInputError(name, body[name], "not beside taskId, cron and params", remedy)
+    long: dict[str, Any] = {"type": ScheduleType.CRON, "schedule": None}
+    if isinstance(body.get("taskId"), str):
+        long["target"] = {"handler": body["taskId"]}
+    long |= {names.get(name) or name: value for name, value in body.items()}
+    try:
+        job = read_as(ShortJob, long)
+    except ValidationError as error:
+        errors = [_as_spelt(fault, "target" in body) for fault in error.errors(include_url=False)]
+        raise UnfitError(errors, ShortJob) from error
+    if job.job_id is None:
+        raise InvalidInputError("taskId", body.get("taskId"), "absent", "Add this field.")
+    return job
+
+
+def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails:  # noqa: FBT001
+    first, *rest = fault["loc"]
+    if first == "target" and not has_target:
+        return {**fault, "loc": ("taskId",)}  # which is its handler
+    return {**fault, "loc": (ShortJob.spelt.get(str(first), first), *rest)}
+
+
+class PreviewRequest(WhenDocument):
+    """The part of a job document that says when, as if it were stored at `after` (default: now)."""
+
+    count: Annotated[int, Field(strict=True, ge=1, le=MOST_UPCOMING)] = 10
+    after: InstantText | None = None
+
+
+class PauseRequest(Document):
+    """Why a job is paused, and until when: without `until` until it is resumed."""
+
+    reason: Reason = None
+    until: InstantText | None = None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Raises:
+        InvalidInputError: `until` is no instant.
+        """
+        return None if self.until is None else read_instant(self.until, "UTC", "until")
+
+
+class ResumeRequest(Document):
+    """Nothing."""
+
+
+class RunNowRequest(Document):
+    """Why a job is to run now, and what that run has in place of the job's payload: null, too."""
+
+    payload: JsonValue = None
+    reason: Reason = None
+
+
+class SkipRequest(Document):
+    """Why the next occurrence is not to run."""
+
+    reason: Reason = None
+
+
+class CancelRequest(Document):
+    """Why a run is cancelled."""
+
+    reason: Reason = None
+
+
+class RedriveRequest(Document):
+    """Why a run is redriven."""
+
+    reason: Reason = None
+
+
+class RedrivePoolRequest(Document):
+    """Which dead runs of a pool are redriven, and how many by this call: those that died from
+    `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
+    """
+
+    from_: InstantText | None = Field(default=None, alias="from")
+    to: InstantText | None = None
+    limit: Annotated[int, Field(strict=True, ge=1, le=MOST_REDRIVEN)] = 50
+    cursor: Annotated[str, Field(max_length=1024)] | None = None
+    reason: Reason = None
+
+
+def _key_id(value: object) -> object:
+    if isinstance(value, str) and KEY_ID.fullmatch(value):
+        return value
+    raise _refused("key_id", "not the id of a key", "It is 16 hexadecimal digits: list the keys.")
+
+
+KeyId = Annotated[
+    str,
+    BeforeValidator(_key_id),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^{KEY_ID.pattern}$", "examples": ["3f9c0a77d1e2b456"]}
+    ),
+]
+"""The id of an API key: the third part of its text."""
+Life = Annotated[int, Field(strict=True, ge=60, le=int(MAX_LIFE.total_seconds()))]
+
+
+class KeyRequest(Document):
+    """A new API key of your tenant. `name` says who or what has it."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
+    expires_in_sec: Life = int(DEFAULT_LIFE.total_seconds())
+
+    @property
+    def life(self) -> timedelta:
+        return timedelta(seconds=self.expires_in_sec)
+
+
+class RotateRequest(Document):
+    """How long the new key is good (as long as the old one was made for, by default), and how long
+    the old one still is.
+    """
+
+    expires_in_sec: Life | None = None
+    overlap_sec: Annotated[int, Field(strict=True, ge=0, le=int(MAX_OVERLAP.total_seconds()))] = (
+        int(DEFAULT_OVERLAP.total_seconds())
+    )
+
+    @property
+    def life(self) -> timedelta | None:
+        return None if self.expires_in_sec is None else timedelta(seconds=self.expires_in_sec)
+
+    @property
+    def overlap(self) -> timedelta:
+        return timedelta(seconds=self.overlap_sec)
+
+
+_CRON_JOB = {
+    "jobId": "daily-invoices",
+    "type": "CRON",
+    "schedule": "0 3 * * *",
+    "timezone": "America/Los_Angeles",
+    "target": {"handler": "generate_invoices"},
+    "payload": {"customer": "acme"},
+}
+_SHORT_JOB = {"taskId": "daily-report", "cron": "*/5 * * * *", "params": {"region": "eu"}}
+_reading_job = WrapValidator(lambda body, _: read_job(body))
+JobBody = Annotated[
+    JobRequest,
+    Body(openapi_examples=_example(_CRON_JOB) | {"short": {"value": _SHORT_JOB}}),
+    _reading_job,
+]
+JobPutBody = Annotated[
+    JobRequest,
+    Body(openapi_examples=_example({k: v for k, v in _CRON_JOB.items() if k != "jobId"})),
+    _reading_job,
+]
+JobPatchBody = Annotated[
+    dict[str, Any],
+    Body(openapi_examples=_example({"schedule": "0 4 * * *", "labels": {"team": "billing"}})),
+    WithJsonSchema({"type": "object", "title": "JobPatch"}),
+]
+"""What is named changes, by RFC 7396; the fields are those of a job."""
+PreviewBody = Annotated[
+    PreviewRequest,
+    Body(openapi_examples=_example({"type": "CRON", "schedule": "0 9 * * MON-FRI", "count": 3})),
+    reading(PreviewRequest),
+]
+PauseBody = Annotated[PauseRequest, Body(openapi_examples=_REASON), reading(PauseRequest)]
+ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
+RunNowBody = Annotated[
+    RunNowRequest,
+    Body(openapi_examples=_example({"payload": {"customer": "acme"}, "reason": "it was wrong"})),
+    reading(RunNowRequest),
+]
+SkipBody = Annotated[SkipRequest, Body(openapi_examples=_REASON), reading(SkipRequest)]
+CancelBody = Annotated[CancelRequest, Body(openapi_examples=_REASON), reading(CancelRequest)]
+RedriveBody = Annotated[RedriveRequest, Body(openapi_examples=_REASON), reading(RedriveRequest)]
+RedrivePoolBody = Annotated[
+    RedrivePoolRequest,
+    Body(openapi_examples=_example({"limit": 50})),
+    reading(RedrivePoolRequest),
+]
+KeyBody = Annotated[
+    KeyRequest,
+    Body(openapi_examples=_example({"name": "ci", "scopes": ["write"], "expiresInSec": 7_776_000})),
+    reading(KeyRequest),
+]
+RotateBody = Annotated[
+    RotateRequest, Body(openapi_examples=_example({"overlapSec": 3600})), reading(RotateRequest)
+]
+
+
+# Parameters
+
+
+_JOB_STATES = [*JobState, UNREADABLE]
+
+
+def _job_state(text: str | None) -> str | None:
+    if text is None or text in _JOB_STATES:
+        return text
+    raise _refused("state", "no state of a job", f"There are: {', '.join(_JOB_STATES)}.")
+
+
+def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
+    def read(text: object) -> int:
+        if isinstance(text, int):
+            return text
+        if isinstance(text, str) and _NUMBER.fullmatch(text) and 1 <= int(text) <= most:
+            return int(text)
+        raise _refused("number", f"not a number from 1 to {most}", f"For example `{example}`.")
+
+    return BeforeValidator(read), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": most})
+
+
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", description="Only if the job is still what this `ETag` was of."),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": rf"^(\*|{_TAG.pattern}(, ?{_TAG.pattern})*)$",
+            "examples": ['"k3x9m2abk3x9m2ab-1"'],
+        }
+    ),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(alias="If-None-Match", description="`*`: only if there is no such job."),
+    WithJsonSchema({"const": "*"}),
+]
+
+
+def versions(if_match: str | None) -> frozenset[str] | None:
+    """The versions that an If-Match names; None: any.
+
+    Raises:
+        InvalidInputError: It is no such header.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    tags = [tag.strip() for tag in if_match.split(",")]
+    if not all(map(_TAG.fullmatch, tags)):
+        raise InvalidInputError(
+            "If-Match", if_match, "no entity tag", "Send an ETag as it came, with its quotes."
+        )
+    # A weak tag is equal to none.
+    return frozenset(tag.strip('"') for tag in tags if tag.startswith('"'))
+
+
+def is_any(if_none_match: str | None) -> bool:
+    """Whether an If-None-Match asks that there be nothing.
+
+    Raises:
+        InvalidInputError: It asks for something else.
+    """
+    if if_none_match is not None and if_none_match.strip() != "*":
+        raise InvalidInputError("If-None-Match", if_none_match, "not `*`", "Send `*`.")
+    return if_none_match is not None
+
+
+ExecutionId = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "examples": ["daily-invoices.20260524T100000000Z-k3x9m2ab"]}),
+]
+Limit = Annotated[int, Query(description="Items on a page."), *_number(_MOST_ON_A_PAGE, 50)]
+Lines = Annotated[int, Query(description="Lines on a page."), *_number(_MOST_LINES, 200)]
+Count = Annotated[int, Query(description="How many occurrences."), *_number(MOST_UPCOMING, 10)]
+AttemptNumber = Annotated[
+    int | None,
+    Query(description="Of one attempt only; by default of all."),
+    *_number(_MOST_ATTEMPTS, 1),
+]
+Cursor = Annotated[
+    str | None, Query(description="Where to go on: `cursor` of the page before.", max_length=4096)
+]
+JobStateFilter = Annotated[
+    str | None,
+    Query(description="Of one state only. UNREADABLE: what is stored and does not decode."),
+    AfterValidator(_job_state),
+    WithJsonSchema({"enum": _JOB_STATES}),
+]
+Labels = Annotated[
+    list[str] | None,
+    Query(
+        alias="label",
+        description="`key:value`: with this label. Of several, given again or after a comma: all.",
+    ),
+]
+NamePrefix = Annotated[str | None, Query(description="How their names begin."), _TEXT]
+
+
+def labels(texts: list[str] | None) -> dict[str, str]:
+    """The labels that the query names.
+
+    Raises:
+        InvalidInputError: One is no label, or two cannot be together.
+    """
+    found: dict[str, str] = {}
+    for text in texts or []:
+        key, colon, value = text.partition(":")
+        if not key or not colon:
+            raise InvalidInputError("label", text, "not `key:value`", "For example `team:billing`.")
+        if found.setdefault(key, value) != value:
+            raise InvalidInputError(
+                "label", text, f"another value of {key!r} than before", "A label has one value."
+            )
+    return found
+
+
+PoolName = Annotated[str, WithJsonSchema({"type": "string", "examples": ["default"]})]
+PoolFilter = Annotated[str | None, Query(description="Of one pool only."), _TEXT]
+ExecutionState = Annotated[
+    str | None,
+    Query(description="DEAD: no other is listed across jobs."),
+    WithJsonSchema({"enum": ["DEAD"]}),
+]
+From = Annotated[
+    str | None, Query(alias="from", description="From when on; 24 h before `to`."), _INSTANT
+]
+To = Annotated[str | None, Query(description="Until when; now by default."), _INSTANT]
+
+
+def span(first: str | None, last: str | None, now: datetime) -> tuple[datetime, datetime]:
+    """From *first* to *last*; by default the 24 h before the end, and *now*.
+
+    Raises:
+        InvalidInputError: One is no instant, or they are the wrong way round.
+    """
+    to = now if last is None else read_instant(last, "UTC", "to")
+    since = to - _LAST_NIGHT if first is None else read_instant(first, "UTC", "from")
+    if since > to:
+        raise InvalidInputError(
+            "from",
+            isoformat(since),
+            f"later than `to`, which is {isoformat(to)}",
+            "Exchange them, or leave one out: `to` is now by default, `from` 24 h before `to`.",
+        )
+    return since, to

@@ -1,0 +1,204 @@
+"""Executions: runs, as the API calls them."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer, page
+from functions.api.app import log_unreadable, now, services, telemetry, tenant
+from functions.api.body import read_json
+from functions.api.documents import (
+    ExecutionAnswer,
+    ExecutionPage,
+    LogAnswer,
+    execution_document,
+    log_document,
+    unreadable_execution,
+    waiting_document,
+)
+from functions.api.idempotency import once
+from functions.api.operation import area, operation
+from functions.api.requests import (
+    AttemptNumber,
+    CancelBody,
+    CancelRequest,
+    Cursor,
+    ExecutionId,
+    ExecutionState,
+    From,
+    JobId,
+    Limit,
+    Lines,
+    PoolFilter,
+    RedriveBody,
+    RedriveRequest,
+    To,
+    span,
+)
+from nextfire.domain.errors import ConflictError, InvalidInputError
+from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
+from nextfire.domain.keys import Scope
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.manage_runs import Waiting
+
+routes = area()
+_PAGE = {HTTPStatus.OK: ("A page of executions.", ExecutionPage)}
+_EXECUTION = {HTTPStatus.OK: ("The execution.", ExecutionAnswer)}
+_CONFLICT = (HTTPStatus.CONFLICT,)
+
+
+@routes.get(
+    "/v1/jobs/<job_id>/executions",
+    **operation("List a job's executions, the newest first", _PAGE, scope=Scope.READ),
+)
+def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
+    key = JobKey(tenant(), job_id)
+    found = services().runs.list(key, cursor=cursor, limit=limit)
+    log_unreadable(found.unreadable)
+    if cursor is None and not found.items and not found.unreadable:
+        services().jobs.get(key)  # an unknown job is told apart from one that has not run
+    items = [execution_document(run, _result(run)) for run in found.items]
+    items += [
+        unreadable_execution(RunKey(key, each.identity).execution_id, each)
+        for each in found.unreadable
+    ]
+    newest_first = sorted(items, key=lambda item: str(item["executionId"]), reverse=True)
+    return page(newest_first, found.cursor)
+
+
+@routes.get(
+    "/v1/executions",
+    **operation(
+        "List dead executions across jobs, the latest death first", _PAGE, scope=Scope.READ
+    ),
+)
+def list_dead_executions(
+    state: ExecutionState = None,
+    pool: PoolFilter = None,
+    from_: From = None,
+    to: To = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response[str]:
+    if state != RunState.DEAD:
+        raise InvalidInputError(
+            "state",
+            state,
+            "only executions in the state DEAD are listed across jobs",
+            "Use state=DEAD, or list a job's executions: GET /v1/jobs/{jobId}/executions.",
+        )
+    if pool is not None and not pool:
+        raise InvalidInputError("pool", pool, "no pool's name", services().pools_there_are())
+    first, last = span(from_, to, now())
+    found = services().executions.dead(
+        tenant(), first=first, last=last, pool=pool, cursor=cursor, limit=limit
+    )
+    log_unreadable(found.unreadable)
+    items = [execution_document(run, _result(run)) for run in found.items]
+    items += [unreadable_execution(each.identity, each) for each in found.unreadable]
+    return page(items, found.cursor)
+
+
+@routes.get(
+    "/v1/executions/<execution_id>",
+    **operation("Get an execution", _EXECUTION, scope=Scope.READ),
+)
+def get_execution(execution_id: ExecutionId) -> Response[str]:
+    found = services().executions.find(_key(execution_id))
+    if isinstance(found, Waiting):
+        return answer(waiting_document(found))
+    return answer(execution_document(found, _result(found, load=True)))
+
+
+@routes.get(
+    "/v1/executions/<execution_id>/logs",
+    **operation(
+        "Read an execution's log",
+        {HTTPStatus.OK: ("Lines of the log, the oldest first.", LogAnswer)},
+        scope=Scope.READ,
+    ),
+)
+def read_log(
+    execution_id: ExecutionId,
+    cursor: Cursor = None,
+    limit: Lines = 200,
+    attempt: AttemptNumber = None,
+) -> Response[str]:
+    found = services().logs.page(_key(execution_id), cursor=cursor, limit=limit, attempt=attempt)
+    return answer(log_document(found))
+
+
+@routes.post(
+    "/v1/executions/<execution_id>/cancel",
+    **operation(
+        "Cancel an execution",
+        {
+            HTTPStatus.OK: ("It is CANCELLED.", ExecutionAnswer),
+            HTTPStatus.ACCEPTED: ("It is RUNNING, and asked to end.", ExecutionAnswer),
+        },
+        problems=_CONFLICT,
+    ),
+)
+def cancel_execution(
+    execution_id: ExecutionId,
+    request: CancelBody = CancelRequest(),  # noqa: B008 — immutable
+) -> Response[str]:
+    key, executions = _key(execution_id), services().executions
+    try:
+        run = executions.cancel(key, request.reason)
+    except ConflictError:
+        # It may be this very request that had it cancelled.
+        found = executions.find(key) if once().again else None
+        if not isinstance(found, Run) or found.state is not RunState.CANCELLED:
+            raise
+        run = found
+    status = HTTPStatus.OK if run.state.ended else HTTPStatus.ACCEPTED
+    return answer(execution_document(run), status)
+
+
+@routes.post(
+    "/v1/executions/<execution_id>/redrive",
+    **operation("Redrive a dead execution", _EXECUTION, problems=_CONFLICT),
+)
+def redrive_execution(
+    execution_id: ExecutionId,
+    request: RedriveBody = RedriveRequest(),  # noqa: B008 — immutable
+) -> Response[str]:
+    key, executions = _key(execution_id), services().executions
+    try:
+        run = executions.redrive(key, request.reason)
+    except ConflictError:
+        # It may be this very request that redrove it.
+        found = executions.find(key) if once().again else None
+        if not isinstance(found, Run) or not found.attempt_base or found.state is RunState.DEAD:
+            raise
+        run = found
+    return answer(execution_document(run))
+
+
+def _key(execution_id: str) -> RunKey:
+    return parse_execution_id(tenant(), execution_id)
+
+
+def _result(run: Run, *, load: bool = False) -> dict[str, Any]:
+    """The run's ``result``, if it has one that can be read; *load*: also one that is too large for
+    the record.
+    """
+    if run.result is None:
+        return {}
+    text: str | bytes | None = run.result.text
+    if load and run.result.file is not None:
+        text = services().files.get(run.key, run.result.file)
+    if text is None:
+        return {}
+    try:
+        result = read_json(text)
+        json.dumps(result)
+    except (ValueError, RecursionError):
+        telemetry.logger.exception("result does not decode", execution=run.key.execution_id)
+        return {}
+    return {"result": result}

@@ -1,0 +1,259 @@
+"""Jobs: made, read, changed, paused, deleted."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer, page
+from functions.api.app import log_unreadable, now, services, tenant
+from functions.api.documents import (
+    UNREADABLE,
+    JobAnswer,
+    JobDetail,
+    JobPage,
+    UpcomingList,
+    job_detail,
+    job_document,
+    unreadable_job,
+    upcoming_document,
+)
+from functions.api.idempotency import once
+from functions.api.operation import area, operation
+from functions.api.requests import (
+    Count,
+    Cursor,
+    IfMatch,
+    IfNoneMatch,
+    JobBody,
+    JobId,
+    JobPatchBody,
+    JobPutBody,
+    JobRequest,
+    JobStateFilter,
+    Labels,
+    Limit,
+    NamePrefix,
+    PauseBody,
+    PauseRequest,
+    ResumeBody,
+    ResumeRequest,
+    is_any,
+    labels,
+    read_as,
+    versions,
+)
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.keys import Scope
+from nextfire.usecases.list_jobs import Wanted
+from nextfire.usecases.list_jobs import list_jobs as find_jobs
+
+routes = area()
+_JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}
+_CONFLICT = (HTTPStatus.CONFLICT,)
+_CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
+
+
+@routes.post(
+    "/v1/jobs",
+    **operation(
+        "Create a job",
+        {HTTPStatus.CREATED: ("The job is stored, and its first occurrence with it.", JobAnswer)},
+        problems=_CONFLICT,
+    ),
+)
+def create_job(request: JobBody) -> Response[str]:
+    asked = once()
+    job_id = request.job_id or f"job_{asked.token('job')}"
+    with _as_spelt(request):
+        job = services().jobs.register(
+            _key(job_id),
+            request.definition,
+            uid=asked.token("uid"),
+            now=now(),
+            asked_at=asked.at,
+        )
+    return job_answer(job, HTTPStatus.CREATED)
+
+
+@routes.get(
+    "/v1/jobs",
+    **operation("List jobs by id", {HTTPStatus.OK: ("A page of jobs.", JobPage)}, scope=Scope.READ),
+)
+def list_jobs(
+    state: JobStateFilter = None,
+    label: Labels = None,
+    name: NamePrefix = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Response[str]:
+    wanted = Wanted(
+        state=None if state is None or state == UNREADABLE else JobState(state),
+        labels=labels(label),
+        name=name,
+        # Of what does not decode no label is known, and no name.
+        unreadable=state in {None, UNREADABLE} and not label and name is None,
+        readable=state != UNREADABLE,
+    )
+    found = find_jobs(services().job_store, tenant(), wanted, cursor=cursor, limit=limit)
+    log_unreadable(found.unreadable)
+    items = [job_document(job, now()) for job in found.items]
+    items += map(unreadable_job, found.unreadable)
+    return page(sorted(items, key=lambda item: str(item["jobId"])), found.cursor)
+
+
+@routes.get(
+    "/v1/jobs/<job_id>",
+    **operation("Get a job", {HTTPStatus.OK: ("The job.", JobDetail)}, scope=Scope.READ),
+)
+def get_job(job_id: JobId) -> Response[str]:
+    job = services().jobs.get(_key(job_id))
+    newest = services().runs.list(job.key, cursor=None, limit=1)
+    log_unreadable(newest.unreadable)
+    # A run of a former job of that id is not this one's.
+    last = next((run for run in newest.items if run.key.uid == job.uid), None)
+    return answer(job_detail(job, last, now()), headers=_tag(job))
+
+
+@routes.put(
+    "/v1/jobs/<job_id>",
+    **operation(
+        "Create or replace a job",
+        {
+            HTTPStatus.OK: ("The job, changed to this or as it was.", JobAnswer),
+            HTTPStatus.CREATED: ("The job is new.", JobAnswer),
+        },
+        problems=_CHANGED,
+    ),
+)
+def put_job(
+    job_id: JobId,
+    request: JobPutBody,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response[str]:
+    if request.job_id not in {None, job_id}:
+        raise InvalidInputError(
+            request.spelt.get("jobId", "jobId"),
+            request.job_id,
+            "not the id in the path",
+            "Leave this field out.",
+        )
+    with _as_spelt(request):
+        job, new = services().jobs.put(
+            _key(job_id),
+            request.definition,
+            uid=secrets.token_hex(8),
+            now=now(),
+            expected=versions(if_match),
+            only_new=is_any(if_none_match),
+        )
+    return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
+
+
+@routes.patch("/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=_CHANGED))
+def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> Response[str]:
+    def edit(definition: JobDefinition) -> JobDefinition:
+        return read_as(JobDefinition, _merged(definition.document(), patch))
+
+    expected = versions(if_match)
+    return job_answer(services().jobs.change(_key(job_id), edit, now=now(), expected=expected))
+
+
+@routes.delete("/v1/jobs/<job_id>", **operation("Delete a job", _JOB, problems=_CHANGED))
+def delete_job(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
+    expected = versions(if_match)
+    return job_answer(services().jobs.delete(_key(job_id), now=now(), expected=expected))
+
+
+@routes.post(
+    "/v1/jobs/<job_id>/pause",
+    **operation("Pause a job", _JOB, problems=(*_CONFLICT, *_CHANGED)),
+)
+def pause_job(
+    job_id: JobId,
+    request: PauseBody = PauseRequest(),  # noqa: B008 — immutable
+    if_match: IfMatch = None,
+) -> Response[str]:
+    expected = versions(if_match)
+    job = services().jobs.pause(
+        _key(job_id), request.reason, now=now(), until=request.ends_at, expected=expected
+    )
+    return job_answer(job)
+
+
+@routes.post(
+    "/v1/jobs/<job_id>/resume",
+    **operation("Resume a job", _JOB, problems=(*_CONFLICT, *_CHANGED)),
+)
+def resume_job(
+    job_id: JobId,
+    request: ResumeBody = ResumeRequest(),  # noqa: ARG001, B008 — immutable
+    if_match: IfMatch = None,
+) -> Response[str]:
+    expected = versions(if_match)
+    return job_answer(services().jobs.resume(_key(job_id), now=now(), expected=expected))
+
+
+@routes.get(
+    "/v1/jobs/<job_id>/upcoming",
+    **operation(
+        "List a job's next occurrences",
+        {HTTPStatus.OK: ("The occurrences; none of a job that is not ACTIVE.", UpcomingList)},
+        scope=Scope.READ,
+    ),
+)
+def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
+    job = services().jobs.get(_key(job_id))
+    found = job.upcoming(now(), count)
+    jittered = job.definition.jitter_sec > 0
+    return answer(
+        {"items": [upcoming_document(each, jittered=jittered, job=job) for each in found]}
+    )
+
+
+@contextmanager
+def _as_spelt(request: JobRequest) -> Iterator[None]:
+    """What is wrong with *request* is told of its fields as its caller calls them."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise error.about(request.spelt.get(error.field, error.field)) from error
+
+
+def _key(job_id: str) -> JobKey:
+    return JobKey(tenant(), job_id)
+
+
+def job_answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+    """*job* as it is now, with its ETag."""
+    return answer(job_document(job, now()), status, _tag(job))
+
+
+def _tag(job: Job) -> dict[str, str]:
+    return {"ETag": f'"{job.version}"'}
+
+
+def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """*document* with *patch* laid over it, by RFC 7396; `payload` is replaced whole, and so is
+    each variable of `env`: a reference to a parameter takes the place of one to a secret.
+    """
+    merged = dict(document)
+    for name, value in patch.items():
+        if value is None and name != "payload":
+            merged.pop(name, None)
+        elif name == "env" and isinstance(value, dict) and isinstance(merged.get(name), dict):
+            both = {**merged[name], **value}
+            merged[name] = {each: given for each, given in both.items() if given is not None}
+        elif name != "payload" and isinstance(value, dict) and isinstance(merged.get(name), dict):
+            merged[name] = _merged(merged[name], value)
+        else:
+            merged[name] = value
+    return merged

@@ -1,0 +1,42 @@
+"""The API about itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer
+from functions.api.app import now
+from functions.api.documents import Health
+from functions.api.operation import area, operation
+from nextfire.domain.instants import isoformat
+from nextfire.domain.keys import Scope
+
+routes = area()
+
+
+@cache
+def _description() -> Response[str]:
+    from functions.api.openapi import description  # noqa: PLC0415 — it describes these routes too
+
+    return answer(description())
+
+
+@routes.get(
+    "/v1/openapi.json",
+    **operation(
+        "Get this description", {HTTPStatus.OK: ("An OpenAPI document.", None)}, scope=Scope.READ
+    ),
+)
+def get_description() -> Response[str]:
+    return _description()
+
+
+@routes.get(
+    "/v1/health",
+    **operation("Tell whether the API is there", {HTTPStatus.OK: ("It is.", Health)}, scope=None),
+)
+def get_health() -> Response[str]:
+    return answer({"status": "ok", "time": isoformat(now())})

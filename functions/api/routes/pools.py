@@ -1,0 +1,45 @@
+"""Pools."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from http import HTTPStatus
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer
+from functions.api.app import log_unreadable, now, services, tenant
+from functions.api.documents import RedrivenAnswer, redriven_document
+from functions.api.operation import area, operation
+from functions.api.requests import PoolName, RedrivePoolBody, RedrivePoolRequest, span
+
+routes = area()
+_REDRIVE_FOR = timedelta(seconds=15)
+"""API Gateway gives up on the API after 30 s."""
+
+
+@routes.post(
+    "/v1/pools/<pool>/redrive",
+    **operation(
+        "Redrive the dead executions of a pool",
+        {HTTPStatus.OK: ("What became of them.", RedrivenAnswer)},
+    ),
+)
+def redrive_pool(
+    pool: PoolName,
+    request: RedrivePoolBody = RedrivePoolRequest(),  # noqa: B008 — immutable
+) -> Response[str]:
+    pool = services().pool(pool)
+    first, last = span(request.from_, request.to, now())
+    done = services().executions.redrive_dead(
+        tenant(),
+        pool,
+        first=first,
+        last=last,
+        cursor=request.cursor,
+        limit=request.limit,
+        reason=request.reason,
+        until=now() + _REDRIVE_FOR,
+    )
+    log_unreadable(done.unreadable)
+    return answer(redriven_document(done))

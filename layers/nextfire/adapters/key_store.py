@@ -1,0 +1,188 @@
+"""API keys in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import Item, error_code, from_item, to_item, translated
+from nextfire.adapters.job_store import decode_cursor, encode_cursor
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.instants import cut, isoformat, parse_instant
+from nextfire.domain.keys import KEPT, KEY_ID, ApiKey, Scope
+from nextfire.domain.ports import Page, Unreadable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_REFUSED = "ConditionalCheckFailedException"
+_DIGEST_LENGTH = 64
+
+
+class DynamoDbKeyStore:
+    """`KeyStore` on the table `keys`. An item removes itself a while after its key has expired."""
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def create(self, key: ApiKey) -> bool:
+        try:
+            with translated("create key"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=_encode(key),
+                    ConditionExpression="attribute_not_exists(key_id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+            # The SDK may have sent it twice: what was refused then is our own success.
+            return bool(error.response.get("Item") == _encode(key))
+        return True
+
+    def get(self, tenant: str, key_id: str) -> ApiKey | None:
+        with translated("get key"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_key(tenant, key_id), ConsistentRead=True
+            )
+        return _decode(answer["Item"]) if "Item" in answer else None
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "tenant = :tenant",
+            "ExpressionAttributeValues": {":tenant": {"S": tenant}},
+            "ConsistentRead": True,
+            "Limit": limit,
+        }
+        if cursor is not None:
+            request["ExclusiveStartKey"] = _key(tenant, decode_cursor(cursor, KEY_ID))
+        with translated("list keys"):
+            answer = self._client.query(**request)
+        keys, unreadable = [], []
+        for item in answer["Items"]:
+            try:
+                keys.append(_decode(item))
+            except UndecodableError as error:
+                unreadable.append(Unreadable(item["key_id"]["S"], str(error)))
+        last = answer.get("LastEvaluatedKey")
+        return Page(keys, encode_cursor(last["key_id"]["S"]) if last else None, unreadable)
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
+        return self._update(
+            _key(tenant, key_id),
+            "SET revoked_at = if_not_exists(revoked_at, :now)",
+            "attribute_exists(key_id)",
+            {":now": isoformat(now)},
+        )
+
+    def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
+        # Instants of a fixed form compare as they follow each other in time.
+        found = self._update(
+            _key(tenant, key_id),
+            "SET expires_at = :at",
+            "attribute_exists(key_id) AND expires_at > :at",
+            {":at": _sortable(at)},
+        )
+        return found if found is not None else self.get(tenant, key_id)
+
+    def note_use(self, tenant: str, key_id: str, day: date) -> None:
+        try:
+            with translated("note use of key"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_key(tenant, key_id),
+                    UpdateExpression="SET last_used_on = :day",
+                    ConditionExpression=(
+                        "attribute_exists(key_id)"
+                        " AND (attribute_not_exists(last_used_on) OR last_used_on < :day)"
+                    ),
+                    ExpressionAttributeValues={":day": {"S": day.isoformat()}},
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+
+    def _update(
+        self, key: Item, expression: str, condition: str, values: Mapping[str, object]
+    ) -> ApiKey | None:
+        """The key as *expression* leaves it; None if it does not meet *condition*."""
+        try:
+            with translated("change key"):
+                answer = self._client.update_item(
+                    TableName=self._table,
+                    Key=key,
+                    UpdateExpression=expression,
+                    ConditionExpression=condition,
+                    ExpressionAttributeValues=to_item(values),
+                    ReturnValues="ALL_NEW",
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+            return None
+        return _decode(answer["Attributes"])
+
+
+def _key(tenant: str, key_id: str) -> Item:
+    return {"tenant": {"S": tenant}, "key_id": {"S": key_id}}
+
+
+def _sortable(at: datetime) -> str:
+    return cut(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _encode(key: ApiKey) -> Item:
+    return to_item(
+        {
+            "tenant": key.tenant,
+            "key_id": key.key_id,
+            "name": key.name,
+            "hash": key.digest,
+            "scopes": [scope.value for scope in Scope if scope in key.scopes],
+            "created_at": isoformat(key.created_at),
+            "expires_at": _sortable(key.expires_at),
+            "revoked_at": key.revoked_at and isoformat(key.revoked_at),
+            "last_used_on": key.last_used_on and key.last_used_on.isoformat(),
+            "forget_at": int((key.expires_at + KEPT).timestamp()),
+        }
+    )
+
+
+def _decode(item: Mapping[str, Any]) -> ApiKey:
+    """The key that *item* holds.
+
+    Raises:
+        UndecodableError: It holds none; then nobody gets in by it.
+    """
+    try:
+        values = from_item(item)
+        digest, revoked_at = values["hash"], values.get("revoked_at")
+        if len(digest) != _DIGEST_LENGTH or not digest.isascii():
+            raise ValueError("its hash is none")
+        return ApiKey(
+            tenant=str(values["tenant"]),
+            key_id=str(values["key_id"]),
+            name=str(values["name"]),
+            digest=digest,
+            scopes=frozenset(map(Scope, values["scopes"])),
+            created_at=parse_instant(values["created_at"]),
+            expires_at=parse_instant(values["expires_at"]),
+            revoked_at=None if revoked_at is None else parse_instant(revoked_at),
+            last_used_on=_day(values.get("last_used_on")),
+        )
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UndecodableError(f"key does not decode: {type(error).__name__}") from error
+
+
+def _day(text: str | None) -> date | None:
+    """A day that does not read concerns nobody's access: the next use writes another."""
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None

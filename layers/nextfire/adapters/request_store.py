@@ -1,0 +1,95 @@
+"""Requests that bear an idempotency key, in DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import Item, error_code, to_item, translated
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.ports import REQUESTS_KEPT, KeptRequest
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_REFUSED = "ConditionalCheckFailedException"
+
+
+class DynamoDbRequestStore:
+    """`RequestStore` on the table `requests`, whose items remove themselves."""
+
+    def __init__(self, client: DynamoDBClient, *, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
+        try:
+            with translated("begin request"):
+                self._client.put_item(
+                    TableName=self._table,
+                    Item=_id(tenant, key)
+                    | to_item(
+                        {
+                            "fingerprint": fingerprint,
+                            "at": isoformat(now),
+                            "expires_at": _seconds(now + REQUESTS_KEPT),
+                        }
+                    ),
+                    # Items that are over may be there for some days.
+                    ConditionExpression="attribute_not_exists(#id) OR expires_at <= :now",
+                    ExpressionAttributeNames={"#id": "request"},
+                    ExpressionAttributeValues=to_item({":now": _seconds(now)}),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+            return _decode(error.response["Item"])  # type: ignore[typeddict-item] # asked for above
+        return None
+
+    def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
+        try:
+            with translated("finish request"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_id(tenant, key),
+                    UpdateExpression="SET answer = :answer",
+                    ConditionExpression="#at = :at AND attribute_not_exists(answer)",
+                    ExpressionAttributeNames={"#at": "at"},
+                    ExpressionAttributeValues=to_item(
+                        {":answer": answer, ":at": isoformat(began_at)}
+                    ),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+            item: Any = error.response.get("Item")
+            kept = _decode(item) if item else None
+            if kept is not None and kept.at == began_at and kept.answer is not None:
+                return kept.answer
+        return answer
+
+
+def _id(tenant: str, key: str) -> Item:
+    # No tenant's name holds the sign between the two.
+    return {"request": {"S": f"{tenant}#{key}"}}
+
+
+def _seconds(instant: datetime) -> int:
+    return int(instant.timestamp())
+
+
+def _decode(item: Mapping[str, Any]) -> KeptRequest:
+    try:
+        return KeptRequest(
+            item["fingerprint"]["S"],
+            parse_instant(item["at"]["S"]),
+            item["answer"]["S"] if "answer" in item else None,
+        )
+    except (LookupError, TypeError, ValueError) as error:
+        raise UndecodableError(f"request does not decode: {type(error).__name__}") from error

@@ -1,0 +1,243 @@
+"""API keys: what one looks like, what it allows, and how long it is good.
+
+A key's text is ``nf.<tenant>.<key id>.<secret>``. Of the secret only its hash is stored, so the
+text is seen once, by whoever has the key made. Nothing here says a secret in a message or in a
+`repr`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.instants import cut, isoformat
+
+PREFIX = "nf."
+KEY_ID = re.compile(r"[0-9a-f]{16}")
+KEY_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+"""A tenant that a key can name; an AWS account's id is one."""
+SECRET_BYTES = 32
+DEFAULT_LIFE = timedelta(days=90)
+MAX_LIFE = timedelta(days=1830)
+KEPT = timedelta(days=90)
+"""How long the record of a key is kept after the key has expired."""
+MAX_OVERLAP = timedelta(days=30)
+DEFAULT_OVERLAP = timedelta(days=1)
+MAX_NAME = 100
+
+_TEXT = re.compile(rf"nf\.({KEY_TENANT.pattern})\.({KEY_ID.pattern})\.([A-Za-z0-9_-]{{43}})")
+_NOBODYS = hashlib.sha256(b"").hexdigest()
+
+
+class Scope(StrEnum):
+    """What a caller may do. Each implies those before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+    @property
+    def implied(self) -> frozenset[Scope]:
+        """This one and what it implies."""
+        ranked = list(Scope)
+        return frozenset(ranked[: ranked.index(self) + 1])
+
+
+def implied(scopes: Collection[Scope]) -> frozenset[Scope]:
+    """*scopes* and all that they imply."""
+    return frozenset(each for scope in scopes for each in scope.implied)
+
+
+class KeyState(StrEnum):
+    ACTIVE = "ACTIVE"
+    EXPIRED = "EXPIRED"
+    REVOKED = "REVOKED"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is stored. `digest`: of its secret, see `digest_of`. `last_used_on`: a UTC day;
+    None: not yet.
+    """
+
+    tenant: str
+    key_id: str
+    name: str
+    digest: str = field(repr=False)
+    scopes: frozenset[Scope]
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    last_used_on: date | None = None
+
+    def state(self, now: datetime) -> KeyState:
+        if self.revoked_at is not None:
+            return KeyState.REVOKED
+        return KeyState.EXPIRED if self.expires_at <= now else KeyState.ACTIVE
+
+    def to_note(self, now: datetime) -> date | None:
+        """The day to note as its last use; None if a day as late is noted already."""
+        today = now.date()
+        return today if self.last_used_on is None or self.last_used_on < today else None
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What a caller shows: which key it says it is, and the secret that proves it."""
+
+    tenant: str
+    key_id: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """A new key, and its text, which nobody can tell again."""
+
+    key: ApiKey
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a presented key is good, and why not; no caller is told the reason. `claimed`: which
+    key it says it is, ``<tenant>/<key id>``; None: it says nothing.
+    """
+
+    key: ApiKey | None
+    reason: str
+    claimed: str | None = None
+
+
+def parse(text: str) -> Presented | None:
+    """The key that *text* is; None if it is none."""
+    match = _TEXT.fullmatch(text)
+    return Presented(match[1], match[2], match[3]) if match else None
+
+
+def digest_of(secret: str) -> str:
+    """What is stored of *secret*: 64 hexadecimal digits. A secret is 256 random bits, so that no
+    salt and no slow hash is needed: it cannot be guessed.
+    """
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def mint(
+    tenant: str,
+    *,
+    key_id: str,
+    secret: bytes,
+    name: str,
+    scopes: Collection[Scope],
+    now: datetime,
+    life: timedelta = DEFAULT_LIFE,
+) -> Minted:
+    """A key of *tenant* that is good from *now* for *life*. *secret*: `SECRET_BYTES` random ones.
+
+    Raises:
+        InvalidInputError: The tenant, the name, the scopes or the life are none that a key can
+            have.
+    """
+    if not KEY_TENANT.fullmatch(tenant):
+        raise InvalidInputError(
+            "tenant",
+            tenant,
+            "no tenant of a key",
+            "Use 1 to 64 letters, digits, `_` and `-`, beginning with a letter or a digit.",
+        )
+    if not KEY_ID.fullmatch(key_id) or len(secret) != SECRET_BYTES:
+        raise ValueError("a key has an id of 16 hexadecimal digits and a secret of 32 bytes")
+    if not 1 <= len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+        raise InvalidInputError(
+            "name",
+            name,
+            "no name of a key",
+            f"Say in 1 to {MAX_NAME} printable characters who or what has the key.",
+        )
+    if not scopes:
+        raise InvalidInputError(
+            "scopes", [], "a key without a scope opens nothing", "Give read, write or admin."
+        )
+    check_life(life)
+    shown = base64.urlsafe_b64encode(secret).decode().rstrip("=")
+    key = ApiKey(
+        tenant,
+        key_id,
+        name,
+        digest_of(shown),
+        frozenset(scopes),
+        created_at=cut(now),
+        expires_at=cut(now + life),
+    )
+    return Minted(key, f"{PREFIX}{tenant}.{key_id}.{shown}")
+
+
+def check_life(life: timedelta) -> None:
+    """Refuse a life that no key can have.
+
+    Raises:
+        InvalidInputError: It is below a minute or beyond `MAX_LIFE`.
+    """
+    if not timedelta(minutes=1) <= life <= MAX_LIFE:
+        raise InvalidInputError(
+            "expiresInSec",
+            int(life.total_seconds()),
+            f"not between a minute and {MAX_LIFE.days} days",
+            "Give 7776000 for 90 days, and rotate the key before it expires.",
+        )
+
+
+def check_overlap(overlap: timedelta) -> None:
+    """Refuse a time that no key outlives its successor's making.
+
+    Raises:
+        InvalidInputError: It is negative or beyond `MAX_OVERLAP`.
+    """
+    if not timedelta() <= overlap <= MAX_OVERLAP:
+        raise InvalidInputError(
+            "overlapSec",
+            int(overlap.total_seconds()),
+            f"not between nothing and {MAX_OVERLAP.days} days",
+            "Give 86400 for a day; 0 ends the old key at once.",
+        )
+
+
+def judge(presented: Presented, stored: ApiKey | None, now: datetime) -> Verdict:
+    """Whether *presented* is *stored*, the key of its tenant and id, and is good at *now*.
+
+    Takes the same time whatever the secret is, and whether there is a key or not.
+    """
+    claimed = f"{presented.tenant}/{presented.key_id}"
+    digest = _NOBODYS if stored is None else stored.digest
+    same = hmac.compare_digest(digest_of(presented.secret), digest)
+    if stored is None:
+        return Verdict(None, "there is no such key", claimed)
+    if not same:
+        return Verdict(None, "the secret is another", claimed)
+    if (stored.tenant, stored.key_id) != (presented.tenant, presented.key_id):
+        raise ValueError("a key is judged by the record of its own tenant and id")
+    match stored.state(now):
+        case KeyState.REVOKED:
+            return Verdict(None, "the key is revoked", claimed)
+        case KeyState.EXPIRED:
+            expired = f"the key expired at {isoformat(stored.expires_at)}"
+            return Verdict(None, expired, claimed)
+        case KeyState.ACTIVE:
+            return Verdict(stored, "the key is good", claimed)
+
+
+def revoked(key: ApiKey, now: datetime) -> ApiKey:
+    """*key*, good for nothing from *now* on; as it is if it was revoked before."""
+    return key if key.revoked_at is not None else replace(key, revoked_at=cut(now))
+
+
+def ending(key: ApiKey, at: datetime) -> ApiKey:
+    """*key*, expiring at *at*; as it is if it expires before that."""
+    return key if key.expires_at <= at else replace(key, expires_at=cut(at))

@@ -1,0 +1,55 @@
+"""Find jobs among a tenant's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.ports import JobStore, Page, Unreadable
+
+PAGES_AT_MOST = 10
+"""Pages that one call looks through for jobs that match."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs: all of it has to hold. `labels`: these, with these values. `name`: how it begins;
+    a job without a name has none. `unreadable`: also, or only, what does not decode.
+    """
+
+    state: JobState | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    unreadable: bool = True
+    readable: bool = True
+
+    def __contains__(self, job: Job) -> bool:
+        definition = job.definition
+        return (
+            self.readable
+            and (self.state is None or job.state is self.state)
+            and self.labels.items() <= definition.labels.items()
+            and (self.name is None or (definition.name or "").startswith(self.name))
+        )
+
+
+def list_jobs(
+    jobs: JobStore, tenant: str, wanted: Wanted, *, cursor: str | None, limit: int
+) -> Page[Job]:
+    """*tenant*'s jobs that are *wanted*, by id. A page may hold fewer than *limit*, and none,
+    though others follow: a call looks through `PAGES_AT_MOST` times *limit* jobs.
+
+    Raises:
+        InvalidInputError: *cursor* is none of ours.
+    """
+    items: list[Job] = []
+    unreadable: list[Unreadable] = []
+    for _ in range(PAGES_AT_MOST):
+        page = jobs.list(tenant, cursor=cursor, limit=limit)
+        items = [job for job in page.items if job in wanted]
+        unreadable = [*page.unreadable] if wanted.unreadable else []
+        cursor = page.cursor
+        if items or unreadable or cursor is None:
+            break
+    return Page(items, cursor, unreadable)

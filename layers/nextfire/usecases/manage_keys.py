@@ -1,0 +1,207 @@
+"""Make, list, end and check API keys."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from nextfire.domain.errors import ConflictError, NotFoundError
+from nextfire.domain.keys import (
+    DEFAULT_OVERLAP,
+    SECRET_BYTES,
+    ApiKey,
+    KeyState,
+    Minted,
+    Scope,
+    Verdict,
+    check_overlap,
+    judge,
+    mint,
+    parse,
+)
+from nextfire.domain.ports import KeyStore, Page
+
+_BEARER = "bearer "
+_WAIT = timedelta(milliseconds=200)
+_TRY_AGAIN_AFTER = timedelta(minutes=10)
+_MOST_TRIED = 10_000
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def new_key_id() -> str:
+    return secrets.token_hex(8)
+
+
+class ManageKeys:
+    """What a tenant's administrators do with its keys. *random* gives so many random bytes."""
+
+    def __init__(
+        self, keys: KeyStore, *, random: Callable[[int], bytes] = secrets.token_bytes
+    ) -> None:
+        self._keys = keys
+        self._random = random
+
+    def create(
+        self,
+        tenant: str,
+        *,
+        key_id: str,
+        name: str,
+        scopes: Collection[Scope],
+        now: datetime,
+        life: timedelta,
+    ) -> Minted | ApiKey:
+        """Make a key and store it.
+
+        Returns:
+            The key with its text; without it, if there is a key of that id already: an earlier
+            request made it, and only its answer had the text.
+
+        Raises:
+            InvalidInputError: See `mint`.
+        """
+        minted = mint(
+            tenant,
+            key_id=key_id,
+            secret=self._random(SECRET_BYTES),
+            name=name,
+            scopes=scopes,
+            now=now,
+            life=life,
+        )
+        if self._keys.create(minted.key):
+            return minted
+        return self.get(tenant, key_id)
+
+    def get(self, tenant: str, key_id: str) -> ApiKey:
+        """The key.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        return _found(self._keys.get(tenant, key_id), key_id)
+
+    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
+        """The tenant's keys, revoked and expired ones included; see `KeyStore.list`."""
+        return self._keys.list(tenant, cursor=cursor, limit=limit)
+
+    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey:
+        """Make a key good for nothing; whoever asks again finds it so.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        return _found(self._keys.revoke(tenant, key_id, now), key_id)
+
+    def rotate(
+        self,
+        tenant: str,
+        key_id: str,
+        *,
+        new_id: str,
+        now: datetime,
+        life: timedelta | None = None,
+        overlap: timedelta = DEFAULT_OVERLAP,
+    ) -> Rotated:
+        """Make a key with the name and the scopes of another, which expires after *overlap* unless
+        it does before. *life*: the new key's, by default as long as the old one was made for.
+
+        Raises:
+            NotFoundError: There is no such key.
+            ConflictError: It is good no more.
+            InvalidInputError: *life* or *overlap* is none that can be.
+        """
+        check_overlap(overlap)
+        old = self.get(tenant, key_id)
+        made: Minted | ApiKey | None = self._keys.get(tenant, new_id)
+        if made is None:
+            if (state := old.state(now)) is not KeyState.ACTIVE:
+                raise ConflictError(
+                    f"The key {key_id} is {state.value}", "Make a new one: POST /v1/keys"
+                )
+            made = self.create(
+                tenant,
+                key_id=new_id,
+                name=old.name,
+                scopes=old.scopes,
+                now=now,
+                life=old.expires_at - old.created_at if life is None else life,
+            )
+        # The new key first: a crash between the two leaves both good, never none. The old one ends
+        # by when the new one was made, so that doing this again changes nothing.
+        since = made.key.created_at if isinstance(made, Minted) else made.created_at
+        ending = _found(self._keys.end(tenant, key_id, since + overlap), key_id)
+        return Rotated(made, ending)
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """The new key, as `ManageKeys.create` gives it, and the old one, as it is now."""
+
+    made: Minted | ApiKey
+    old: ApiKey
+
+
+class CheckKey:
+    """What the authorizer asks of each request."""
+
+    def __init__(self, keys: KeyStore) -> None:
+        self._keys = keys
+
+    def check(self, authorization: str, now: datetime) -> Verdict:
+        """Judge the header *authorization* (``Bearer nf.…``; the word in any case).
+
+        Raises:
+            UnavailableError: The store did not answer; nothing is known of the key.
+            UndecodableError: What is stored as this key is none.
+        """
+        if authorization[: len(_BEARER)].lower() != _BEARER:
+            return Verdict(None, "not a bearer's authorization")
+        presented = parse(authorization[len(_BEARER) :].strip(" "))
+        if presented is None:
+            return Verdict(None, "not in the form of a key")
+        return judge(presented, self._keys.get(presented.tenant, presented.key_id), now)
+
+
+class NoteUse:
+    """Has the day on which a key was used put on record, and keeps nobody waiting for it.
+
+    The record is written in *executor*, and waited for only briefly: a process that is frozen
+    between requests would otherwise write it later or never.
+    """
+
+    def __init__(self, keys: KeyStore, *, executor: Executor) -> None:
+        self._keys = keys
+        self._executor = executor
+        self._tried: dict[tuple[str, str], datetime] = {}
+
+    def note(self, key: ApiKey, now: datetime) -> str | None:
+        """Note the use of *key* at *now*, if it is the day's first.
+
+        Returns:
+            Why it is not noted, if that is known yet; it is tried again in a while.
+        """
+        day = key.to_note(now)
+        which = key.tenant, key.key_id
+        if day is None or now - self._tried.get(which, _LONG_AGO) < _TRY_AGAIN_AFTER:
+            return None
+        if len(self._tried) >= _MOST_TRIED:
+            self._tried.clear()
+        self._tried[which] = now
+        future = self._executor.submit(self._keys.note_use, *which, day)
+        try:
+            future.result(_WAIT.total_seconds())
+        except TimeoutError:
+            return f"it took longer than {_WAIT.total_seconds()} s"
+        except Exception as error:  # noqa: BLE001 — whatever it is, the key is good
+            return f"{type(error).__name__}: {error}"
+        return None
+
+
+def _found(key: ApiKey | None, key_id: str) -> ApiKey:
+    if key is None:
+        raise NotFoundError("key", key_id)
+    return key

@@ -1,0 +1,320 @@
+"""Requests that come again, by their `Idempotency-Key`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from functions.api import app as api
+from functions.api import idempotency
+from nextfire.adapters.request_store import DynamoDbRequestStore
+from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.ports import REQUESTS_KEPT
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from tests.fakes import Clock
+from tests.integration.deployment import (
+    OTHER_TENANT,
+    TENANT,
+    Answer,
+    Deployment,
+    Proxy,
+    message_for,
+)
+
+CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
+KEY = {"Idempotency-Key": "k"}
+
+
+@pytest.fixture
+def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
+    monkeypatch.setattr(api, "clock", clock)
+    api.services.cache_clear()
+    system.configure(monkeypatch)
+    return clock
+
+
+@pytest.fixture
+def lost(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sends a request that dies between its effect and its answer."""
+
+    def send(method: str, path: str, body: object = None, **more: Any) -> None:
+        def die(*_: object) -> str:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DynamoDbRequestStore, "finish", die)
+            with pytest.raises(KeyboardInterrupt):
+                system.call(method, path, body, headers=KEY, **more)
+
+    return send
+
+
+def jobs(system: Deployment, tenant: str = TENANT) -> list[Any]:
+    items: list[Any] = system.call("GET", "/v1/jobs", tenant=tenant).document["items"]
+    return items
+
+
+def dead_run(system: Deployment, job_id: str) -> Run:
+    job = system.job(job_id)
+    message = message_for(job, job.created_at)
+    run = system.runs.claim(
+        message,
+        token="t",
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=job.created_at,
+        lease_until=job.created_at + timedelta(minutes=1),
+    ).run
+    failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+    system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
+    return system.run(message)
+
+
+class TestAgain:
+    def test_it_finds_its_own_answer(self, system: Deployment) -> None:
+        first = system.call("POST", "/v1/jobs", CRON, headers=KEY)
+        system.call("PATCH", f"/v1/jobs/{first.document['jobId']}", {"name": "n"})
+
+        again = system.call("POST", "/v1/jobs", CRON, headers={"idempotency-key": "k"})
+
+        assert first.status == 201
+        assert again == first
+        assert len(jobs(system)) == 1
+
+    def test_under_either_prefix(self, system: Deployment) -> None:
+        first = system.call("POST", "/v1/jobs", CRON, headers=KEY)
+
+        assert system.call("POST", "/api/v1/jobs", CRON, headers=KEY) == first
+
+    def test_another_request_under_the_same_key_is_refused(self, system: Deployment) -> None:
+        system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}, headers=KEY)
+
+        for path, body in (
+            ("/v1/jobs", CRON | {"jobId": "a", "name": "n"}),
+            ("/v1/jobs/a/pause", None),
+        ):
+            answer = system.call("POST", path, body, headers=KEY)
+            assert (answer.status, answer.fault["field"]) == (422, "Idempotency-Key")
+        assert system.job("a").revision == 1
+
+    def test_each_key_makes_a_job_of_its_own(self, system: Deployment) -> None:
+        for key in ("a", "b", "A", "a#b", "~!x"):
+            assert system.call("POST", "/v1/jobs", CRON, headers={"Idempotency-Key": key}).status
+
+        assert len(jobs(system)) == 5
+
+    def test_each_tenant_has_keys_of_its_own(self, system: Deployment) -> None:
+        ours = system.call("POST", "/v1/jobs", CRON, headers=KEY)
+        theirs = system.call("POST", "/v1/jobs", CRON, headers=KEY, tenant=OTHER_TENANT)
+
+        assert theirs.status == 201
+        assert theirs.document["jobId"] != ours.document["jobId"]
+        assert (len(jobs(system)), len(jobs(system, OTHER_TENANT))) == (1, 1)
+
+    def test_what_was_refused_is_tried_again(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        body = CRON | {"jobId": "a"}
+        assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 409
+        system.call("DELETE", "/v1/jobs/a")
+
+        assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 201
+
+    def test_what_cannot_be_read_uses_no_key_up(self, system: Deployment) -> None:
+        assert system.call("POST", "/v1/jobs", CRON | {"type": "X"}, headers=KEY).status == 422
+
+        assert system.call("POST", "/v1/jobs", CRON, headers=KEY).status == 201
+
+    @pytest.mark.parametrize("key", ["", "x" * 129, "a b", "é", "\t"])
+    def test_no_key(self, system: Deployment, key: str) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON, headers={"Idempotency-Key": key})
+
+        assert (answer.status, answer.fault["field"]) == (422, "Idempotency-Key")
+        assert jobs(system) == []
+
+    def test_key_stands_for_its_request_for_a_day(self, system: Deployment, clock: Clock) -> None:
+        first = system.call("POST", "/v1/jobs", CRON, headers=KEY).document["jobId"]
+
+        clock.advance(REQUESTS_KEPT - timedelta(seconds=1))
+        assert system.call("POST", "/v1/jobs", CRON, headers=KEY).document["jobId"] == first
+        clock.advance(timedelta(seconds=1))
+        other = system.call("POST", "/v1/jobs", CRON | {"name": "n"}, headers=KEY)
+
+        assert other.status == 201
+        assert other.document["jobId"] != first
+
+    def test_it_costs_nothing_without_a_key(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        proxy = Proxy(system.database)
+        monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+        api.services.cache_clear()
+
+        system.call("POST", "/v1/jobs", CRON)
+        system.call("GET", "/v1/jobs", headers=KEY)
+        system.call("PUT", "/v1/jobs/a", CRON, headers=KEY)
+
+        assert not [r for _, r in proxy.calls if r.get("TableName") == system.requests_table]
+
+    def test_answer_that_is_too_large_to_keep(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(idempotency, "MOST_KEPT", 10)
+        first = system.call("POST", "/v1/jobs", CRON, headers=KEY)
+
+        again = system.call("POST", "/v1/jobs", CRON, headers=KEY)
+
+        assert (again.status, again.document) == (first.status, first.document)
+        assert len(jobs(system)) == 1
+
+
+class TestLost:
+    """The first request died between its effect and its answer."""
+
+    def test_job_is_found(
+        self, system: Deployment, clock: Clock, lost: Callable[..., None]
+    ) -> None:
+        lost("POST", "/v1/jobs", CRON)
+        [made] = jobs(system)
+        clock.advance(timedelta(hours=3))
+
+        again = system.call("POST", "/v1/jobs", CRON, headers=KEY)
+
+        assert (again.status, again.document) == (201, made)
+        assert len(jobs(system)) == 1
+        assert len(system.due_items()) == 1
+
+    def test_job_that_was_deleted_since_stays_deleted(
+        self, system: Deployment, lost: Callable[..., None]
+    ) -> None:
+        lost("POST", "/v1/jobs", CRON | {"jobId": "a"})
+        system.call("DELETE", "/v1/jobs/a")
+
+        assert system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}, headers=KEY).status == 201
+
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "CANCELLED"
+
+    def test_nothing_had_happened_yet(
+        self, system: Deployment, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def die(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(api.services().jobs, "register", die)
+            with pytest.raises(KeyboardInterrupt):
+                system.call("POST", "/v1/jobs", CRON | {"schedule": "* * * * *"}, headers=KEY)
+        clock.advance(timedelta(hours=3))
+
+        again = system.call("POST", "/v1/jobs", CRON | {"schedule": "* * * * *"}, headers=KEY)
+
+        assert again.status == 201
+        assert again.document["createdAt"] == "2026-05-24T10:00:00Z"
+        # What was due meanwhile is where the watcher still looks.
+        [entry] = system.due_items()
+        assert entry["bucket"]["S"].startswith("2026-05-24T13:00Z")
+
+    def test_pause_and_resume(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        lost("POST", "/v1/jobs/a/pause", {"reason": "r"})
+
+        again = system.call("POST", "/v1/jobs/a/pause", {"reason": "r"}, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "PAUSED")
+        assert system.job("a").revision == 2
+
+    def test_cancel(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
+        system.register(jobId="a", schedule="* * * * *")
+        clock.advance(timedelta(minutes=2))
+        [first] = system.call("GET", "/v1/jobs/a/upcoming", query={"count": "1"}).document["items"]
+        clock.advance(parse_instant(first["at"]) - clock.now() + timedelta(seconds=1))
+        path = f"/v1/executions/{first['executionId']}/cancel"
+        lost("POST", path)
+
+        again = system.call("POST", path, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "CANCELLED")
+        assert system.call("POST", path, headers={"Idempotency-Key": "new"}).status == 409
+
+    def test_redrive(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+        lost("POST", path)
+        once = system.call("GET", path.removesuffix("/redrive")).document
+
+        again = system.call("POST", path, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "PENDING")
+        assert again.document == once
+        assert system.call("POST", path, headers={"Idempotency-Key": "new"}).status == 409
+
+    def test_run_now(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        lost("POST", "/v1/jobs/a/run", {"reason": "r"})
+        [made] = system.call("GET", "/v1/jobs/a/executions").document["items"]
+
+        again = system.call("POST", "/v1/jobs/a/run", {"reason": "r"}, headers=KEY)
+
+        assert (again.status, again.document["executionId"]) == (201, made["executionId"])
+        assert len(system.call("GET", "/v1/jobs/a/executions").document["items"]) == 1
+
+
+class TestTogether:
+    def test_two_hundred_requests_with_one_key_make_one_job(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        send = partial(system.call, "POST", "/v1/jobs", CRON, headers=KEY)
+
+        answers: list[Answer] = system.side_by_side(monkeypatch, *[send] * 200)
+
+        assert answers[0].status == 201
+        assert all(answer == answers[0] for answer in answers)
+        assert len(jobs(system)) == 1
+        assert len(system.due_items()) == 1
+
+
+class TestStore:
+    """`RequestStore`."""
+
+    @pytest.fixture
+    def store(self, system: Deployment) -> DynamoDbRequestStore:
+        return DynamoDbRequestStore(system.database, table=system.requests_table)
+
+    def test_the_first_answer_stays(self, store: DynamoDbRequestStore) -> None:
+        at = parse_instant("2026-05-24T10:00:00Z")
+        assert store.begin("t", "k", "f", at) is None
+
+        assert store.finish("t", "k", at, "one") == "one"
+        assert store.finish("t", "k", at, "two") == "one"
+
+        kept = store.begin("t", "k", "g", at + timedelta(hours=1))
+        assert kept is not None
+        assert (kept.fingerprint, kept.at, kept.answer) == ("f", at, "one")
+
+    def test_of_what_began_anew_nothing_is_kept_by_who_came_late(
+        self, store: DynamoDbRequestStore
+    ) -> None:
+        at = parse_instant("2026-05-24T10:00:00Z")
+        store.begin("t", "k", "f", at)
+        assert store.begin("t", "k", "g", at + REQUESTS_KEPT) is None
+
+        assert store.finish("t", "k", at, "late") == "late"
+
+        kept = store.begin("t", "k", "g", at + REQUESTS_KEPT)
+        assert kept is not None
+        assert kept.answer is None
+
+    def test_item_removes_itself(self, system: Deployment, store: DynamoDbRequestStore) -> None:
+        at = parse_instant("2026-05-24T10:00:00Z")
+        store.begin("t", "k", "f", at)
+
+        [item] = system.database.scan(TableName=system.requests_table)["Items"]
+
+        assert int(item["expires_at"]["N"]) == int((at + REQUESTS_KEPT).timestamp())
+        assert item["at"]["S"] == isoformat(at)

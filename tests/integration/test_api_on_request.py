@@ -1,0 +1,162 @@
+"""The API's routes for what people ask for beside a job's schedule."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from nextfire.adapters.aws import SystemClock
+from nextfire.domain.due import DueKind, StoredEntry
+from nextfire.domain.ids import JobKey, parse_execution_id
+from nextfire.domain.instants import cut, floor_minute, isoformat
+from nextfire.domain.run import RunState, Trigger
+from tests.integration.deployment import OTHER_TENANT, SHARDS, TENANT, Answer, Deployment
+from tests.integration.test_api import assert_problem
+
+
+def ask(system: Deployment, job_id: str, what: str, body: Any = None, **more: Any) -> Answer:
+    return system.call("POST", f"/v1/jobs/{quote(job_id)}/{what}", body, **more)
+
+
+class TestRunNow:
+    def test_execution_is_stored_with_its_due_entry(self, system: Deployment) -> None:
+        job = system.register(jobId="a", payload={"a": 1})
+
+        answer = ask(system, "a", "run", {"payload": {"b": [1, None]}, "reason": "it was wrong"})
+
+        assert answer.status == 201
+        document = answer.document
+        assert document["state"] == "PENDING"
+        assert document["trigger"] == "MANUAL"
+        assert document["payload"] == {"b": [1, None]}
+        assert document["requestReason"] == document["reason"] == "it was wrong"
+        key = parse_execution_id(TENANT, document["executionId"])
+        run = system.runs.get(key)
+        assert run is not None
+        assert (run.state, run.trigger, key.uid) == (RunState.PENDING, Trigger.MANUAL, job.uid)
+        minute = floor_minute(key.scheduled_at)
+        found = system.due.read(minute, key.job.shard(SHARDS), before=None, consistent=True)
+        entries = [each.entry for each in found if isinstance(each, StoredEntry)]
+        assert [e.run_id for e in entries if e.kind is DueKind.RETRY] == [key.run_id]
+
+    def test_body_is_optional_and_payload_the_job_s(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "run")
+        assert answer.status == 201
+        assert "payload" not in answer.document
+        assert "requestReason" not in answer.document
+
+    def test_payload_may_be_null(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "run", {"payload": None})
+        assert answer.document["payload"] is None
+        assert "payload" in answer.document
+
+    def test_each_request_makes_its_own(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        ids = {ask(system, "a", "run").document["executionId"] for _ in range(3)}
+        assert len(ids) == 3
+        listed = system.call("GET", "/v1/jobs/a/executions").document["items"]
+        assert {each["executionId"] for each in listed} == ids
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({"payload": "x" * 70_000}, "payload"),
+            ({"reason": ""}, "reason"),
+            ({"payloads": 1}, "payloads"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, system: Deployment, body: Any, field: str) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "run", body)
+        assert_problem(answer, 422)
+        assert answer.document["errors"][0]["field"] == field
+        assert system.call("GET", "/v1/jobs/a/executions").document["items"] == []
+
+    def test_paused_job_runs_and_cancelled_one_does_not(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        ask(system, "a", "pause")
+        assert ask(system, "a", "run").status == 201
+        system.call("DELETE", "/v1/jobs/a")
+        assert_problem(ask(system, "a", "run"), 409)
+
+    def test_nobody_runs_another_s_job(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        assert_problem(ask(system, "a", "run", tenant=OTHER_TENANT), 404)
+        assert_problem(ask(system, "nobody", "run"), 404)
+        assert not [*system.runs.between(JobKey(TENANT, "a"), "0", "9")]
+
+
+def upcoming(system: Deployment) -> Any:
+    return system.call("GET", "/v1/jobs/a/upcoming", query={"count": "2"}).document["items"]
+
+
+class TestSkipNext:
+    def test_next_occurrence_is_skipped_and_shown_so(self, system: Deployment) -> None:
+        system.register(jobId="a", schedule="0 * * * *")
+        first, second = system.call("GET", "/v1/jobs/a/upcoming", query={"count": "2"}).document[
+            "items"
+        ]
+
+        answer = ask(system, "a", "skip-next", {"reason": "the ledger is closed"})
+
+        assert answer.status == 200
+        assert answer.document["skips"] == [first["at"]]
+        assert answer.document["nextFireAt"] == second["at"]
+        assert answer.headers["etag"].endswith('-2"')
+        assert [item.get("skipped") for item in upcoming(system)] == [True, None]
+        run = system.call("GET", f"/v1/executions/{first['executionId']}").document
+        assert (run["state"], run["reason"]) == ("SKIPPED", "the ledger is closed")
+        assert run["requestReason"] == "the ledger is closed"
+
+    def test_undone_it_runs(self, system: Deployment) -> None:
+        system.register(jobId="a", schedule="59 23 31 12 *")
+        before = system.call("GET", "/v1/jobs/a").document
+        ask(system, "a", "skip-next")
+
+        answer = system.call("DELETE", "/v1/jobs/a/skip-next")
+
+        assert answer.status == 200
+        assert answer.document["nextFireAt"] == before["nextFireAt"]
+        assert "skips" not in answer.document
+        assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next"), 404)
+
+    def test_who_has_none_or_has_read_another_job_says_so(self, system: Deployment) -> None:
+        system.register(jobId="a", type="MANUAL", schedule=None)
+        assert_problem(ask(system, "a", "skip-next"), 409)
+        system.register(jobId="b")
+        old = {"If-Match": '"k3x9m2abk3x9m2ab-1"'}
+        assert_problem(ask(system, "b", "skip-next", headers=old), 412)
+        assert_problem(system.call("DELETE", "/v1/jobs/b/skip-next", headers=old), 412)
+
+    def test_nobody_skips_another_s(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        assert_problem(ask(system, "a", "skip-next", tenant=OTHER_TENANT), 404)
+        assert_problem(system.call("DELETE", "/v1/jobs/a/skip-next", tenant=OTHER_TENANT), 404)
+        assert_problem(ask(system, "nobody", "skip-next"), 404)
+
+
+class TestPauseUntil:
+    def test_pause_says_when_it_ends(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "pause", {"until": "2126-05-24T12:00:00Z"})
+        assert_problem(answer, 422)
+        assert answer.document["errors"][0]["field"] == "until"
+        end = isoformat(cut(SystemClock().now() + timedelta(hours=1)))
+
+        answer = ask(system, "a", "pause", {"until": end})
+
+        assert (answer.status, answer.document["resumesAt"]) == (200, end)
+        assert "resumesAt" not in ask(system, "a", "resume").document
+
+    @pytest.mark.parametrize("until", ["tomorrow", "2020-01-01T00:00:00Z", ""])
+    def test_what_is_no_instant_to_come_is_refused(self, system: Deployment, until: str) -> None:
+        system.register(jobId="a")
+        answer = ask(system, "a", "pause", {"until": until})
+        assert_problem(answer, 422)
+        assert answer.document["errors"][0]["field"] == "until"
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "ACTIVE"
