@@ -41,15 +41,6 @@ REGION: Literal["eu-central-1"] = "eu-central-1"
 _accounts = (f"{number:012d}" for number in count(1))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "deviates(deviation): fails on the deviation's backend, and only there"
-    )
-    config.addinivalue_line(
-        "markers", "takes_minutes: where no test moves the clock, run with NEXTFIRE_LONG only"
-    )
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[COLLECTED] = [item for item in items if isinstance(item, pytest.Function)]
