@@ -25,11 +25,14 @@ from functions.api.handler import handler as api_handler
 from functions.auditor import handler as auditor
 from functions.executor import handler as executor
 from functions.watcher import handler as watcher
+from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.domain.due import Slot
 from nextfire.domain.ids import JobKey, run_id
+from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run
@@ -376,6 +379,13 @@ class Deployment:
                     QueueUrl=self.queue_url, ReceiptHandle=message["ReceiptHandle"]
                 )
         return reported
+
+    def forget_due(self, now: datetime) -> None:
+        """Leave all as it is when watchers have sent what was due by *now*, and nothing follows."""
+        self.due.delete([Slot(i["bucket"]["S"], i["entry"]["S"]) for i in self.due_items()])
+        control = DynamoDbControlStore(self.database, table=self.control_table)
+        for shard in range(SHARDS):
+            control.move_cursor(shard, floor_minute(now), epoch=1)
 
     def due_items(self) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []

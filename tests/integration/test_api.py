@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from functions.api import app as api
 from functions.api.handler import handler
 from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.domain.due import Slot, fire
+from nextfire.domain.due import fire
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job
@@ -25,7 +24,6 @@ from tests.crons import LONG
 from tests.fakes import Clock
 from tests.integration.deployment import (
     OTHER_TENANT,
-    SHARDS,
     TENANT,
     Answer,
     Context,
@@ -1165,10 +1163,7 @@ class TestWithoutARecord:
         assert statuses() == [200, 404]
         # What is not known is not judged: the version is forgotten, or the job made again. Both
         # are when a watcher has sent all that was due.
-        system.due.delete([Slot(i["bucket"]["S"], i["entry"]["S"]) for i in system.due_items()])
-        control = DynamoDbControlStore(system.database, table=system.control_table)
-        for shard in range(SHARDS):
-            control.move_cursor(shard, floor_minute(clock.now()), epoch=1)
+        system.forget_due(clock.now())
         for hour in range(9):
             clock.advance(seconds=1)
             system.call("PATCH", "/v1/jobs/a", {"schedule": f"0 {hour} 1 1 *"})

@@ -92,7 +92,9 @@ class Stand:
             first = job.next_after(job.effective_from)
             assert first is not None
             entry = a_fire(job, first)
-            assert self.system.jobs.create(job, entry, self.clock.now()) is None
+            former = self.system.jobs.get(job.key)
+            now = self.clock.now()
+            assert self.system.jobs.create(job, entry, now, former=former) is None
 
     def put(self, *entries: DueEntry) -> None:
         assert self.system.due.put(entries, self.clock.now()) == set(entries)
@@ -583,9 +585,10 @@ class TestChanges:
         ]
         assert stand.fires(again) == [a_fire(again, at("12:03")).sort_key]
 
-    def test_job_made_again_in_the_second_it_is_due_leaves_its_past_behind(
+    def test_job_made_again_in_the_second_it_is_due_has_its_past_put_on_record(
         self, stand: Stand
     ) -> None:
+        """The executor finds that the former job is not there: CANCELLED, and nothing runs."""
         job = minutely()
         stand.store(job)
         stand.go_to(at("11:59:59.5"))
@@ -596,7 +599,10 @@ class TestChanges:
 
         stand.go_to(at("12:01:02"))
 
-        assert [m.run_id for m in stand.received()] == run_ids(again, "12:01")
+        assert [m.run_id for m in stand.received()] == [
+            *run_ids(job, "12:00"),
+            *run_ids(again, "12:01"),
+        ]
         assert stand.fires(again) == [a_fire(again, at("12:02")).sort_key]
 
     def test_job_completed_by_hand_of_the_executor_ends_its_chain(self, stand: Stand) -> None:

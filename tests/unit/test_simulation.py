@@ -23,7 +23,7 @@ from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
-SEEDS = 1_500 if LONG else 40
+SEEDS = 1_500 if LONG else 10
 STEPS = 40
 
 SCHEDULES: list[dict[str, Any]] = [
