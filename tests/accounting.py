@@ -131,10 +131,10 @@ def assert_all_accounted(
     due = [at for owner, ats in owned(job, now) for at in takewhile(_is_due(owner, now), ats)]
     every = {at: owner for owner, ats in owned(job, now + timedelta(hours=2)) for at in ats}
     found = records(world, job)
+    judge = Judge(every, found, evidence) if evidence is not None else None
     for record in (r for r in found if r.on_request):
         _assert_asked_for(record, [*every])
     found = [r for r in found if r.trigger is not Trigger.MANUAL]
-    judge = Judge(every, found, evidence) if evidence is not None else None
     covers: Counter[datetime] = Counter()
     for record in found:
         first, last = record.key.scheduled_at, record.covers_until

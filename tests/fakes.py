@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
@@ -30,7 +30,9 @@ from nextfire.domain.job import Job, JobState, ParameterReference, SecretReferen
 from nextfire.domain.keys import ApiKey, ending, revoked
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import (
+    REQUESTS_KEPT,
     Claim,
+    KeptRequest,
     Lease,
     Page,
     Scan,
@@ -982,6 +984,40 @@ class MemoryEvents:
 
     def put(self, event: Event) -> None:
         self.told.append(event)
+
+
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class MemoryRequestStore:
+    """`RequestStore`."""
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[str, str], KeptRequest] = {}
+        self._lock = threading.Lock()
+
+    def spoil(self, tenant: str, key: str) -> None:
+        """Make the item of a request one that does not decode."""
+        self.items[tenant, key] = KeptRequest("", NEVER, None)
+
+    def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
+        with self._lock:
+            kept = self.items.get((tenant, key))
+            if kept is not None and kept.at == NEVER:
+                raise UndecodableError("request does not decode")
+            if kept is not None and now < kept.at + REQUESTS_KEPT:
+                return kept
+            self.items[tenant, key] = KeptRequest(fingerprint, now, None)
+            return None
+
+    def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
+        with self._lock:
+            kept = self.items.get((tenant, key))
+            if kept is None or kept.at != began_at:
+                return answer
+            if kept.answer is None:
+                self.items[tenant, key] = replace(kept, answer=answer)
+            return kept.answer or answer
 
 
 class MemoryKeyStore:

@@ -90,6 +90,9 @@ class Judge:
         Raises:
             AssertionError: It should not have come to that.
         """
+        if record.skip_requested:  # whether anybody asked is told where flows are
+            assert not record.attempts, _of(record, "skipped, and has run")
+            return
         self._not_early(record)
         match record.state:
             case RunState.SKIPPED if record.pool is None:

@@ -23,6 +23,7 @@ from nextfire.adapters.event_bus import EventBridgeEvents
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
@@ -131,6 +132,10 @@ class Working:
         }
 
 
+def requests(client: Any) -> DynamoDbRequestStore:
+    return DynamoDbRequestStore(client, table="requests")
+
+
 def keys(client: Any) -> DynamoDbKeyStore:
     return DynamoDbKeyStore(client, table="keys")
 
@@ -188,6 +193,11 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "list dead runs": lambda c: runs(c).list_dead(
         "acme", first=NOON, last=NOON, cursor=None, limit=1
     ),
+    "ask for run": lambda c: runs(c).request(a_run(), a_retry(RUN, NOON), NOON),
+    "skip next": lambda c: runs(c).skip_next(SKIPPED, JOB),
+    "undo skip": lambda c: runs(c).unskip(RUN, JOB),
+    "begin request": lambda c: requests(c).begin("acme", "k", "f", NOON),
+    "finish request": lambda c: requests(c).finish("acme", "k", NOON, "a"),
     "create key": lambda c: keys(c).create(KEY),
     "get key": lambda c: keys(c).get("acme", KEY.key_id),
     "list keys": lambda c: keys(c).list("acme", cursor=None, limit=1),
@@ -374,8 +384,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         name
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
-            DynamoDbKeyStore, SqsRunQueue, SqsDelivery, SqsInbox, SqsDeadLetters, S3ScriptStore,
-            S3RunFiles, EventBridgeEvents, AwsSecrets, StsJobRole,
+            DynamoDbKeyStore, DynamoDbRequestStore, SqsRunQueue, SqsDelivery, SqsInbox,
+            SqsDeadLetters, S3ScriptStore, S3RunFiles, EventBridgeEvents, AwsSecrets, StsJobRole,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -388,6 +398,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("create", "update", "get", "get_many", "list", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
+        *("request", "skip_next", "unskip"),
+        *("begin", "finish"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
         *("resolve", "lent"),

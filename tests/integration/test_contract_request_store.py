@@ -1,0 +1,96 @@
+"""What `RequestStore` promises, on the fake and on whatever plays DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.request_store import DynamoDbRequestStore
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ports import REQUESTS_KEPT, KeptRequest, RequestStore
+from tests.builders import NOON
+from tests.fakes import MemoryRequestStore
+from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.races import at_once
+
+CONTRACT_OF = (RequestStore,)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def table(backend: str, request: pytest.FixtureRequest) -> str:
+    return "" if backend == MEMORY else str(request.getfixturevalue("tables").requests)
+
+
+@pytest.fixture
+def store(table: str) -> RequestStore:
+    return DynamoDbRequestStore(dynamodb(), table=table) if table else MemoryRequestStore()
+
+
+@pytest.fixture
+def spoil(store: RequestStore, table: str) -> Callable[[str, str], None]:
+    """Put a request there that does not decode."""
+    if isinstance(store, MemoryRequestStore):
+        return store.spoil
+
+    def put(tenant: str, key: str) -> None:
+        later = str(int((NOON + REQUESTS_KEPT).timestamp()))
+        item = {"request": {"S": f"{tenant}#{key}"}, "expires_at": {"N": later}}
+        dynamodb().put_item(TableName=table, Item=item)
+
+    return put
+
+
+def test_the_first_request_is_kept_and_the_others_find_it(store: RequestStore) -> None:
+    assert store.begin("acme", "k", "f", NOON) is None
+    assert store.begin("acme", "k", "g", NOON + SECOND) == KeptRequest("f", NOON, None)
+
+
+def test_a_key_is_of_its_tenant(store: RequestStore) -> None:
+    assert store.begin("acme", "k", "f", NOON) is None
+    assert store.begin("bolt", "k", "f", NOON) is None
+    assert store.begin("acme", "l", "f", NOON) is None
+
+
+def test_the_first_answer_stays(store: RequestStore) -> None:
+    store.begin("acme", "k", "f", NOON)
+
+    assert store.finish("acme", "k", NOON, "one") == "one"
+    assert store.finish("acme", "k", NOON, "two") == "one"
+    assert store.begin("acme", "k", "f", NOON + SECOND) == KeptRequest("f", NOON, "one")
+
+
+def test_after_a_day_a_key_is_free(store: RequestStore) -> None:
+    store.begin("acme", "k", "f", NOON)
+    store.finish("acme", "k", NOON, "one")
+
+    assert store.begin("acme", "k", "f", NOON + REQUESTS_KEPT - SECOND) is not None
+    assert store.begin("acme", "k", "g", NOON + REQUESTS_KEPT) is None
+    assert store.finish("acme", "k", NOON, "late") == "late", "that request is kept no more"
+    later = NOON + REQUESTS_KEPT + SECOND
+    assert store.begin("acme", "k", "g", later) == KeptRequest("g", NOON + REQUESTS_KEPT, None)
+
+
+def test_of_twenty_at_once_one_is_the_first(store: RequestStore) -> None:
+    found = at_once(*[partial(store.begin, "acme", "k", str(n), NOON) for n in range(20)])
+
+    assert found.count(None) == 1
+    assert len({each for each in found if each is not None}) == 1
+
+
+def test_what_does_not_decode_is_told(
+    store: RequestStore, spoil: Callable[[str, str], None]
+) -> None:
+    spoil("acme", "k")
+
+    with pytest.raises(UndecodableError):
+        store.begin("acme", "k", "f", NOON)
