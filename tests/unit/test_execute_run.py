@@ -602,6 +602,22 @@ def test_the_run_of_a_deleted_job_is_cancelled_and_says_why(world: World) -> Non
     assert (run.attempts, world.runner.calls) == ((), [])
 
 
+def test_the_run_of_a_deleted_job_that_a_range_covers_has_no_record_of_its_own(
+    world: World,
+) -> None:
+    """Found by the simulation's seed 921: a watcher covered what another had sent."""
+    job = dispatched(world)
+    key = RunKey(job.key, run_id(job.uid, at("11:00")))
+    world.runs.skip(Run.skipped(key, "missed", world.now, covered_to=at("12:00"), covered=2))
+    world.delete(job)
+
+    handled = world.worker().work_one()
+
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert handled.reason == "missed"
+    assert [each.key.run_id for each in world.runs.items.values()] == [key.run_id]
+
+
 def test_the_run_of_a_former_creation_is_cancelled_the_new_one_s_runs(world: World) -> None:
     old = dispatched(world)
     world.delete(old)

@@ -330,7 +330,15 @@ def decide_covered(
     alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
     if not in_pause and alone and late <= MISFIRE_AFTER - CLOCKS_DIFFER:
         return None
-    near = islice((r for r in before() if r.trigger is not Trigger.MANUAL), MAX_OUTSTANDING)
+    return range_over(key, before())
+
+
+def range_over(key: RunKey, before: Iterable[Run]) -> Run | None:
+    """The range record that stands for the occurrence of *key*, too; None if there is none.
+    *before*: the records of earlier occurrences, the latest first.
+    """
+    at = key.scheduled_at
+    near = islice((r for r in before if r.trigger is not Trigger.MANUAL), MAX_OUTSTANDING)
     return next((run for run in near if run.key.uid == key.uid and run.covers_until >= at), None)
 
 

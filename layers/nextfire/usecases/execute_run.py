@@ -15,6 +15,7 @@ from nextfire.domain.decisions import (
     decide_covered,
     decide_ending,
     decide_pickup,
+    range_over,
 )
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
@@ -149,6 +150,9 @@ class ExecuteRun:
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
         now = self._clock.now()
+        covered = range_over(message.key, self._before(message.key)())
+        if covered is not None and self._runs.get(message.key) is None:
+            return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         run = self._runs.cancel(message, reason="its job was deleted", now=now)
         if run.state is not RunState.RUNNING:
             self._bury(run, exclusive=message.exclusive)
