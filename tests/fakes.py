@@ -8,6 +8,7 @@ calls, and the death of the process between two calls, come from `Faults`.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -656,11 +657,25 @@ class MemoryRunStore:
         self._due = due
         self._jobs = jobs
         self._broken: set[RunKey] = set()
+        self._sorted: dict[JobKey, list[str]] = {}
+        self._indexed = 0
         self._lock = threading.Lock()
 
     @property
     def all(self) -> dict[RunKey, Run]:
         return dict(self.items)
+
+    def _ids(self, job: JobKey) -> list[str]:
+        """The run ids of *job*, in order. Nobody but a test takes a record from `items`, so their
+        number tells whether what was sorted still holds.
+        """
+        if self._indexed != len(self.items):
+            self._sorted, self._indexed = {}, len(self.items)
+            for key in self.items:
+                self._sorted.setdefault(key.job, []).append(key.run_id)
+            for ids in self._sorted.values():
+                ids.sort()
+        return self._sorted.get(job, [])
 
     def spoil(self, key: RunKey) -> None:
         """Make the item of *key* one that reads as no run."""
@@ -830,9 +845,11 @@ class MemoryRunStore:
     ) -> Iterator[Run]:
         def some(first: str, last: str) -> list[Run]:
             with self._lock:
-                keys = [k for k in self.items if k.job == job and first <= k.run_id <= last]
-                keys.sort(key=lambda key: key.run_id, reverse=newest_first)
-                read = [(key, self.items[key]) for key in keys[:page]]
+                ids = self._ids(job)
+                start, end = bisect_left(ids, first), bisect_right(ids, last)
+                found = ids[start:end]
+                found = found[-page:][::-1] if newest_first else found[:page]
+                read = [(key, self.items[key]) for key in (RunKey(job, each) for each in found)]
             return [self._read(key, run, lenient=lenient) for key, run in read]
 
         while found := some(first, last):

@@ -213,7 +213,7 @@ class Judge:
         newer = any(
             (key.job, key.uid) == (record.key.job, record.key.uid)
             and key.scheduled_at > record.key.scheduled_at
-            and at <= now + _DECIDING  # on record is when the attempt ended, not when that was written
+            and at <= now + _DECIDING  # on record is the attempt's end, not the writing of it
             for key, at in self.evidence.sent.items()
         )
         assert newer, _of(record, "nobody asked for its end, and nothing replaced it")
