@@ -15,6 +15,7 @@ from functions.api.openapi import description
 PAGE = Path(__file__).with_name("api.md")
 _AREAS = {
     "jobs": "Jobs",
+    "many_jobs": "Many jobs at a time",
     "on_request": "Jobs, on request",
     "schedules": "Schedules",
     "executions": "Executions",

@@ -1,6 +1,6 @@
 """The API over HTTP. Documents go in and come out as the API defines them."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -121,6 +121,18 @@ class Client:
 
     def resume_job(self, job_id: str) -> Document:
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/resume", body={})
+
+    def create_jobs(self, jobs: Sequence[object]) -> list[Document]:
+        """What became of each of *jobs* (1 to 100): `status`, and `job` or `problem`."""
+        body = {"jobs": [*jobs]}
+        results: list[Document] = self._call("POST", "/v1/jobs:batch", body=body)["results"]
+        return results
+
+    def change_jobs(self, what: str, asked: Document) -> Document:
+        """Do *what* (``pause``, ``resume``, ``cancel``) to some of the jobs with the `labels` that
+        *asked* names; asked again with its `progressToken` it goes on.
+        """
+        return self._call("POST", f"/v1/jobs:{what}", body=asked)
 
     def run_job(self, job_id: str, asked: Document) -> Document:
         """The execution that there is now; *asked*: ``payload`` and ``reason``."""

@@ -59,6 +59,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.many_jobs import ManyJobs
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.wiring.telemetry import Telemetry
 
@@ -104,13 +105,15 @@ class Services:
         )
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent)
+        side_by_side = ThreadPoolExecutor(_SIDE_BY_SIDE)
+        self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
             pools=self.pools,
             retention=RETENTION,
             clock=clock,
-            executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
+            executor=side_by_side,
         )
         self.logs = ReadLogs(self.executions, self.files)
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)

@@ -118,6 +118,57 @@ class JobPage(Answer):
     cursor: str | None = None
 
 
+class Fault(Answer):
+    """One offending field: what was given, what is wrong with it, and what to do."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str
+
+
+class Problem(Answer):
+    """What went wrong, by RFC 9457."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | None = None
+
+
+class BatchResult(Answer):
+    """What became of one job of a batch: the job, or the problem that it is."""
+
+    status: int = Field(description="As it would be for this one alone: 201, or the problem's.")
+    job: JobAnswer | None = None
+    problem: Problem | None = None
+
+
+class BatchAnswer(Answer):
+    """What became of each job of a batch, in their order."""
+
+    results: list[BatchResult]
+
+
+class NotChanged(Answer):
+    """A job that was not changed, and why."""
+
+    job_id: str
+    problem: Problem
+
+
+class ManyAnswer(Answer):
+    """What was done to the jobs with some labels. `progressToken`: where the next call goes on;
+    absent where all is done.
+    """
+
+    matched: int
+    changed: int
+    failed: list[NotChanged]
+    progress_token: str | None = None
+
+
 class KeyAnswer(Answer):
     """An API key, as anybody may know it."""
 
@@ -277,25 +328,6 @@ class RedrivenAnswer(Answer):
     skipped: list[NotRedriven]
     more: bool
     cursor: str | None = None
-
-
-class Fault(Answer):
-    """One offending field: what was given, what is wrong with it, and what to do."""
-
-    field: str
-    value: str
-    problem: str
-    remedy: str
-
-
-class Problem(Answer):
-    """What went wrong, by RFC 9457."""
-
-    type: Literal["about:blank"]
-    title: str
-    status: int
-    detail: str
-    errors: list[Fault] | None = None
 
 
 def job_document(job: Job, now: datetime) -> dict[str, Any]:

@@ -20,6 +20,10 @@ EXAMPLES: dict[str, list[Any]] = {
     "PreviewRequest": [{**each, "count": 3} for each in SCHEDULES],
     "RedrivePoolRequest": [{}, {"limit": 3, "from": "2026-05-24T00:00:00Z"}],
     "ResumeRequest": [{}],
+    "BatchRequest": [{"jobs": JOBS[:3]}, {"jobs": [{**JOBS[0], "jobId": "living"}, {}, 5]}],
+    "PauseManyRequest": [{"labels": {"team": "web"}, "reason": "r"}],
+    "ResumeManyRequest": [{"labels": {"team": "web"}}],
+    "CancelManyRequest": [{"labels": {"team": "web"}}],
 }
 REASONS: list[Any] = [{}, {"reason": "the ledger is closed"}]
 PARAMETERS: dict[str, list[Any]] = {

@@ -38,6 +38,10 @@ CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 ROUTES = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
+    ("POST", "/v1/jobs:batch"),
+    ("POST", "/v1/jobs:pause"),
+    ("POST", "/v1/jobs:resume"),
+    ("POST", "/v1/jobs:cancel"),
     ("GET", "/v1/jobs/theirs"),
     ("PATCH", "/v1/jobs/theirs"),
     ("DELETE", "/v1/jobs/theirs"),

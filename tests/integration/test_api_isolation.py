@@ -55,8 +55,10 @@ class Way:
 
 WAYS: dict[str, Way] = {
     "cancelExecution": Way({"reason": "r"}),
+    "cancelJobs": Way({"labels": {"team": "walled"}}, own=True),
     "changeJob": Way({"name": "changed"}),
     "createJob": Way(LIVING | {"jobId": "walled-other"}, own=True),
+    "createJobs": Way({"jobs": [LIVING | {"jobId": "walled-other"}, LIVING]}, own=True),
     "createKey": Way({"name": "n", "scopes": ["read"]}, own=True),
     "deleteJob": Way(),
     "getDescription": Way(own=True),
@@ -70,6 +72,7 @@ WAYS: dict[str, Way] = {
     "listKeys": Way(own=True),
     "listUpcoming": Way(),
     "pauseJob": Way({"reason": "r"}),
+    "pauseJobs": Way({"labels": {"team": "walled"}, "reason": "r"}, own=True),
     "previewSchedule": Way({"type": "CRON", "schedule": "0 3 * * *"}, own=True),
     # Ids of jobs are chosen, by each tenant for itself.
     "putJob": Way(LIVING | {"name": "put"}, own=True),
@@ -77,6 +80,9 @@ WAYS: dict[str, Way] = {
     "redriveExecution": Way({"reason": "r"}, execution="dead"),
     "redrivePool": Way({"limit": 10}, own=True),
     "resumeJob": Way({}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),)),
+    "resumeJobs": Way(
+        {"labels": {"team": "walled"}}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),), own=True
+    ),
     "revokeKey": Way(),
     "rotateKey": Way({}),
     "runJob": Way({"reason": "r"}),
