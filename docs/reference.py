@@ -19,6 +19,7 @@ _AREAS = {
     "on_request": "Jobs, on request",
     "schedules": "Schedules",
     "executions": "Executions",
+    "scripts": "Scripts",
     "pools": "Pools",
     "keys": "API keys",
     "meta": "The API itself",
@@ -107,6 +108,7 @@ def _curl(method: str, path: str, body: object, *, open_to_all: bool) -> str:
         "{jobId}": "daily-invoices",
         "{executionId}": "daily-invoices.20260524T100000000Z-k3x9m2ab",
         "{pool}": "default",
+        "{handler}": "report",
         "{keyId}": "0f5f4b1f2f106f1c",
     }
     for name, value in ids.items():

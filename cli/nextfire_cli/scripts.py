@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rich.text import Text
 
 from nextfire.domain.job import Target
-from nextfire.domain.script import script_name
+from nextfire.domain.script import MAX_SCRIPT_BYTES, script_name
 from nextfire_cli import render, session
 from nextfire_cli.errors import CliError
 
@@ -133,7 +133,6 @@ def _check(file: Path) -> str | None:
         CliError: No executor would run it.
     """
     from nextfire.adapters.packages import inline_metadata
-    from nextfire.adapters.script_store import MAX_SCRIPT_BYTES
 
     try:
         size = file.stat().st_size

@@ -35,7 +35,7 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
-from nextfire.adapters.aws import SystemClock, dynamodb, s3
+from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
@@ -43,6 +43,7 @@ from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
@@ -59,6 +60,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.manage_scripts import ManageScripts
 from nextfire.usecases.many_jobs import ManyJobs
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.wiring.telemetry import Telemetry
@@ -116,6 +118,9 @@ class Services:
             executor=side_by_side,
         )
         self.logs = ReadLogs(self.executions, self.files)
+        shelf = S3ScriptShelf(s3(), s3_for_others(), bucket=settings.scripts_bucket)
+        self.scripts = ManageScripts(shelf, self.pools)
+        self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim

@@ -16,9 +16,10 @@ from functions.api.routes import (
     on_request,
     pools,
     schedules,
+    scripts,
 )
 
-for area in (meta, jobs, many_jobs, on_request, schedules, executions, pools, keys):
+for area in (meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, keys):
     app.include_router(area.routes)
 
 

@@ -69,6 +69,8 @@ _REMEDIES = {
         "A script is named by letters, digits, `_`, `.` and `-`, beginning with a letter or a"
         " digit; by no path. For example `report`, or `report.zip`."
     ),
+    "sha256": "64 hexadecimal digits, in lower case: what `sha256sum FILE` prints.",
+    "size": "The bytes of the file, 1 to 10485760: a larger one no executor takes.",
     "target.script": "For example `s3://BUCKET/TENANT/report.py`.",
     "target.env": (
         f"An object of at most {MAX_ENV} variables. "

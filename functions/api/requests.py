@@ -28,6 +28,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import (
+    HANDLER,
     MAX_LABELS,
     Document,
     InstantText,
@@ -48,6 +49,7 @@ from nextfire.domain.keys import (
 )
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
+from nextfire.domain.script import MAX_SCRIPT_BYTES
 
 MOST_UPCOMING = 100
 MOST_REDRIVEN = 100
@@ -368,6 +370,35 @@ class CancelManyRequest(LabelledRequest):
     """Which jobs are deleted."""
 
 
+def _handler(value: object) -> object:
+    if isinstance(value, str) and HANDLER.fullmatch(value):
+        return value
+    remedy = (
+        "At most 128 letters, digits, `_`, `.` and `-`, beginning with a letter or a digit. For"
+        " example `report`, or `report.zip`."
+    )
+    raise _refused("handler", "not the name of a script of the pool", remedy)
+
+
+HandlerName = Annotated[
+    str,
+    BeforeValidator(_handler),
+    WithJsonSchema({"type": "string", "pattern": f"^{HANDLER.pattern}$", "examples": ["report"]}),
+]
+"""What jobs call a script."""
+
+
+class UploadRequest(Document):
+    """A script that is to be uploaded: what jobs will call it (an archive by its name with `.zip`),
+    of which pool, and the size and the SHA-256 digest, in hexadecimal digits, of its bytes.
+    """
+
+    pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
+    handler: HandlerName
+    size: Annotated[int, Field(strict=True, ge=1, le=MAX_SCRIPT_BYTES)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 _CRON_JOB = {
     "jobId": "daily-invoices",
     "type": "CRON",
@@ -404,6 +435,19 @@ ResumeManyBody = Annotated[
 ]
 CancelManyBody = Annotated[
     CancelManyRequest, Body(openapi_examples=_example(_LABELS)), reading(CancelManyRequest)
+]
+UploadBody = Annotated[
+    UploadRequest,
+    Body(
+        openapi_examples=_example(
+            {
+                "handler": "report",
+                "size": 12,
+                "sha256": "a8075bf0eccd3da8fc9ac4ee86c5ae7a7ad7d1f93ded0dbdb3d20ee94f5e1f35",
+            }
+        )
+    ),
+    reading(UploadRequest),
 ]
 JobPatchBody = Annotated[
     dict[str, Any],

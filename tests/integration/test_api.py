@@ -54,6 +54,9 @@ ROUTES = [
     ("POST", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/cancel"),
     ("POST", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/redrive"),
     ("POST", "/v1/pools/default/redrive"),
+    ("POST", "/v1/scripts/uploads"),
+    ("GET", "/v1/scripts"),
+    ("GET", "/v1/scripts/default/theirs/versions"),
 ]
 
 

@@ -70,6 +70,8 @@ WAYS: dict[str, Way] = {
     "listExecutions": Way(),
     "listJobs": Way(query={"label": "team:walled"}, own=True),
     "listKeys": Way(own=True),
+    "listScriptVersions": Way(),
+    "listScripts": Way(own=True),
     "listUpcoming": Way(),
     "pauseJob": Way({"reason": "r"}),
     "pauseJobs": Way({"labels": {"team": "walled"}, "reason": "r"}, own=True),
@@ -88,12 +90,14 @@ WAYS: dict[str, Way] = {
     "runJob": Way({"reason": "r"}),
     "skipNext": Way({"reason": "r"}),
     "undoSkipNext": Way(before=(("POST", "/v1/jobs/{jobId}/skip-next", {}),)),
+    "uploadScript": Way({"handler": "walled", "size": 1, "sha256": "0" * 64}, own=True),
 }
 
 OWNED: dict[str, str] = {
     "jobId": "nobodys-job",
     "executionId": "nobodys-job.20260524T100000000Z-k3x9m2ab",
     "keyId": "00000000000000aa",
+    "handler": "nobodys-script",
 }
 """Of path parameters that name a tenant's things: a value that names nobody's."""
 SHARED = {"pool": "default"}
@@ -167,7 +171,15 @@ class Owner:
                 failed = Result(AttemptOutcome.FAILED, "walled output", 1)
                 system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
             self.executions[name] = message.key.execution_id
-        self.ids = {"jobId": JOB, "executionId": "", "keyId": keys[0]}
+        for name in ("walled_script", "walled_script_2"):
+            key = f"{OWNER}/default/{name}.py"
+            system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"walled source")
+        self.ids = {
+            "jobId": JOB,
+            "executionId": "",
+            "keyId": keys[0],
+            "handler": "walled_script",
+        }
         self.told = {OWNER, "walled-job", "walled name", "walled output", *keys}
         """What only this tenant may read."""
 
