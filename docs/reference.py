@@ -28,7 +28,7 @@ These come from API Gateway, which did not ask the API or got no answer of it, a
 `{"message": "…"}` and not as problem documents. `nextfire.Client` and the command tell them like
 any other error, with what there is to do.
 """
-_MARK = "docs/reference.py`. -->\n"
+_MARK = "written by `make docs`. -->\n"
 
 
 def page() -> str:
@@ -87,7 +87,9 @@ def _gateways() -> Iterator[str]:
 def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"### {method.upper()} {path}\n"
     scope = operation.get("x-nextfire-scope")
-    yield f"{operation['summary']}. " + (f"Scope: `{scope}`." if scope else "Open to all.") + "\n"
+    more = operation.get("description", "").removesuffix(f"Needs the scope `{scope}`.")
+    who = f"Scope: `{scope}`." if scope else "Open to all."
+    yield f"{operation['summary']}. {more}{who}\n"
     parameters = operation.get("parameters", [])
     if parameters:
         yield "| parameter | in | what |\n|---|---|---|"

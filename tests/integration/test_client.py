@@ -125,7 +125,8 @@ def test_a_run_on_request_and_its_execution(client: Client) -> None:
     with pytest.raises(Conflict):
         client.redrive_execution(run.execution_id)
     assert client.cancel_execution(run.execution_id, reason="enough").state is RunState.CANCELLED
-    assert [*client.dead_executions(pool="default")] == []
+    assert [*client.all_executions(state="DEAD", pool="default")] == []
+    assert [each.job_id for each in client.all_executions(job_id="m")] == ["m"]
     assert client.redrive_pool("default").redriven == []
 
 

@@ -290,7 +290,7 @@ class Soak:
 
     def _redrive(self, api: Client, history: History, _ends_at: datetime) -> bool:
         tenant = next(n for n, name in enumerate(self._stack.tenants) if name == history.tenant)
-        found = self._insist(lambda: api.list_dead_executions(limit=50))
+        found = self._insist(lambda: api.list_all_executions(state="DEAD", limit=50))
         dead = [run for run in found.items if (tenant, run.job_id) in self._histories]
         if not dead:
             return False

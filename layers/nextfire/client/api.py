@@ -37,6 +37,7 @@ from nextfire.client.models import (
 )
 from nextfire.domain.job import JobState
 from nextfire.domain.keys import Scope
+from nextfire.domain.run import RunState
 
 TIMEOUT = 30.0
 """Seconds; API Gateway itself gives up on the API after 30."""
@@ -68,7 +69,7 @@ class Client:
     """Calls one nextfire API. It may be used by several threads at once.
 
     Its methods are the API's operations, by their ids (docs/api.md), and `jobs`, `executions`,
-    `dead_executions`, `keys`, `log`, which go through all pages. Answers are views of JSON
+    `all_executions`, `keys`, `log`, which go through all pages. Answers are views of JSON
     documents (`nextfire.client.models`).
 
     What fails in passing (429, 502 to 504, a lost connection) is tried again by itself, with
@@ -326,33 +327,38 @@ class Client:
         """All executions of the job, the latest scheduled first."""
         return pages(partial(self.list_executions, job_id))
 
-    def list_dead_executions(
+    def list_all_executions(
         self,
         *,
-        state: str = "DEAD",
+        state: RunState | str | None = None,
+        job_id: str | None = None,
         pool: str | None = None,
         from_: Instant | None = None,
         to: Instant | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ExecutionPage:
-        """A page of what died from *from_* (default: a day before *to*) to *to* (default: now), the
-        latest death first. `limit`: 1 to 100.
+        """A page of executions across jobs: those scheduled from *from_* (default: a day before
+        *to*) and before *to* (default: now), job by job. With `state` DEAD and no `job_id`: those
+        that died in that time, the latest death first. `limit`: 1 to 100.
         """
-        query = {"state": state, "pool": pool, "from": from_, "to": to}
+        query = {"state": state, "jobId": job_id, "pool": pool, "from": from_, "to": to}
         return self._read(
             ExecutionPage, "/v1/executions", {**query, "limit": limit, "cursor": cursor}
         )
 
-    def dead_executions(
+    def all_executions(
         self,
         *,
+        state: RunState | str | None = None,
+        job_id: str | None = None,
         pool: str | None = None,
         from_: Instant | None = None,
         to: Instant | None = None,
     ) -> Iterator[Execution]:
-        """All that `list_dead_executions` would list."""
-        return pages(partial(self.list_dead_executions, pool=pool, from_=from_, to=to))
+        """All that `list_all_executions` would list."""
+        ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool)
+        return pages(partial(ask, from_=from_, to=to))
 
     def get_execution(self, execution_id: str) -> Execution:
         """The execution, or what its occurrence waits for."""
