@@ -119,6 +119,10 @@ class Client:
         body = {name: value for name, value in given.items() if value is not None}
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/pause", body=body)
 
+    def drain_job(self, job_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/drain", body=body)
+
     def resume_job(self, job_id: str) -> Document:
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/resume", body={})
 
