@@ -22,7 +22,7 @@ _AREAS = {
     "keys": "API keys",
     "meta": "The API itself",
 }
-_MARK = "docs/reference.py`. -->\n"
+_MARK = "written by `make docs`. -->\n"
 
 
 def page() -> str:

@@ -248,7 +248,7 @@ def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
         )
     return problem(
         HTTPStatus.NOT_FOUND,
-        f"There is no {event.http_method} {event.path}. The routes are listed in the README.",
+        f"There is no {event.http_method} {event.path}. GET /v1/openapi.json lists the routes.",
     )
 
 

@@ -187,6 +187,7 @@ class TestRoutes:
 
         assert_problem(answer, 404)
         assert f"{method} {path}" in answer.document["detail"]
+        assert "/v1/openapi.json" in answer.document["detail"]
 
     @pytest.mark.parametrize(
         ("method", "path", "allowed"),
