@@ -65,7 +65,7 @@ WAYS: dict[str, Way] = {
     "getHealth": Way(own=True),
     "getJob": Way(),
     "getKey": Way(),
-    "listDeadExecutions": Way(query={"state": "DEAD"}, own=True),
+    "listAllExecutions": Way(query={"state": "DEAD"}, own=True),
     "listExecutions": Way(),
     "listJobs": Way(query={"label": "team:walled"}, own=True),
     "listKeys": Way(own=True),

@@ -7,7 +7,7 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Never
@@ -123,6 +123,26 @@ class DynamoDbJobStore:
             except UndecodableError as error:
                 unreadable.append(Unreadable(item["job_id"]["S"], str(error)))
         return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None, unreadable)
+
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "tenant = :tenant",
+            "ExpressionAttributeValues": to_item({":tenant": tenant}),
+            "ProjectionExpression": "job_id",
+        }
+        if after is not None:
+            request["KeyConditionExpression"] += " AND job_id > :after"
+            request["ExpressionAttributeValues"] |= to_item({":after": after})
+        found: list[str] = []
+        while len(found) < limit:
+            with translated("list ids of jobs"):
+                answer = self._client.query(**request, Limit=limit - len(found))
+            found += [item["job_id"]["S"] for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                break
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return found
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         request: dict[str, Any] = {
