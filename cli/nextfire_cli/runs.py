@@ -106,7 +106,7 @@ def list_(
         return
 
     def tell(job: Document) -> None:
-        if job["state"] == JobState.PAUSED:
+        if job["state"] in {JobState.PAUSED, "DRAINING"}:
             caller.say(
                 f"The job is {render.paused(job)}. What is due later waits for its resumption."
             )

@@ -207,6 +207,12 @@ class PauseRequest(Document):
         return None if self.until is None else read_instant(self.until, "UTC", "until")
 
 
+class DrainRequest(Document):
+    """Why a job is drained."""
+
+    reason: Reason = None
+
+
 class ResumeRequest(Document):
     """Nothing."""
 
@@ -328,6 +334,7 @@ PreviewBody = Annotated[
     reading(PreviewRequest),
 ]
 PauseBody = Annotated[PauseRequest, Body(openapi_examples=_REASON), reading(PauseRequest)]
+DrainBody = Annotated[DrainRequest, Body(openapi_examples=_REASON), reading(DrainRequest)]
 ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
 RunNowBody = Annotated[
     RunNowRequest,

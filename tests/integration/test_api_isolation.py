@@ -59,6 +59,7 @@ WAYS: dict[str, Way] = {
     "createJob": Way(LIVING | {"jobId": "walled-other"}, own=True),
     "createKey": Way({"name": "n", "scopes": ["read"]}, own=True),
     "deleteJob": Way(),
+    "drainJob": Way({"reason": "r"}),
     "getDescription": Way(own=True),
     "getExecution": Way(),
     "getHealth": Way(own=True),

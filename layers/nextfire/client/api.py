@@ -260,6 +260,18 @@ class Client:
         body = given({"reason": reason, "until": until})
         return self._post(Job, f"{_job(job_id)}/pause", body, idempotency_key, if_match)
 
+    def drain_job(
+        self,
+        job_id: str,
+        *,
+        reason: str | None = None,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """The job, PAUSED: DRAINING until what was under way has ended."""
+        body = given({"reason": reason})
+        return self._post(Job, f"{_job(job_id)}/drain", body, idempotency_key, if_match)
+
     def resume_job(
         self, job_id: str, *, if_match: str | None = None, idempotency_key: str | None = None
     ) -> Job:

@@ -151,8 +151,9 @@ class Misfire(Answer):
 
 
 class Job(Answer):
-    """A job: its definition with every default, and what the system keeps beside it. Of one whose
-    `state` is UNREADABLE there are only `job_id` and `reason`.
+    """A job: its definition with every default, and what the system keeps beside it. `state`:
+    DRAINING of one that is PAUSED while what was under way goes on. Of one whose `state` is
+    UNREADABLE there are only `job_id` and `reason`.
     """
 
     job_id: str
@@ -163,6 +164,7 @@ class Job(Answer):
     skips: list[datetime] | None
     paused_at: datetime | None
     pause_reason: str | None
+    drain_asked_at: datetime | None
     resumes_at: datetime | None
     created_at: datetime
     updated_at: datetime
