@@ -72,7 +72,9 @@ def _errors(document: dict[str, Any]) -> Iterator[str]:
 def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"### {method.upper()} {path}\n"
     scope = operation.get("x-nextfire-scope")
-    yield f"{operation['summary']}. " + (f"Scope: `{scope}`." if scope else "Open to all.") + "\n"
+    more = operation.get("description", "").removesuffix(f"Needs the scope `{scope}`.")
+    who = f"Scope: `{scope}`." if scope else "Open to all."
+    yield f"{operation['summary']}. {more}{who}\n"
     parameters = operation.get("parameters", [])
     if parameters:
         yield "| parameter | in | what |\n|---|---|---|"

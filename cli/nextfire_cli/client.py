@@ -119,6 +119,10 @@ class Client:
         body = {name: value for name, value in given.items() if value is not None}
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/pause", body=body)
 
+    def drain_job(self, job_id: str, reason: str | None) -> Document:
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/drain", body=body)
+
     def resume_job(self, job_id: str) -> Document:
         return self._call("POST", f"/v1/jobs/{quote(job_id, safe='')}/resume", body={})
 
@@ -140,10 +144,10 @@ class Client:
     def execution(self, execution_id: str) -> Document:
         return self._call("GET", _execution(execution_id))
 
-    def dead(self, *, limit: int, **span: str | None) -> tuple[list[Document], bool]:
-        """Executions that died, the latest death first; *span*: ``from``, ``to`` and ``pool``."""
-        given = {name: value for name, value in span.items() if value is not None}
-        return self._items("/v1/executions", limit, {"state": "DEAD", **given})
+    def find_executions(self, *, limit: int, **wanted: str | None) -> tuple[list[Document], bool]:
+        """Executions of any job; *wanted*: ``state``, ``jobId``, ``pool``, ``from`` and ``to``."""
+        given = {name: value for name, value in wanted.items() if value is not None}
+        return self._items("/v1/executions", limit, given)
 
     def log(self, execution_id: str, *, cursor: str | None, attempt: int | None) -> Document:
         """The next page of an execution's log."""

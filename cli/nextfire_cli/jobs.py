@@ -136,6 +136,27 @@ def pause(
 
 
 @app.command()
+def drain(
+    context: typer.Context,
+    job_id: JobId,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+) -> None:
+    """Pause a job, and see when what runs, and what was due before, has ended.
+
+    It is DRAINING until then, and PAUSED after: look with [bold]nextfire jobs get[/].
+
+    [bold]Examples[/]
+      nextfire jobs drain job_a93f2 --reason 'the database moves'
+      nextfire jobs get job_a93f2
+    """
+    caller = session.of(context)
+    job = caller.client().drain_job(job_id, reason)
+    caller.show(job, render.job(job))
+
+
+@app.command()
 def resume(context: typer.Context, job_id: JobId) -> None:
     """Resume a paused job. Its misfire policy decides over what was due in the pause.
 

@@ -14,6 +14,7 @@ from nextfire_cli import render, session
 from nextfire_cli.client import Client, Document
 from nextfire_cli.definition import moment
 from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.flags import one_of
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -22,6 +23,7 @@ POLL = 0.5
 LOOK_EVERY = 1.0
 """Seconds between two looks at a log to which nothing was added."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
+_SPAN = {"--from", "--to"}
 _UNDER_WAY = {state for state in RunState if not state.ended}
 
 
@@ -48,8 +50,8 @@ def list_(
         ),
     ] = False,
     state: Annotated[
-        str | None,
-        typer.Option(metavar="DEAD", help="Without JOB_ID: the dead runs of all jobs."),
+        RunState | None,
+        typer.Option(parser=one_of(RunState), metavar="|".join(RunState), help="Of one state."),
     ] = None,
     since: Annotated[
         str | None,
@@ -57,36 +59,44 @@ def list_(
             "--from",
             "--since",
             metavar="INSTANT|SPAN",
-            help="Died then or later: an instant, or so long ago: 30m, 12h, 2d. "
+            help="Scheduled then or later: an instant, or so long ago: 30m, 12h, 2d. "
             "[dim]Default: 24h before --to[/]",
         ),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="INSTANT|SPAN", help="Died then or earlier. [dim]Default: now[/]"
+            "--to",
+            "--until",
+            metavar="INSTANT|SPAN",
+            help="Scheduled before. [dim]Default: now[/]",
         ),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Died in this pool.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
 ) -> None:
     """List a job's runs, newest first: how late each started, how long it took. Or, without a job,
-    the runs of all jobs that died, the latest death first.
+    the runs of all jobs, job by job.
+
+    The dead of all jobs come the latest death first: there --from and --to are
+    times of death.
 
     [bold]Examples[/]
       nextfire runs list JOB_ID --follow
-      nextfire runs list --state DEAD --since 12h
+      nextfire runs list JOB_ID --state SKIPPED --since 7d
+      nextfire runs list --state RUNNING
       nextfire runs list --state DEAD --from 2026-05-23T18:00:00Z --to 2026-05-24T06:00:00Z
     """
     caller = session.of(context)
     client = caller.client()
-    span = {"--state": state, "--from": since, "--to": until, "--pool": pool}
-    if job_id is None:
-        if follow:
-            raise typer.BadParameter("only a job's runs can be followed", param_hint="--follow")
-        _list_dead(caller, span, limit)
+    wanted = {"--state": state, "--from": since, "--to": until, "--pool": pool}
+    given = [flag for flag, value in wanted.items() if value is not None]
+    if follow and job_id is None:
+        raise typer.BadParameter("only a job's runs can be followed", param_hint="--follow")
+    if follow and given:
+        raise typer.BadParameter("not with --follow", param_hint=given)
+    if given or job_id is None:
+        _list_some(caller, wanted, job_id, limit)
         return
-    if given := [flag for flag, value in span.items() if value is not None]:
-        raise typer.BadParameter("not with a JOB_ID", param_hint=given)
     if not follow:
         items, more = client.executions(job_id, limit=limit)
         job = None if items or caller.as_json else client.job(job_id)
@@ -96,7 +106,7 @@ def list_(
         return
 
     def tell(job: Document) -> None:
-        if job["state"] == JobState.PAUSED:
+        if job["state"] in {JobState.PAUSED, "DRAINING"}:
             caller.say(
                 f"The job is {render.paused(job)}. What is due later waits for its resumption."
             )
@@ -108,19 +118,17 @@ def list_(
             caller.out.print(render.execution_line(run), soft_wrap=True)
 
 
-def _list_dead(caller: Session, span: Mapping[str, str | None], limit: int) -> None:
-    if (span["--state"] or "").upper() != RunState.DEAD:
-        raise typer.BadParameter(
-            "give a JOB_ID, or --state DEAD for what died of all jobs", param_hint="JOB_ID"
-        )
+def _list_some(
+    caller: Session, wanted: Mapping[str, str | None], job_id: str | None, limit: int
+) -> None:
     now = datetime.fromtimestamp(time.time(), UTC)
     asked = {
-        flag.removeprefix("--"): text and moment(text, flag, now)
-        for flag, text in span.items()
-        if flag in {"--from", "--to"}
+        flag.removeprefix("--"): moment(text, flag, now) if text and flag in _SPAN else text
+        for flag, text in wanted.items()
     }
-    items, more = caller.client().dead(limit=limit, pool=span["--pool"], **asked)
-    caller.show({"items": items}, render.dead(items))
+    items, more = caller.client().find_executions(limit=limit, jobId=job_id, **asked)
+    died = job_id is None and wanted["--state"] == RunState.DEAD
+    caller.show({"items": items}, render.dead(items) if died else render.executions(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
 

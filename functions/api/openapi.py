@@ -378,7 +378,8 @@ def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 â€
         operation["security"] = []
         statuses -= {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
     else:
-        operation["description"] = f"Needs the scope `{needs}`."
+        needed = f"Needs the scope `{needs}`."
+        operation["description"] = " ".join(filter(None, [route.description, needed]))
         operation[SCOPE] = needs
     if "requestBody" in operation:
         statuses |= {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE}

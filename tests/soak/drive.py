@@ -289,7 +289,7 @@ class Soak:
 
     def _redrive(self, api: Client, history: History, _ends_at: datetime) -> bool:
         tenant = next(n for n, name in enumerate(self._stack.tenants) if name == history.tenant)
-        found, _ = self._insist(lambda: api.dead(limit=50))
+        found, _ = self._insist(lambda: api.find_executions(state="DEAD", limit=50))
         dead = [run for run in found if (tenant, run["jobId"]) in self._histories]
         if not dead:
             return False
