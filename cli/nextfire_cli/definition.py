@@ -24,7 +24,7 @@ from nextfire.domain.job import (
 )
 from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_DELAY, MAX_JITTER, Dst, parse_duration
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 
 WHEN = "--cron, --at, --in, --every, --date"
 """Of these flags a job has one."""
@@ -296,12 +296,15 @@ def read_labels(pairs: Sequence[str]) -> dict[str, str]:
     return labels
 
 
-def read_jobs(file: str) -> list[object]:
+def read_jobs(file: str) -> list[Document]:
     """The job documents that *file* lists, in JSON or YAML: by itself, or under ``jobs``."""
     found = _read_any(file, "FILE")
     jobs = found.get("jobs") if isinstance(found, dict) else found
     if not isinstance(jobs, list) or not jobs:
         raise typer.BadParameter(f"{file} lists no jobs", param_hint="FILE")
+    for number, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise typer.BadParameter(f"jobs[{number}] is no JSON object", param_hint="FILE")
     return jobs
 
 

@@ -1,12 +1,15 @@
 """The commands of `nextfire jobs`."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from nextfire.client.models import Many
 from nextfire_cli import render, session
-from nextfire_cli.client import Document
 from nextfire_cli.definition import read_jobs, read_labels, read_payload
+from nextfire_cli.documents import Document, first
 from nextfire_cli.flags import WHEN, takes
 from nextfire_cli.session import Session
 
@@ -62,7 +65,7 @@ def create(
     if by_flags and context.params["handler"] is None:
         raise typer.BadParameter("say what to run", param_hint="--handler")
     caller = session.of(context)
-    job = caller.client().create_job(document)
+    job = caller.client().create_job(document).document
     caller.show(job, render.job(job))
 
 
@@ -88,7 +91,8 @@ def create_many(
     jobs = read_jobs(file)
     results: list[Document] = []
     for at in range(0, len(jobs), AT_ONCE):
-        results += client.create_jobs(jobs[at : at + AT_ONCE])
+        made = client.create_jobs(jobs[at : at + AT_ONCE])
+        results += made.document["results"]
         if len(jobs) > AT_ONCE:
             caller.say(f"{len(results)} of {len(jobs)}")
     caller.show({"results": results}, render.created(results))
@@ -103,7 +107,7 @@ def list_(
 ) -> None:
     """List jobs."""
     caller = session.of(context)
-    items, more = caller.client().jobs(limit=limit)
+    items, more = first(limit, caller.client().list_jobs)
     caller.show({"items": items}, render.jobs(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
@@ -113,7 +117,7 @@ def list_(
 def get(context: typer.Context, job_id: JobId) -> None:
     """Show one job: its state, its next run, its definition."""
     caller = session.of(context)
-    job = caller.client().job(job_id)
+    job = caller.client().get_job(job_id).document
     caller.show(job, render.job(job))
 
 
@@ -126,7 +130,7 @@ def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
       nextfire jobs upcoming job_a93f2 --count 3 --json
     """
     caller = session.of(context)
-    items = caller.client().upcoming(job_id, count=count)
+    items = caller.client().list_upcoming(job_id, count=count).document["items"]
     caller.show({"items": items}, render.upcoming(items))
 
 
@@ -144,7 +148,7 @@ def update(context: typer.Context, job_id: JobId, document: Document) -> None:
     if not document:
         raise typer.BadParameter("name at least one thing to change, e.g. --cron or -f")
     caller = session.of(context)
-    job = caller.client().update_job(job_id, document)
+    job = caller.client().change_job(job_id, document).document
     caller.show(job, render.job(job))
 
 
@@ -177,13 +181,33 @@ def pause(
     """
     caller = session.of(context)
     if _is_one(job_id, label):
-        job = caller.client().pause_job(str(job_id), reason, until)
+        job = caller.client().pause_job(str(job_id), reason=reason, until=until).document
         if job.get("pauseReason") != reason:
             caller.say("It was paused already; since when and why are unchanged.")
         caller.show(job, render.job(job))
         return
-    given = {"reason": reason, "until": until}
-    _change(caller, "pause", label, {k: v for k, v in given.items() if v is not None})
+    _change(caller, partial(caller.client().pause_jobs, reason=reason, until=until), label)
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    job_id: JobId,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+) -> None:
+    """Pause a job, and see when what runs, and what was due before, has ended.
+
+    It is DRAINING until then, and PAUSED after: look with [bold]nextfire jobs get[/].
+
+    [bold]Examples[/]
+      nextfire jobs drain job_a93f2 --reason 'the database moves'
+      nextfire jobs get job_a93f2
+    """
+    caller = session.of(context)
+    job = caller.client().drain_job(job_id, reason=reason).document
+    caller.show(job, render.job(job))
 
 
 @app.command()
@@ -197,10 +221,10 @@ def resume(context: typer.Context, job_id: OneJob = None, label: Labels = None) 
     """
     caller = session.of(context)
     if _is_one(job_id, label):
-        job = caller.client().resume_job(str(job_id))
+        job = caller.client().resume_job(str(job_id)).document
         caller.show(job, render.job(job))
         return
-    _change(caller, "resume", label, {})
+    _change(caller, caller.client().resume_jobs, label)
 
 
 @app.command()
@@ -221,11 +245,9 @@ def run(
       nextfire jobs run job_a93f2
       nextfire jobs run job_a93f2 --payload '{"day": "2026-05-23"}' --reason 'the report was wrong'
     """
-    asked: Document = {} if reason is None else {"reason": reason}
-    if payload is not None:
-        asked["payload"] = read_payload(payload)
+    override: Document = {} if payload is None else {"payload": read_payload(payload)}
     caller = session.of(context)
-    execution = caller.client().run_job(job_id, asked)
+    execution = caller.client().run_job(job_id, reason=reason, **override).document
     caller.show(execution, render.execution(execution))
 
 
@@ -247,8 +269,8 @@ def skip_next(
     if undo and reason is not None:
         raise typer.BadParameter("--undo takes no reason", param_hint="--reason")
     client = session.of(context).client()
-    job = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason)
-    session.of(context).show(job, render.job(job))
+    told = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason=reason)
+    session.of(context).show(told.document, render.job(told.document))
 
 
 @app.command()
@@ -263,7 +285,7 @@ def delete(
         raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
     if not yes:
         typer.confirm(f"Cancel job {job_id} for good?", abort=True, err=True)
-    job = caller.client().cancel_job(job_id)
+    job = caller.client().delete_job(job_id).document
     caller.show(job, render.job(job))
 
 
@@ -286,7 +308,7 @@ def cancel(
         raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
     if not yes:
         typer.confirm(f"Cancel all jobs labelled {labels} for good?", abort=True, err=True)
-    _change(caller, "cancel", label, {})
+    _change(caller, caller.client().cancel_jobs, label)
 
 
 def _is_one(job_id: str | None, label: list[str] | None) -> bool:
@@ -295,18 +317,18 @@ def _is_one(job_id: str | None, label: list[str] | None) -> bool:
     return job_id is not None
 
 
-def _change(caller: Session, what: str, label: list[str] | None, asked: Document) -> None:
-    """Do *what* to all jobs with these labels, call by call. May be interrupted, and repeated."""
-    client = caller.client()
-    asked = {"labels": read_labels(label or ()), **asked}
+def _change(caller: Session, act: Callable[..., Many], label: list[str] | None) -> None:
+    """Do *act* to all jobs with these labels, call by call. May be interrupted, and repeated."""
+    labels = read_labels(label or ())
     done: Document = {"matched": 0, "changed": 0, "failed": []}
+    token = None
     while True:
-        answer = client.change_jobs(what, asked)
+        answer = act(labels, progress_token=token)
         for name in done:
-            done[name] += answer[name]
-        if "progressToken" not in answer:
+            done[name] += answer.document[name]
+        token = answer.progress_token
+        if token is None:
             break
-        asked["progressToken"] = answer["progressToken"]
         caller.say(f"{done['matched']} met, {done['changed']} changed so far")
     caller.show(done, render.changed(done))
     if done["failed"]:

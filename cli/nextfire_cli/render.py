@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextfire.domain.job import RETRIED
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 
 _STYLES = {
     "ACTIVE": "green",
@@ -25,6 +25,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "PENDING": "yellow",
     "PAUSED": "yellow",
+    "DRAINING": "cyan",
     "UNREADABLE": "bold red",
     "DEAD": "bold red",
     "FAILED": "red",
@@ -318,6 +319,17 @@ def execution(document: Document) -> RenderableType:
     return Group(*parts)
 
 
+def versions(items: Sequence[Document]) -> RenderableType:
+    """Versions of a script."""
+    return table(
+        ("VERSION", "SINCE (UTC)", "BYTES"),
+        (
+            (each["versionId"], _minute(each["modifiedAt"]), each.get("size", "deleted"))
+            for each in items
+        ),
+    )
+
+
 def scripts(items: Sequence[Document]) -> RenderableType:
     if not items:
         return "No scripts. Push one: nextfire scripts push examples/hello.py"
@@ -507,7 +519,7 @@ def _why_none(job: Document) -> str:
             f"Of one that was due before, {due}."
         )
     match job.get("state"):
-        case "PAUSED":
+        case "PAUSED" | "DRAINING":
             return f"The job is {paused(job)}. Resume it: nextfire jobs resume {job['jobId']}"
         case "CANCELLED":
             return "The job is cancelled: it never runs again."

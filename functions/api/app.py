@@ -35,14 +35,13 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
+from functions.api.seen import SeenJobs, SeenKeys, SeenRuns
 from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.adapters.run_store import RETENTION
 from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -79,13 +78,13 @@ class Services:
 
     def __init__(self, settings: ApiSettings) -> None:
         database = dynamodb()
-        self.job_store: JobStore = DynamoDbJobStore(
+        self.job_store: JobStore = SeenJobs(
             database,
             table=settings.jobs_table,
             due_table=settings.due_table,
             shards=settings.write_shards,
         )
-        self.runs: RunStore = DynamoDbRunStore(
+        self.runs: RunStore = SeenRuns(
             database,
             table=settings.runs_table,
             due_table=settings.due_table,
@@ -124,7 +123,7 @@ class Services:
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
-        self.keys = ManageKeys(DynamoDbKeyStore(database, table=settings.keys_table))
+        self.keys = ManageKeys(SeenKeys(database, table=settings.keys_table))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
         control.seed_cursors(settings.read_shards, floor_minute(clock.now()))

@@ -219,6 +219,12 @@ class PauseRequest(Document):
         return None if self.until is None else read_instant(self.until, "UTC", "until")
 
 
+class DrainRequest(Document):
+    """Why a job is drained."""
+
+    reason: Reason = None
+
+
 class ResumeRequest(Document):
     """Nothing."""
 
@@ -461,6 +467,7 @@ PreviewBody = Annotated[
     reading(PreviewRequest),
 ]
 PauseBody = Annotated[PauseRequest, Body(openapi_examples=_REASON), reading(PauseRequest)]
+DrainBody = Annotated[DrainRequest, Body(openapi_examples=_REASON), reading(DrainRequest)]
 ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
 RunNowBody = Annotated[
     RunNowRequest,

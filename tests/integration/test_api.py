@@ -46,6 +46,7 @@ ROUTES = [
     ("PATCH", "/v1/jobs/theirs"),
     ("DELETE", "/v1/jobs/theirs"),
     ("POST", "/v1/jobs/theirs/pause"),
+    ("POST", "/v1/jobs/theirs/drain"),
     ("POST", "/v1/jobs/theirs/resume"),
     ("GET", "/v1/jobs/theirs/executions"),
     ("GET", "/v1/executions"),

@@ -61,6 +61,7 @@ WAYS: dict[str, Way] = {
     "createJobs": Way({"jobs": [LIVING | {"jobId": "walled-other"}, LIVING]}, own=True),
     "createKey": Way({"name": "n", "scopes": ["read"]}, own=True),
     "deleteJob": Way(),
+    "drainJob": Way({"reason": "r"}),
     "getDescription": Way(own=True),
     "getExecution": Way(),
     "getHealth": Way(own=True),
