@@ -172,7 +172,10 @@ class Owner:
                 failed = Result(AttemptOutcome.FAILED, "walled output", 1)
                 system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
             self.executions[name] = message.key.execution_id
-        for name in ("walled_script", "walled_script_2"):
+        system.objects.put_bucket_versioning(
+            Bucket=system.bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        for name in ("walled_script", "walled_script", "walled_script_2"):
             key = f"{OWNER}/default/{name}.py"
             system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"walled source")
         self.ids = {
