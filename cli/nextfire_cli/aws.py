@@ -1,21 +1,16 @@
-"""The command's own use of AWS: signing requests, the bucket of the scripts, dead letters."""
+"""The command's own use of AWS: whose credentials, the bucket of the scripts, dead letters."""
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import httpx
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.config import Config
 from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     CredentialResolver,
@@ -26,11 +21,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as BotocoreSession
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.client.signing import REGIONS, Signature, callers_session, signature
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
 _QUEUE_HOST = re.compile(r"//sqs\.([a-z0-9-]+)\.amazonaws\.com")
@@ -41,7 +36,6 @@ back by itself."""
 WAIT = 1
 """Seconds that a request waits for messages: only one that may wait asks all of a queue's
 servers."""
-_REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
 
 
 class _Given(CredentialResolver):
@@ -53,36 +47,6 @@ class _Given(CredentialResolver):
 
     def load_credentials(self) -> Credentials:
         return self._credentials
-
-
-class Signature(httpx.Auth):
-    """Signs each request for API Gateway (SigV4, service ``execute-api``)."""
-
-    requires_request_body = True
-
-    def __init__(self, credentials: Credentials, region: str) -> None:
-        self._credentials = credentials
-        self._region = region
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        signed = AWSRequest(request.method, str(request.url), data=request.content)
-        frozen = self._credentials.get_frozen_credentials()
-        SigV4Auth(frozen, "execute-api", self._region).add_auth(signed)
-        request.headers.update(dict(signed.headers.items()))
-        yield request
-
-
-@dataclass(frozen=True)
-class Script:
-    """A job script in the bucket; its key is ``<tenant>/<pool>/<handler>.py``, or without that
-    ending where the handler is an archive, ``….zip``.
-    """
-
-    pool: str
-    handler: str
-    url: str
-    size: int
-    modified_at: datetime
 
 
 @dataclass(frozen=True)
@@ -219,14 +183,7 @@ class Account:
         Raises:
             CliError: There is no such profile.
         """
-        try:
-            # boto3 alone does not know AWS_REGION, which the AWS CLI and the SDKs put first.
-            own = BotocoreSession(session_vars={"region": ("region", _REGIONS, None, None)})
-            return cls(
-                boto3.Session(botocore_session=own, profile_name=profile, region_name=region)
-            )
-        except BotoCoreError as error:
-            raise CliError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
+        return cls(callers_session(profile, region))
 
     @classmethod
     def of_stack(cls, endpoint: str, region: str, access_key: str, secret_key: str) -> "Account":
@@ -238,28 +195,14 @@ class Account:
             endpoint,
         )
 
-    def signature(self, region: str | None) -> Signature:
-        """Signs for an API in *region*, by default the account's.
+    def signature(self, endpoint: str, region: str | None) -> Signature:
+        """Signs for the API at *endpoint*, in *region*: by default the one that it tells, else the
+        account's.
 
         Raises:
             CliError: There are no credentials, or no region.
         """
-        try:
-            credentials = self._session.get_credentials()
-        except BotoCoreError as error:
-            raise CliError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
-        if credentials is None:
-            raise CliError(
-                "There are no AWS credentials to sign with.",
-                "Log in (`aws sso login`), set AWS_PROFILE, or give --profile.",
-            )
-        region = region or self._session.region_name
-        if region is None:
-            raise CliError(
-                "The endpoint's address does not tell its AWS region.",
-                "Give --region, or set AWS_REGION.",
-            )
-        return Signature(credentials, region)
+        return signature(self._session, endpoint, region)
 
     def tenant(self) -> str:
         """Whose jobs these credentials reach: the id of their AWS account.
@@ -309,7 +252,7 @@ class Account:
 
     def environment(self) -> dict[str, str]:
         """What tells SDKs where AWS is."""
-        region = dict.fromkeys(_REGIONS, self._session.region_name)
+        region = dict.fromkeys(REGIONS, self._session.region_name)
         return region | ({"AWS_ENDPOINT_URL": self._endpoint} if self._endpoint else {})
 
     def act_as(self, role: str, session_name: str) -> None:
@@ -334,47 +277,9 @@ class Account:
                 f"The role {role} cannot be assumed: {error}.",
                 "Your credentials need sts:AssumeRole on it.",
             ) from error
-        own = BotocoreSession(session_vars={"region": ("region", _REGIONS, None, None)})
+        own = BotocoreSession(session_vars={"region": ("region", REGIONS, None, None)})
         own.register_component("credential_provider", _Given(credentials))
         boto3.setup_default_session(botocore_session=own)
-
-    def push_script(self, bucket: str, key: str, file: Path) -> str:
-        """Upload *file* and return its s3:// URL.
-
-        Raises:
-            CliError: The file cannot be read; S3 refused or did not answer.
-        """
-        try:
-            text = file.read_bytes()
-        except OSError as error:
-            raise CliError(f"{file} cannot be read: {error.strerror}.") from error
-        kind = "application/zip" if key.endswith(".zip") else "text/x-python"
-        try:
-            self._s3().put_object(Bucket=bucket, Key=key, Body=text, ContentType=kind)
-        except (BotoCoreError, ClientError) as error:
-            raise _bucket_error(bucket, error) from error
-        return f"s3://{bucket}/{key}"
-
-    def scripts(self, bucket: str, tenant: str) -> Iterator[Script]:
-        """The tenant's scripts, by pool and handler.
-
-        Raises:
-            CliError: S3 refused or did not answer.
-        """
-        pages = self._s3().get_paginator("list_objects_v2")
-        try:
-            for page in pages.paginate(Bucket=bucket, Prefix=f"{tenant}/"):
-                for item in page.get("Contents", []):
-                    pool, _, name = item["Key"].removeprefix(f"{tenant}/").partition("/")
-                    yield Script(
-                        pool=pool,
-                        handler=name.removesuffix(".py"),
-                        url=f"s3://{bucket}/{item['Key']}",
-                        size=item["Size"],
-                        modified_at=item["LastModified"],
-                    )
-        except (BotoCoreError, ClientError) as error:
-            raise _bucket_error(bucket, error) from error
 
     def dead_letters(self, url: str) -> "DeadLetterQueue":
         """The dead-letter queue at *url*."""
@@ -383,12 +288,3 @@ class Account:
             "sqs", endpoint_url=self._endpoint, region_name=told[1] if told else None
         )
         return DeadLetterQueue(client, url)
-
-    def _s3(self) -> "S3Client":
-        # An emulator knows no host names of buckets, so its buckets stand in the path.
-        style = Config(s3={"addressing_style": "path"}) if self._endpoint else None
-        return self._session.client("s3", endpoint_url=self._endpoint, config=style)
-
-
-def _bucket_error(bucket: str, error: Exception) -> CliError:
-    return CliError(f"The scripts bucket {bucket!r} cannot be used: {error}.", "Is the stack up?")

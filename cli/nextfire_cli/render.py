@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextfire.domain.job import RETRIED
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 
 _STYLES = {
     "ACTIVE": "green",
@@ -25,6 +25,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "PENDING": "yellow",
     "PAUSED": "yellow",
+    "DRAINING": "cyan",
     "UNREADABLE": "bold red",
     "DEAD": "bold red",
     "FAILED": "red",
@@ -186,6 +187,31 @@ def executions(items: Sequence[Document], job: Document | None = None) -> Render
     )
 
 
+def created(results: Sequence[Document]) -> RenderableType:
+    """What became of each job of a batch."""
+    return table(
+        ("#", "STATUS", "JOB"),
+        (
+            (
+                str(number),
+                str(result["status"]),
+                result["job"]["jobId"] if "job" in result else result["problem"]["detail"],
+            )
+            for number, result in enumerate(results)
+        ),
+    )
+
+
+def changed(done: Document) -> RenderableType:
+    """What was done to all jobs with some labels."""
+    text = Text(f"{done['matched']} jobs have these labels; {done['changed']} were changed.")
+    for each in done["failed"]:
+        text.append(
+            f"\nNot changed: {escaped(each['jobId'])}: {escaped(each['problem']['detail'])}"
+        )
+    return text
+
+
 def dead(items: Sequence[Document]) -> RenderableType:
     """Runs of any job that died."""
     if not items:
@@ -291,6 +317,17 @@ def execution(document: Document) -> RenderableType:
         if document.get(stream):
             parts += ["", Text(stream, "bold"), output(document[stream])]
     return Group(*parts)
+
+
+def versions(items: Sequence[Document]) -> RenderableType:
+    """Versions of a script."""
+    return table(
+        ("VERSION", "SINCE (UTC)", "BYTES"),
+        (
+            (each["versionId"], _minute(each["modifiedAt"]), each.get("size", "deleted"))
+            for each in items
+        ),
+    )
 
 
 def scripts(items: Sequence[Document]) -> RenderableType:
@@ -482,7 +519,7 @@ def _why_none(job: Document) -> str:
             f"Of one that was due before, {due}."
         )
     match job.get("state"):
-        case "PAUSED":
+        case "PAUSED" | "DRAINING":
             return f"The job is {paused(job)}. Resume it: nextfire jobs resume {job['jobId']}"
         case "CANCELLED":
             return "The job is cancelled: it never runs again."

@@ -110,6 +110,7 @@ def with_a_past() -> Job:
     [
         a_job().paused(at("12:20:00.125"), "a reason — ü"),
         a_job().paused(at("12:20"), None),
+        replace(a_job().paused(at("12:20"), None), drain_asked_at=at("12:20:00.005")),
         a_job().paused(at("12:20"), "a reason").resumed(at("12:30:00.001")),
         with_a_past(),
         with_a_past().paused(at("12:50"), None),

@@ -33,7 +33,7 @@ _CACHED = 4 * 1024
 _FIELDS = (
     *("tenant", "job_id", "uid", "revision", "schedule_version", "effective_from", "state"),
     *("definition", "created_at", "updated_at", "replaced", "counted_from", "resumed_at"),
-    *("pause_reason", "skips", "resumes_at"),
+    *("pause_reason", "skips", "resumes_at", "drain_asked_at"),
 )
 _WITHOUT_PAYLOAD: Any = {
     "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
@@ -273,6 +273,7 @@ def _encode(job: Job) -> Item:
             "pause_reason": job.pause_reason,
             "skips": [to_ms(at) for at in job.skips] or None,
             "resumes_at": job.resumes_at and isoformat(job.resumes_at),
+            "drain_asked_at": job.drain_asked_at and isoformat(job.drain_asked_at),
         }
     )
 
@@ -371,6 +372,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             counted_from=_instant(item, "counted_from"),
             resumed_at=_instant(item, "resumed_at"),
             resumes_at=_instant(item, "resumes_at"),
+            drain_asked_at=_instant(item, "drain_asked_at"),
             pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
             skips=tuple(from_ms(int(at["N"])) for at in item["skips"]["L"])
             if "skips" in item

@@ -55,6 +55,7 @@ MAX_WINDOW_SEC = 30 * 86_400
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
 
 MAX_EXPRESSION = 256
@@ -465,7 +466,8 @@ class Job:
     what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
     is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
     occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
-    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is.
+    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `drain_asked_at`: of a
+    PAUSED job, when it was asked to drain, if it was: then it is told until when its runs go on.
     """
 
     key: JobKey
@@ -483,6 +485,7 @@ class Job:
     pause_reason: str | None = None
     skips: tuple[datetime, ...] = ()
     resumes_at: datetime | None = None
+    drain_asked_at: datetime | None = None
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -525,6 +528,7 @@ class Job:
             resumed_at=max(cut(now), self.effective_from),
             pause_reason=None,
             resumes_at=None,
+            drain_asked_at=None,
         )
 
     def resumption(self, now: datetime) -> tuple[Job, DueEntry | None]:

@@ -202,13 +202,7 @@ class ManageJobs:
             NotFoundError: There is no such job, or it is CANCELLED.
             ConflictError: It is COMPLETED; or as for `change`.
         """
-        if until is not None and not timedelta() < until - now <= MAX_DELAY:
-            raise InvalidInputError(
-                "until",
-                isoformat(until),
-                f"not within {MAX_DELAY.days} days from now",
-                "Give an instant to come, or leave it out and resume the job yourself.",
-            )
+        self.check_until(until, now)
         end = None if until is None else cut(until)
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
@@ -221,6 +215,50 @@ class ManageJobs:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
             paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
             return paused, paused.resume_entry()
+
+        return self._revise(key, next_revision, expected)
+
+    @staticmethod
+    def check_until(until: datetime | None, now: datetime) -> None:
+        """Let *until* pass, if a pause that begins *now* may end then.
+
+        Raises:
+            InvalidInputError: It may not.
+        """
+        if until is not None and not timedelta() < until - now <= MAX_DELAY:
+            raise InvalidInputError(
+                "until",
+                isoformat(until),
+                f"not within {MAX_DELAY.days} days from now",
+                "Give an instant to come, or leave it out and resume the job yourself.",
+            )
+
+    def drain(
+        self,
+        key: JobKey,
+        reason: str | None,
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
+    ) -> Job:
+        """Pause the job, and have it told until when what was due before *now*, and what runs, goes
+        on; see `has_outstanding`. Of one that is PAUSED that is told from now on, and nothing else
+        changes; drained already, it stays as it is.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is COMPLETED; or as for `change`.
+        """
+
+        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+            if job.state is JobState.PAUSED:
+                if job.drain_asked_at is not None:
+                    return None
+                return replace(revised(job, now), drain_asked_at=cut(now)), None
+            if job.state is not JobState.ACTIVE:
+                raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be drained.")
+            paused = revised(job.paused(now, reason), now)
+            return replace(paused, drain_asked_at=cut(now)), None
 
         return self._revise(key, next_revision, expected)
 
