@@ -16,7 +16,8 @@ from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.domain.due import Slot
+from nextfire.domain.due import BrokenEntry, Slot
+from nextfire.domain.errors import UnavailableError
 from tests.builders import NOON, a_fire, a_job, a_message, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables
@@ -161,6 +162,27 @@ def test_a_batch_is_tried_one_by_one_unless_there_is_too_much_to_do_already(
         *("batch_write_item", *["put_item"] * singles),
         *("send_message_batch", *["send_message"] * singles),
     ]
+
+
+def test_an_entry_alone_is_written_as_those_may_who_write_only_one() -> None:
+    """The roles of the API and of executors allow no BatchWriteItem."""
+    client: Any = Refusing("ThrottlingException")
+    due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
+
+    due.put([a_fire(a_job(), NOON)], NOON)
+    due.delete([slot(1)])
+
+    assert client.asked == ["put_item", "delete_item"]
+
+
+def test_a_broken_entry_stays_where_it_is_unless_a_copy_is_kept() -> None:
+    client: Any = Refusing("ThrottlingException")
+    due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
+
+    with pytest.raises(UnavailableError):
+        due.quarantine(BrokenEntry(slot(1), {}, "for the test", None, None), NOON)
+
+    assert client.asked == ["put_item"]
 
 
 def test_what_of_a_batch_was_not_acknowledged_is_told() -> None:
