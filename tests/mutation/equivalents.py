@@ -30,12 +30,6 @@ class Equivalent:
 
 EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
-        "layers/nextfire/adapters/control_store.py",
-        "DynamoDbControlStore.move_cursor",
-        "without attribute_not_exists(id)",
-        "No attribute of an item that is not there is a number, so the next clause lets it pass.",
-    ),
-    Equivalent(
         "layers/nextfire/adapters/run_store.py",
         "DynamoDbRunStore.stop",
         "False for there.state is RunState.CANCELLED",
