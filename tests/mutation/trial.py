@@ -44,19 +44,20 @@ Say = Callable[[str], None]
 @dataclass(slots=True)
 class Verdict:
     """`killer`: the test that was red, or how else it was found out; None: nothing noticed it.
-    `ran`, `met_by`: how many tests were run, of those that meet it.
+    `ran`, `met_by`: how many tests were run, of those that meet it. `before`: in an earlier run.
     """
 
     killer: str | None = None
     ran: int = 0
     met_by: int = 0
     seconds: float = 0.0
+    before: bool = False
 
 
 @dataclass(slots=True)
 class Plan:
     """What to try. `thorough`: with all the tests that meet a mutant. `distrusted`: tests that are
-    red without any mutant.
+    red without any mutant. `verdicts`: at first, earlier ones that stand if their tests do.
     """
 
     sources: dict[str, bytes]
@@ -145,8 +146,8 @@ def tried(plan: Plan) -> dict[int, Verdict]:
         for outcome in fan_out([plan], _serve, [root], limit=lambda _: _NO_LIMIT):
             if outcome.answer is None:
                 raise ChildError(f"The tests' process was killed: see {root / LOG}")
-            for number, values in outcome.answer["verdicts"].items():
-                plan.verdicts[int(number)] = Verdict(**values)
+            answered = outcome.answer["verdicts"].items()
+            plan.verdicts = {int(number): Verdict(**values) for number, values in answered}
             plan.distrusted.update(outcome.answer["distrusted"])
         _try_anew(plan)
         doubtful = [n for n, v in plan.verdicts.items() if v.killer in plan.distrusted]
@@ -167,6 +168,9 @@ def _serve(plan: Plan, root: Path) -> dict[str, Any]:
         called = calls.end(root)
         for each in tests.broken:
             plan.say(each)
+        plan.verdicts = {
+            n: v for n, v in plan.verdicts.items() if not v.before or v.killer in tests
+        }
         _trace(plan, tests, root)
         _try_swapped(plan, tests, root, called)
         return {
