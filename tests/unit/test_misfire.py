@@ -666,6 +666,17 @@ def test_what_a_range_of_older_ones_reaches_does_not_run_though_it_is_not_late(
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 
 
+def test_what_a_range_of_a_replaced_schedule_reaches_does_not_run_though_it_is_not_late() -> None:
+    """Of the schedule that stands now nothing says how near its occurrences were to each other."""
+    before = a_job(**TEN_SECONDS, since=at("11:00"))
+    job = a_job(before.with_new_version(at("12:00:55")), **MINUTELY)
+    first = RunKey(job.key, run_id(job.uid, at("12:00")))
+    covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
+    key = RunKey(job.key, run_id(job.uid, at("12:00:50")))
+
+    assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
+
+
 def test_a_range_of_a_former_creation_covers_no_run_of_this_one() -> None:
     job = a_job(**TEN_SECONDS, since=at("11:00"))
     first = RunKey(job.key, run_id("former01", at("12:00")))
