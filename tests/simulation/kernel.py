@@ -205,7 +205,7 @@ class Actor(Executor):
         self.tenant: str | None = None
         """Whose request it carries out, if it is one."""
         self.tasks: dict[Task, None] = {}
-        """Those that have not ended, as they began: a set would have another order in each process."""
+        """Those that have not ended, in the order of their beginning, which a set would lose."""
         self.dies_in: int | None = None
         """Half steps (before a port call, after it) until it dies; None: not by itself."""
 
