@@ -94,7 +94,7 @@ def test_a_history_without_end_is_ended() -> None:
         kernel.run(lambda: False)
 
 
-@pytest.mark.parametrize("seed", [11284])
+@pytest.mark.parametrize("seed", [11284, 18881])
 def test_what_once_went_wrong(seed: int) -> None:
     assert not History(seed).play().violations
 

@@ -163,8 +163,8 @@ class Comparison:
 
     `stuck`: runs that nobody has been working on for `GRACE`. `covered_to`: the last occurrence
     that a record stands for. `taken_from`: the latest that was sent `OVERTAKEN_AFTER` before `now`
-    and that an executor has taken: what comes before it was sent before it. `partial`: there was
-    more than was looked at.
+    and that an executor has taken: what comes before it was sent before it. `at_work`: a run has
+    not ended. `partial`: there was more than was looked at.
     """
 
     now: datetime
@@ -172,6 +172,7 @@ class Comparison:
     stuck: list[Run] = field(default_factory=list)
     covered_to: datetime | None = None
     taken_from: datetime | None = None
+    at_work: bool = False
     partial: bool = False
 
     @property
@@ -240,6 +241,7 @@ def compare(
             found.stuck.append(run)
         if run.key.uid != job.uid:
             continue
+        found.at_work = found.at_work or not run.state.ended
         at = run.key.scheduled_at
         gaps.judge_before(at, found.covered_to)
         found.covered_to = max(found.covered_to or at, run.covers_until)
@@ -253,6 +255,20 @@ def compare(
     found.missing = gaps.found[:MISSING_AT_MOST]
     found.partial = found.partial or len(gaps.found) > MISSING_AT_MOST
     return found
+
+
+def is_done(job: Job, found: Comparison) -> bool:
+    """Whether *job* is ACTIVE with nothing left that would complete it: its last occurrence has
+    been on record for `GRACE`, and all its runs have ended.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read.
+    """
+    if job.state is not JobState.ACTIVE or found.covered_to is None or found.at_work:
+        return False
+    recent = found.now - GRACE - job.definition.jitter_width
+    whole = found.clean and not found.partial
+    return whole and job.is_last(found.covered_to) and job.is_last(recent)
 
 
 class _Gaps:
