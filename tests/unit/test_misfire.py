@@ -18,7 +18,7 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_job, at
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, a_job, at
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
@@ -669,7 +669,7 @@ def test_what_a_range_of_older_ones_reaches_does_not_run_though_it_is_not_late(
 def test_what_a_range_of_a_replaced_schedule_reaches_does_not_run_though_it_is_not_late() -> None:
     """Of the schedule that stands now nothing says how near its occurrences were to each other."""
     before = a_job(**TEN_SECONDS, since=at("11:00"))
-    job = a_job(before.with_new_version(at("12:00:55")), **MINUTELY)
+    job = replace(before.with_new_version(at("12:00:55")), definition=a_definition(**MINUTELY))
     first = RunKey(job.key, run_id(job.uid, at("12:00")))
     covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
     key = RunKey(job.key, run_id(job.uid, at("12:00:50")))
