@@ -5,7 +5,8 @@ batch that was not done whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,15 +16,21 @@ from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
 from nextfire.domain.due import BrokenEntry, Slot
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.instants import to_ms
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.builders import NOON, a_fire, a_job, a_message, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+YEAR = timedelta(days=365)
 
 
 class Adapters:
@@ -128,6 +135,45 @@ def test_what_of_a_batch_was_not_written_is_told(dynamodb: DynamoDBClient, table
     there = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
     assert len(stored) == 1 == len(there)
     assert whole.due.put(entries, NOON + timedelta(seconds=1)) == set(entries)
+
+
+@pytest.mark.parametrize(
+    ("to", "counted_from"),
+    [
+        (lambda run: run.ended(RunState.SUCCEEDED, FAILED, at("12:05")), at("12:05")),
+        (lambda run: run.ended(RunState.DEAD, FAILED, at("12:05")), at("12:05")),
+        (lambda run: run.retrying(FAILED, at("12:05"), not_before=NOON + YEAR), NOON + YEAR),
+        (lambda run: run.retrying(FAILED, at("12:05"), not_before=NOON), at("12:05")),
+    ],
+    ids=["succeeded", "dead", "retried in a year", "retried at once"],
+)
+def test_a_record_is_kept_from_its_last_change_or_next_attempt_on_and_only_the_dead_are_listed(
+    dynamodb: DynamoDBClient, tables: Tables, to: Callable[[Run], Run], counted_from: datetime
+) -> None:
+    runs = Adapters(dynamodb, tables).runs
+    run = runs.claim(
+        a_message(),
+        token="t",
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=NOON,
+        lease_until=at("12:01"),
+    ).run
+
+    changed = runs.advance(run, to(run)).run
+
+    [item] = dynamodb.scan(TableName=tables.runs)["Items"]
+    assert int(item["expires_at"]["N"]) * 1000 == to_ms(counted_from + RETENTION)
+    assert ("attention" in item) is (changed.state is RunState.DEAD)
+
+
+def test_a_job_of_no_uid_does_not_decode(dynamodb: DynamoDBClient, tables: Tables) -> None:
+    jobs = Adapters(dynamodb, tables).jobs
+    jobs.create(replace(a_job(), uid="UID"), None, NOON)
+
+    with pytest.raises(UndecodableError):
+        jobs.get(job_key())
 
 
 class Refusing:

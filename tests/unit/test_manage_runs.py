@@ -11,7 +11,7 @@ import pytest
 from nextfire.domain.due import DueKind
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
-from nextfire.domain.job import Job
+from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState
 from nextfire.usecases import manage_runs
 from nextfire.usecases.manage_runs import ManageRuns, Waiting
@@ -124,6 +124,13 @@ def test_a_run_is_asked_once(desk: Desk) -> None:
     assert again.cancel_reason == "first"
 
 
+def test_a_waiting_run_that_was_to_be_cancelled_when_it_ran_is_cancelled(desk: Desk) -> None:
+    run = replace(desk.started(), state=RunState.PENDING, cancel_requested=True)
+    desk.runs._store(run)  # noqa: SLF001 — no writer leaves one behind
+
+    assert desk.manage.cancel(run.key, None).state is RunState.CANCELLED
+
+
 def test_an_occurrence_of_a_paused_job_can_be_cancelled(desk: Desk) -> None:
     desk.jobs.put(desk.job.paused(at("11:30"), None))
     key = run_key(at("12:00"))
@@ -191,6 +198,14 @@ def test_what_is_not_dead_is_not_redriven(desk: Desk, state: RunState, remedy: s
         desk.manage.redrive(run.key, None)
 
     assert (refused.value.problem, refused.value.remedy) == (f"The execution is {state}", remedy)
+
+
+def test_what_is_not_dead_says_so_though_its_job_is_gone(desk: Desk) -> None:
+    run = desk.started()
+    desk.jobs.put(replace(desk.job, state=JobState.CANCELLED))
+
+    with pytest.raises(ConflictError, match="RUNNING"):
+        desk.manage.redrive(run.key, None)
 
 
 def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(desk: Desk) -> None:
