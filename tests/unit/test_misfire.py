@@ -18,7 +18,7 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, a_job, at
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, a_job, at, run_key
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
@@ -156,6 +156,39 @@ def test_many_jobs_are_caught_up_side_by_side(world: World) -> None:
 
     assert {str(covered(world, job)) for job in jobs} == {"['12:00-17:59 (360)']"}
     assert_all_accounted(world, jobs[-1])
+
+
+def test_all_jobs_of_a_tick_are_put_on_record_and_told_once(world: World) -> None:
+    for n in range(3):
+        world.register(f"job{n}", misfire=SKIP)
+    outage(world)
+    world.due.deletes = False
+    assert len(world.tick().skipped) == 3
+
+    world.due.deletes = True
+    world.new_watcher()
+    world.tick()
+    assert world.tick().skipped == []
+
+
+def test_what_cannot_be_put_on_record_now_is_no_defect(world: World) -> None:
+    world.register(misfire=SKIP)
+    outage(world)
+    world.faults.refuse("runs.skip", times=2)
+
+    refused = world.tick()
+    world.advance(seconds=1)
+
+    assert (refused.quarantined, refused.skipped) == (0, [])
+    assert len(world.tick().skipped) == 1
+
+
+def test_what_can_never_be_put_on_record_is_counted(world: World) -> None:
+    job = world.register(misfire=SKIP)
+    world.runs.spoil(run_key(uid=job.uid))
+    outage(world)
+
+    assert world.tick().quarantined > 0
 
 
 def test_work_on_missed_occurrences_is_not_endless(world: World) -> None:
