@@ -107,8 +107,10 @@ def test_a_read_is_consistent_where_its_port_says_so(
         asked.extend(request.get("ConsistentRead", False) for request in requests)
 
     dynamodb.meta.events.register("provide-client-params.dynamodb", note)
-
-    read(adapters)
+    try:
+        read(adapters)
+    finally:
+        dynamodb.meta.events.unregister("provide-client-params.dynamodb", note)
 
     assert asked == [consistent]
 

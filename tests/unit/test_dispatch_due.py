@@ -268,6 +268,16 @@ def test_an_entry_whose_job_is_absent_is_left_then_dropped_after_a_minute(world:
     assert (world.entries, world.sent) == ([], [])
 
 
+def test_an_entry_that_is_left_is_not_decided_again_by_every_poll(world: World) -> None:
+    world.due.put([a_fire(a_job(), at("12:00"))], world.now)
+
+    world.tick_at("12:00:00")
+    asked = world.faults.calls.count("jobs.get")
+    world.tick_at("12:00:01")
+
+    assert world.faults.calls.count("jobs.get") == asked > 0
+
+
 def test_a_job_that_appears_after_its_entry_is_dispatched(world: World) -> None:
     job = world.register()
     world.jobs.forget(job.key)
