@@ -55,6 +55,7 @@ MAX_WINDOW_SEC = 30 * 86_400
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
 
 MAX_EXPRESSION = 256
@@ -73,6 +74,8 @@ class Document(BaseModel):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
+        # Most are a part of another, which has a validator of its own for them.
+        defer_build=True,
     )
 
 
@@ -381,6 +384,8 @@ def _form(kind: ScheduleType | None) -> tuple[str, str]:
 
 class JobDefinition(WhenDocument):
     """A job as its owner wrote it, defaults filled in."""
+
+    model_config = ConfigDict(defer_build=False)  # threads read jobs side by side
 
     name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     target: Target
