@@ -94,6 +94,7 @@ class Services:
         limits = Limits(
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
+            settings.quotas,
         )
         control = DynamoDbControlStore(database, table=settings.control_table)
         due = DynamoDbDueStore(
@@ -111,6 +112,7 @@ class Services:
             retention=RETENTION,
             clock=clock,
             executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
+            quotas=settings.quotas,
         )
         self.logs = ReadLogs(self.executions, self.files)
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)

@@ -20,6 +20,7 @@ from nextfire.domain.job import Document, Job, JobDefinition, JobState
 from nextfire.domain.keys import ApiKey, KeyState, Minted, Scope
 from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
+from nextfire.domain.quotas import Quota
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from nextfire.domain.schedule import Upcoming
 from nextfire.usecases.manage_runs import Redriven, Waiting
@@ -295,6 +296,7 @@ class Problem(Answer):
     title: str
     status: int
     detail: str
+    quota: Quota | None = None
     errors: list[Fault] | None = None
 
 

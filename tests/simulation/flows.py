@@ -20,7 +20,7 @@ from nextfire.domain.errors import (
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey, group_id, run_id
+from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.run import RunState
@@ -412,7 +412,7 @@ def doubled_message(history: History) -> None:
     history.kernel.tell("somebody", f"doubles {message.key.execution_id} d{message.dispatch}")
     history.stores.queue.queues["default"].send(
         message.encode(),
-        group=group_id(message.key, exclusive=message.exclusive),
+        group=message.group,
         dedup=f"copy {history.copies}",
     )
 

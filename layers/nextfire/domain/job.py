@@ -420,6 +420,10 @@ class JobState(StrEnum):
     COMPLETED = "COMPLETED"
     CANCELLED = "CANCELLED"
 
+    @property
+    def ended(self) -> bool:
+        return self in {JobState.COMPLETED, JobState.CANCELLED}
+
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
@@ -461,7 +465,8 @@ class Job:
     what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
     is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
     occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
-    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is.
+    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `counted`: it is one of
+    those that count toward its tenant's quota of jobs; one that has ended is not.
     """
 
     key: JobKey
@@ -479,6 +484,7 @@ class Job:
     pause_reason: str | None = None
     skips: tuple[datetime, ...] = ()
     resumes_at: datetime | None = None
+    counted: bool = False
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -535,7 +541,7 @@ class Job:
         )
         first = resumed.first()
         if first is None and resumed.definition.type is not ScheduleType.MANUAL:
-            return replace(resumed, state=JobState.COMPLETED), None
+            return replace(resumed, state=JobState.COMPLETED, counted=False), None
         return resumed, first
 
     def resume_entry(self) -> DueEntry | None:
