@@ -20,7 +20,6 @@ from nextfire.domain.job import Document, Job, JobDefinition, JobState
 from nextfire.domain.keys import ApiKey, KeyState, Minted, Scope
 from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
-from nextfire.domain.quotas import Quota
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from nextfire.domain.schedule import Upcoming
 from nextfire.usecases.manage_runs import Redriven, Waiting
@@ -296,7 +295,7 @@ class Problem(Answer):
     title: str
     status: int
     detail: str
-    quota: Quota | None = None
+    quota: Literal["jobs", "payloadBytes", "shortestIntervalSec"] | None = None
     errors: list[Fault] | None = None
 
 

@@ -17,6 +17,7 @@ from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
+    QuotaUsedUpError,
     UnavailableError,
     UndecodableError,
 )
@@ -30,7 +31,14 @@ from tests.simulation.system import Client
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
-REFUSALS = (ConflictError, InvalidInputError, NotFoundError, UnavailableError, UndecodableError)
+REFUSALS = (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaUsedUpError,
+    UnavailableError,
+    UndecodableError,
+)
 """What a caller of the API may be told instead of an answer."""
 
 TENANTS = ("acme", "bolt")

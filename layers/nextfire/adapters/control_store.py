@@ -170,7 +170,8 @@ class DynamoDbControlStore:
                     Key=key,
                     UpdateExpression="SET taken = taken + :granted",
                     ConditionExpression=(
-                        "#minute BETWEEN :minute AND :ahead AND taken BETWEEN :none AND :room"
+                        "attribute_type(#minute, :text) AND attribute_type(taken, :number)"
+                        " AND #minute BETWEEN :minute AND :ahead AND taken BETWEEN :none AND :room"
                     ),
                     ExpressionAttributeNames={"#minute": "minute"},
                     ExpressionAttributeValues=to_item(
@@ -179,6 +180,8 @@ class DynamoDbControlStore:
                             ":minute": isoformat(minute),
                             ":ahead": isoformat(minute + _CLOCKS_DIFFER),
                             ":none": 0,
+                            ":text": "S",
+                            ":number": "N",
                             ":room": most - granted,
                         }
                     ),

@@ -118,22 +118,27 @@ class Shares:
 class _Room:
     """How many messages a queue still takes, as it said at `asked_at` and less what was sent.
 
-    The last tenth, `kept`, of a queue of some size is for those of whom nothing waits: a tenant
-    that fills a queue does not keep the others out of it. Each gets a part of it, the same for all,
-    each time that the queue is asked.
+    The last tenth, `kept`, of a queue of some size is for tenants of whom nothing waits for room:
+    one that fills a queue does not keep the others out of it. Each gets a part of it, the same for
+    all, each time that the queue is asked. `refused`: the tenants of whom something has to wait;
+    `before`: those when it was asked last.
     """
 
     left: int
     asked_at: datetime
     kept: int
+    before: Collection[str] = ()
+    refused: set[str] = field(default_factory=set)
     given: Counter[str] = field(default_factory=Counter)
 
     def lets_in(self, entry: DueEntry) -> bool:
         """Whether there is room for *entry*; if so, that is taken."""
         tenant = entry.job.tenant
         if self.left <= self.kept:
-            part = 0 if entry.held else max(self.kept // _PARTS, 1)
+            waits = entry.held or tenant in self.refused or tenant in self.before
+            part = 0 if waits else max(self.kept // _PARTS, 1)
             if self.left <= 0 or (self.kept and self.given[tenant] >= part):
+                self.refused.add(tenant)
                 return False
             self.given[tenant] += 1
         self.left -= 1
@@ -584,7 +589,8 @@ class DispatchDue:
                 left = BATCH  # a bound that is passed does no harm; a run that waits may
                 report.notes.append(f"the backlog of pool {pool} is not known: {error}")
             kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
-            room = self._rooms[pool] = _Room(left, now, kept)
+            before = () if room is None else room.refused
+            room = self._rooms[pool] = _Room(left, now, kept, before)
         return room
 
     def _take_turns(
