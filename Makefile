@@ -6,7 +6,7 @@ CDK := $(BIN)/python -m infra
 PROVE := PYTHONPATH=layers:cli:. $(BIN)/python -m tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test test-long simulate crashes model mutants fuzz soak check bench synth deploy bootstrap destroy clean
+.PHONY: help install demo up down test test-long simulate crashes model mutants fuzz soak check docs bench synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ soak: install ## Kill processes of a local stack at random, account for all; MIN
 
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
+
+docs: install ## Write docs/api.md anew from what the API says of itself
+	PYTHONPATH=layers:cli:. $(BIN)/python -m docs.reference
 
 bench: install ## Measure what is promised; NAME=… says what, without it they are listed
 	$(BIN)/python -m benchmarks $(NAME)

@@ -11,6 +11,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import (
     AfterValidator,
@@ -314,11 +315,13 @@ class Settings(_Settings):
     """API requests per second, over all callers."""
     throttle_burst: Annotated[int, Field(ge=1)] = 400
     log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
+    audit_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=365)
+    """How long the API's own log, which holds the audit events, and its access log are kept."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     alarm_topic_arn: str | None = None
     """An SNS topic that the alarms notify."""
     remove_data: bool = False
-    """Deleting the stack deletes the tables, the scripts and the outputs too."""
+    """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
 
     @property
@@ -329,6 +332,15 @@ class Settings(_Settings):
     def quotas_json(self) -> str:
         """`quotas` as the functions read them: what is given, a null included."""
         return self.quotas.model_dump_json(by_alias=True, exclude_unset=True)
+
+    @property
+    def audit_days(self) -> logs.RetentionDays:
+        return _LOG_RETENTIONS[self.audit_retention]
+
+    @property
+    def audit_removal(self) -> RemovalPolicy:
+        """Who did what is to be known after a stack is gone, too."""
+        return RemovalPolicy.DESTROY if self.remove_data else RemovalPolicy.RETAIN
 
     @property
     def enforce_ssl(self) -> bool:

@@ -119,6 +119,7 @@ class NextfireStack(Stack):
             settings=self._settings,
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
+            audited=True,
             environment={
                 **self._tables("jobs", "due", "runs", "control", "keys", "requests"),
                 **self._shards(),

@@ -25,7 +25,7 @@ from nextfire.domain.errors import (
     UndecodableError,
 )
 from nextfire.domain.events import Event
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, runs_from
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey, ending, revoked
@@ -414,6 +414,11 @@ class MemoryJobStore:
             ids = [job_id for job_id in ids if job_id > after]
         page = ids[:limit]
         return Page([jobs[i] for i in page], _CURSOR + page[-1] if len(ids) > limit else None)
+
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        with self._lock:
+            ids = sorted(key.job_id for key in self.items if key.tenant == tenant)
+        return [job_id for job_id in ids if after is None or job_id > after][:limit]
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         def order(key: JobKey) -> tuple[str, str]:
@@ -972,10 +977,20 @@ class MemoryRunStore:
             raise UndecodableError("run does not decode")
         return Run(key, RunState.DEAD)
 
-    def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
         with self._lock:
             runs = {key.run_id: run for key, run in self.items.items() if key.job == job}
         ids = sorted(runs, reverse=True)
+        if first is not None and before is not None:
+            ids = [each for each in ids if runs_from(first) < each < runs_from(before)]
         if cursor is not None:
             after = _after(cursor)
             ids = [run_id for run_id in ids if run_id < after]

@@ -18,10 +18,10 @@ from nextfire.domain.job import (
 )
 from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_RUNS, Dst
-from nextfire_cli.client import Document
 from nextfire_cli.definition import WHEN, definition
+from nextfire_cli.documents import Document
 
-__all__ = ["WHEN", "takes"]
+__all__ = ["WHEN", "one_of", "takes"]
 
 _ONE = "When (one of them)"
 _WITHIN = "When, more closely"
@@ -32,7 +32,7 @@ _VARIABLES = "What the script finds in its environment"
 C = TypeVar("C", bound=StrEnum)
 
 
-def _one_of(choices: Iterable[C]) -> Callable[[str], C]:
+def one_of(choices: Iterable[C]) -> Callable[[str], C]:
     """Reads a choice as files and the API spell it, or in lower case."""
     by_name = {choice.value: choice for choice in choices}
 
@@ -121,7 +121,7 @@ DstChoice = Annotated[
     Dst | None,
     typer.Option(
         "--dst",
-        parser=_one_of(Dst),
+        parser=one_of(Dst),
         metavar="|".join(Dst),
         help="How often a time fires that comes twice. [dim]Default: ONCE[/]",
         rich_help_panel=_WITHIN,
@@ -164,7 +164,7 @@ BackoffChoice = Annotated[
     Backoff | None,
     typer.Option(
         "--backoff",
-        parser=_one_of(Backoff),
+        parser=one_of(Backoff),
         metavar="|".join(Backoff),
         help="How the delay grows from attempt to attempt. [dim]Default: EXPONENTIAL[/]",
         rich_help_panel=_RETRIES,
@@ -190,7 +190,7 @@ RetryJitterChoice = Annotated[
     RetryJitter | None,
     typer.Option(
         "--retry-jitter",
-        parser=_one_of(RetryJitter),
+        parser=one_of(RetryJitter),
         metavar="|".join(RetryJitter),
         help="FULL: each waits between nothing and the delay, so that what failed together is not "
         "tried together. [dim]Default: NONE[/]",
@@ -201,7 +201,7 @@ RetryOn = Annotated[
     list[AttemptOutcome] | None,
     typer.Option(
         "--retry-on",
-        parser=_one_of(RETRIED),
+        parser=one_of(RETRIED),
         metavar="|".join(RETRIED),
         help="Try again only after these; repeat it for each. [dim]Default: all[/]",
         rich_help_panel=_RETRIES,
@@ -247,7 +247,7 @@ PriorityChoice = Annotated[
     Priority | None,
     typer.Option(
         "--priority",
-        parser=_one_of(Priority),
+        parser=one_of(Priority),
         metavar="|".join(Priority),
         help="Of what is due in the same second, the higher goes first. [dim]Default: NORMAL[/]",
     ),
@@ -255,7 +255,7 @@ PriorityChoice = Annotated[
 Misfire = Annotated[
     MisfirePolicy | None,
     typer.Option(
-        parser=_one_of(MisfirePolicy),
+        parser=one_of(MisfirePolicy),
         metavar="|".join(MisfirePolicy),
         help="Which runs that were missed, in an outage or a pause, are made up for. "
         "[dim]Default: RUN_LATEST[/]",
@@ -273,7 +273,7 @@ OverlapChoice = Annotated[
     Overlap | None,
     typer.Option(
         "--overlap",
-        parser=_one_of(Overlap),
+        parser=one_of(Overlap),
         metavar="|".join(Overlap),
         help="When one is due while an earlier one has not ended: run both, wait, skip it, or "
         "cancel the earlier one. [dim]Default: ALLOW[/]",

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextfire.domain.job import RETRIED
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 
 _STYLES = {
     "ACTIVE": "green",
@@ -25,6 +25,7 @@ _STYLES = {
     "RUNNING": "cyan",
     "PENDING": "yellow",
     "PAUSED": "yellow",
+    "DRAINING": "cyan",
     "UNREADABLE": "bold red",
     "DEAD": "bold red",
     "FAILED": "red",
@@ -482,7 +483,7 @@ def _why_none(job: Document) -> str:
             f"Of one that was due before, {due}."
         )
     match job.get("state"):
-        case "PAUSED":
+        case "PAUSED" | "DRAINING":
             return f"The job is {paused(job)}. Resume it: nextfire jobs resume {job['jobId']}"
         case "CANCELLED":
             return "The job is cancelled: it never runs again."

@@ -4,24 +4,26 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from nextfire import Client
 from nextfire.domain.job import JobState
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.client import Client, Document
 from nextfire_cli.definition import moment
+from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import ApiError, CliError
+from nextfire_cli.flags import one_of
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
 """Seconds between two looks at the API."""
-LOOK_EVERY = 1.0
-"""Seconds between two looks at a log to which nothing was added."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
+_SPAN = {"--from", "--to"}
 _UNDER_WAY = {state for state in RunState if not state.ended}
 
 
@@ -48,8 +50,8 @@ def list_(
         ),
     ] = False,
     state: Annotated[
-        str | None,
-        typer.Option(metavar="DEAD", help="Without JOB_ID: the dead runs of all jobs."),
+        RunState | None,
+        typer.Option(parser=one_of(RunState), metavar="|".join(RunState), help="Of one state."),
     ] = None,
     since: Annotated[
         str | None,
@@ -57,46 +59,54 @@ def list_(
             "--from",
             "--since",
             metavar="INSTANT|SPAN",
-            help="Died then or later: an instant, or so long ago: 30m, 12h, 2d. "
+            help="Scheduled then or later: an instant, or so long ago: 30m, 12h, 2d. "
             "[dim]Default: 24h before --to[/]",
         ),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="INSTANT|SPAN", help="Died then or earlier. [dim]Default: now[/]"
+            "--to",
+            "--until",
+            metavar="INSTANT|SPAN",
+            help="Scheduled before. [dim]Default: now[/]",
         ),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="Died in this pool.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
 ) -> None:
     """List a job's runs, newest first: how late each started, how long it took. Or, without a job,
-    the runs of all jobs that died, the latest death first.
+    the runs of all jobs, job by job.
+
+    The dead of all jobs come the latest death first: there --from and --to are
+    times of death.
 
     [bold]Examples[/]
       nextfire runs list JOB_ID --follow
-      nextfire runs list --state DEAD --since 12h
+      nextfire runs list JOB_ID --state SKIPPED --since 7d
+      nextfire runs list --state RUNNING
       nextfire runs list --state DEAD --from 2026-05-23T18:00:00Z --to 2026-05-24T06:00:00Z
     """
     caller = session.of(context)
     client = caller.client()
-    span = {"--state": state, "--from": since, "--to": until, "--pool": pool}
-    if job_id is None:
-        if follow:
-            raise typer.BadParameter("only a job's runs can be followed", param_hint="--follow")
-        _list_dead(caller, span, limit)
+    wanted = {"--state": state, "--from": since, "--to": until, "--pool": pool}
+    given = [flag for flag, value in wanted.items() if value is not None]
+    if follow and job_id is None:
+        raise typer.BadParameter("only a job's runs can be followed", param_hint="--follow")
+    if follow and given:
+        raise typer.BadParameter("not with --follow", param_hint=given)
+    if given or job_id is None:
+        _list_some(caller, wanted, job_id, limit)
         return
-    if given := [flag for flag, value in span.items() if value is not None]:
-        raise typer.BadParameter("not with a JOB_ID", param_hint=given)
     if not follow:
-        items, more = client.executions(job_id, limit=limit)
-        job = None if items or caller.as_json else client.job(job_id)
+        items, more = first(limit, partial(client.list_executions, job_id))
+        job = None if items or caller.as_json else client.get_job(job_id).document
         caller.show({"items": items}, render.executions(items, job))
         if more:
             caller.say(f"There are more than {limit}: raise --limit.")
         return
 
     def tell(job: Document) -> None:
-        if job["state"] == JobState.PAUSED:
+        if job["state"] in {JobState.PAUSED, "DRAINING"}:
             caller.say(
                 f"The job is {render.paused(job)}. What is due later waits for its resumption."
             )
@@ -108,19 +118,25 @@ def list_(
             caller.out.print(render.execution_line(run), soft_wrap=True)
 
 
-def _list_dead(caller: Session, span: Mapping[str, str | None], limit: int) -> None:
-    if (span["--state"] or "").upper() != RunState.DEAD:
-        raise typer.BadParameter(
-            "give a JOB_ID, or --state DEAD for what died of all jobs", param_hint="JOB_ID"
-        )
+def _list_some(
+    caller: Session, wanted: Mapping[str, str | None], job_id: str | None, limit: int
+) -> None:
     now = datetime.fromtimestamp(time.time(), UTC)
     asked = {
-        flag.removeprefix("--"): text and moment(text, flag, now)
-        for flag, text in span.items()
-        if flag in {"--from", "--to"}
+        flag.removeprefix("--"): moment(text, flag, now) if text and flag in _SPAN else text
+        for flag, text in wanted.items()
     }
-    items, more = caller.client().dead(limit=limit, pool=span["--pool"], **asked)
-    caller.show({"items": items}, render.dead(items))
+    find = partial(
+        caller.client().list_all_executions,
+        job_id=job_id,
+        state=asked["state"],
+        pool=asked["pool"],
+        from_=asked["from"],
+        to=asked["to"],
+    )
+    items, more = first(limit, find)
+    died = job_id is None and wanted["--state"] == RunState.DEAD
+    caller.show({"items": items}, render.dead(items) if died else render.executions(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
 
@@ -129,7 +145,7 @@ def _list_dead(caller: Session, span: Mapping[str, str | None], limit: int) -> N
 def get(context: typer.Context, execution_id: ExecutionId) -> None:
     """Show one run: when it was due, dispatched, started and done, its attempts, output, result."""
     caller = session.of(context)
-    run = caller.client().execution(execution_id)
+    run = caller.client().get_execution(execution_id).document
     caller.show(run, render.execution(run))
 
 
@@ -163,7 +179,8 @@ def logs(
     out = caller.out
     items: list[Document] = []
     number = None
-    for line in log_lines(client, execution_id, attempt=attempt, follow=follow, sleep=time.sleep):
+    for read in client.log(execution_id, attempt=attempt, follow=follow):
+        line = read.document
         if caller.as_json and follow:
             typer.echo(json.dumps(line, ensure_ascii=False))
         elif caller.as_json:
@@ -180,7 +197,9 @@ def logs(
     if caller.as_json and not follow:
         typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
     if follow and not caller.as_json:
-        caller.err.print(render.execution_line(client.execution(execution_id)), soft_wrap=True)
+        caller.err.print(
+            render.execution_line(client.get_execution(execution_id).document), soft_wrap=True
+        )
 
 
 @app.command()
@@ -199,12 +218,12 @@ def cancel(
     """
     caller = session.of(context)
     client = caller.client()
-    run = client.cancel_execution(execution_id, reason)
+    run = client.cancel_execution(execution_id, reason=reason).document
     if run["state"] == RunState.RUNNING:
         caller.say("Its worker is asked to end it.")
     while wait and run["state"] in _UNDER_WAY:
         time.sleep(POLL)
-        run = client.execution(execution_id)
+        run = client.get_execution(execution_id).document
     caller.show(run, render.execution_line(run))
 
 
@@ -229,7 +248,7 @@ def redrive(
     refused: list[ApiError] = []
     for execution_id in execution_ids:
         try:
-            run = client.redrive_execution(execution_id, reason)
+            run = client.redrive_execution(execution_id, reason=reason).document
         except ApiError as error:
             refused.append(error)
             caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
@@ -241,28 +260,6 @@ def redrive(
         typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
     if refused:
         raise typer.Exit(1)
-
-
-def log_lines(
-    client: Client,
-    execution_id: str,
-    *,
-    attempt: int | None,
-    follow: bool,
-    sleep: Callable[[float], None],
-) -> Iterator[Document]:
-    """The lines there are; with *follow* also those to come, until the run has ended."""
-    cursor = None
-    while True:
-        page = client.log(execution_id, cursor=cursor, attempt=attempt)
-        yield from page["items"]
-        cursor = page.get("cursor")
-        if cursor is None:
-            return
-        if not page["items"] and not page["ended"]:
-            if not follow:
-                return
-            sleep(LOOK_EVERY)
 
 
 def changes(
@@ -281,12 +278,12 @@ def changes(
     state = None
     while True:
         # The job first: a run that it makes after this look is seen in the next round.
-        job = client.job(job_id)
+        job = client.get_job(job_id).document
         if job["state"] != state:
             state = job["state"]
             on_state(job)
         over = state in _OVER
-        runs, _ = client.executions(job_id, limit=limit)
+        runs, _ = first(limit, partial(client.list_executions, job_id))
         for run in reversed(runs):
             key = run["executionId"]
             if _progress(seen.get(key)) != _progress(run):

@@ -35,14 +35,13 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
+from functions.api.seen import SeenJobs, SeenKeys, SeenRuns
 from nextfire.adapters.aws import SystemClock, dynamodb, s3
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
-from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.adapters.run_store import RETENTION
 from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
@@ -76,13 +75,13 @@ class Services:
 
     def __init__(self, settings: ApiSettings) -> None:
         database = dynamodb()
-        self.job_store: JobStore = DynamoDbJobStore(
+        self.job_store: JobStore = SeenJobs(
             database,
             table=settings.jobs_table,
             due_table=settings.due_table,
             shards=settings.write_shards,
         )
-        self.runs: RunStore = DynamoDbRunStore(
+        self.runs: RunStore = SeenRuns(
             database,
             table=settings.runs_table,
             due_table=settings.due_table,
@@ -118,7 +117,7 @@ class Services:
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
-        self.keys = ManageKeys(DynamoDbKeyStore(database, table=settings.keys_table))
+        self.keys = ManageKeys(SeenKeys(database, table=settings.keys_table))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
         control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
@@ -250,7 +249,7 @@ def no_such_route(error: RouteNotFoundError) -> Response[str]:  # noqa: ARG001
         )
     return problem(
         HTTPStatus.NOT_FOUND,
-        f"There is no {event.http_method} {event.path}. The routes are listed in the README.",
+        f"There is no {event.http_method} {event.path}. GET /v1/openapi.json lists the routes.",
     )
 
 

@@ -27,6 +27,8 @@ from nextfire.usecases.read_logs import LogPage, has_parts
 
 NEXT = 5
 """Occurrences that a job by itself is shown with."""
+DRAINING = "DRAINING"
+"""The state that a PAUSED job is shown in while it drains. It is reckoned, and not stored."""
 UNREADABLE = "UNREADABLE"
 """The state of what is stored and does not decode. No other state is known of it."""
 _MOST_OF_A_PROBLEM = 300
@@ -52,7 +54,10 @@ class JobAnswer(JobDefinition):
     model_config = ConfigDict(defer_build=True)
 
     job_id: str
-    state: JobState
+    state: JobState | Literal["DRAINING"] = Field(
+        description="DRAINING: it is PAUSED, and what was under way when it was asked to drain has "
+        "not ended; a listing says PAUSED."
+    )
     revision: int = Field(description="Counts every change of the job.")
     next_fire_at: datetime | None = Field(
         default=None, description="The next occurrence; absent where none is to come."
@@ -63,6 +68,9 @@ class JobAnswer(JobDefinition):
     paused_at: datetime | None = Field(default=None, description="Nothing due later runs.")
     pause_reason: str | None = None
     resumes_at: datetime | None = Field(default=None, description="When the pause ends by itself.")
+    drain_asked_at: datetime | None = Field(
+        default=None, description="While it is PAUSED: when it was asked to drain."
+    )
     created_at: datetime
     updated_at: datetime
 
@@ -299,16 +307,19 @@ class Problem(Answer):
     errors: list[Fault] | None = None
 
 
-def job_document(job: Job, now: datetime) -> dict[str, Any]:
-    """The job with its definition's fields beside its own. `pausedAt`: nothing due later runs."""
+def job_document(job: Job, now: datetime, *, draining: bool = False) -> dict[str, Any]:
+    """The job with its definition's fields beside its own. `pausedAt`: nothing due later runs.
+    *draining*: it is PAUSED, and something of before goes on.
+    """
     paused = job.state is JobState.PAUSED
     own = _present(
         {
             "jobId": job.key.job_id,
-            "state": job.state.value,
+            "state": DRAINING if draining else job.state.value,
             "pauseReason": job.pause_reason if paused else None,
             "pausedAt": _at(job.effective_from) if paused else None,
             "resumesAt": _at(job.resumes_at) if paused else None,
+            "drainAskedAt": _at(job.drain_asked_at) if paused else None,
             "revision": job.revision,
             "nextFireAt": _at(_next(job, now)),
             "skips": [isoformat(at) for at in job.skips if at > now] or None,
@@ -319,7 +330,9 @@ def job_document(job: Job, now: datetime) -> dict[str, Any]:
     return own | job.definition.document()
 
 
-def job_detail(job: Job, last: Run | None, now: datetime) -> dict[str, Any]:
+def job_detail(
+    job: Job, last: Run | None, now: datetime, *, draining: bool = False
+) -> dict[str, Any]:
     """The job by itself, beside its newest run."""
     try:
         found = job.upcoming(now, NEXT)
@@ -340,7 +353,7 @@ def job_detail(job: Job, last: Run | None, now: datetime) -> dict[str, Any]:
                 "reason": last.reason,
             }
         )
-    return job_document(job, now) | shown
+    return job_document(job, now, draining=draining) | shown
 
 
 def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.app import app, telemetry
+from functions.api.audit import audit
 from functions.api.routes import executions, jobs, keys, meta, on_request, pools, schedules
+from functions.api.seen import noting
 
 for area in (meta, jobs, on_request, schedules, executions, pools, keys):
     app.include_router(area.routes)
@@ -15,7 +17,9 @@ for area in (meta, jobs, on_request, schedules, executions, pools, keys):
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request (payload format 2.0)."""
-    answer = app.resolve(event, context)
+    with noting() as seen:
+        answer = app.resolve(event, context)
+    audit(event, answer, seen)
     http = event["requestContext"]["http"]
     telemetry.logger.info(
         "request",

@@ -47,12 +47,15 @@ def operation(
     scope: Scope | None = Scope.WRITE,
     problems: tuple[HTTPStatus, ...] = (),
     secret: bool = False,
+    more: str | None = None,
 ) -> dict[str, Any]:
     """The arguments of a route. *answers*: of each status that is no problem, what its document is.
     *problems*: beside those of any route. *secret*: the answer is kept nowhere, so it is told once.
+    *more*: what a caller has to know beside that.
     """
     return {
         "summary": summary,
+        "description": more,
         "responses": {
             int(status): {
                 "description": said,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, TypeVar
 from unicodedata import category
@@ -37,6 +37,7 @@ from nextfire.domain.keys import (
     MAX_OVERLAP,
     Scope,
 )
+from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
 
 MOST_UPCOMING = 100
@@ -206,6 +207,12 @@ class PauseRequest(Document):
         return None if self.until is None else read_instant(self.until, "UTC", "until")
 
 
+class DrainRequest(Document):
+    """Why a job is drained."""
+
+    reason: Reason = None
+
+
 class ResumeRequest(Document):
     """Nothing."""
 
@@ -327,6 +334,7 @@ PreviewBody = Annotated[
     reading(PreviewRequest),
 ]
 PauseBody = Annotated[PauseRequest, Body(openapi_examples=_REASON), reading(PauseRequest)]
+DrainBody = Annotated[DrainRequest, Body(openapi_examples=_REASON), reading(DrainRequest)]
 ResumeBody = Annotated[ResumeRequest, Body(), reading(ResumeRequest)]
 RunNowBody = Annotated[
     RunNowRequest,
@@ -357,10 +365,17 @@ RotateBody = Annotated[
 _JOB_STATES = [*JobState, UNREADABLE]
 
 
-def _job_state(text: str | None) -> str | None:
-    if text is None or text in _JOB_STATES:
-        return text
-    raise _refused("state", "no state of a job", f"There are: {', '.join(_JOB_STATES)}.")
+def _known_state(states: list[str], whose: str) -> Callable[[str | None], str | None]:
+    def known(text: str | None) -> str | None:
+        if text is None or text in states:
+            return text
+        raise _refused("state", f"no state of {whose}", f"There are: {', '.join(states)}.")
+
+    return known
+
+
+def _id_or_none(value: str | None) -> str | None:
+    return None if value is None else str(_id(value))
 
 
 def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
@@ -438,7 +453,7 @@ Cursor = Annotated[
 JobStateFilter = Annotated[
     str | None,
     Query(description="Of one state only. UNREADABLE: what is stored and does not decode."),
-    AfterValidator(_job_state),
+    AfterValidator(_known_state(_JOB_STATES, "a job")),
     WithJsonSchema({"enum": _JOB_STATES}),
 ]
 Labels = Annotated[
@@ -473,8 +488,15 @@ PoolName = Annotated[str, WithJsonSchema({"type": "string", "examples": ["defaul
 PoolFilter = Annotated[str | None, Query(description="Of one pool only."), _TEXT]
 ExecutionState = Annotated[
     str | None,
-    Query(description="DEAD: no other is listed across jobs."),
-    WithJsonSchema({"enum": ["DEAD"]}),
+    Query(description="Of one state only. UNREADABLE: what is stored and does not decode."),
+    AfterValidator(_known_state([*RunState, UNREADABLE], "an execution")),
+    WithJsonSchema({"enum": [*RunState, UNREADABLE]}),
+]
+OfJob = Annotated[
+    str | None,
+    Query(alias="jobId", description="Of one job only."),
+    AfterValidator(_id_or_none),
+    WithJsonSchema(_JOB_ID_SCHEMA.json_schema),
 ]
 From = Annotated[
     str | None, Query(alias="from", description="From when on; 24 h before `to`."), _INSTANT

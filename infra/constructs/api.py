@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from datetime import timedelta
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
@@ -31,10 +31,13 @@ _ACCESS_LOG: Mapping[str, str] = {
     "requestId": "$context.requestId",
     "requestTime": "$context.requestTime",
     "sourceIp": "$context.identity.sourceIp",
+    "userAgent": "$context.identity.userAgent",
+    "routeKey": "$context.routeKey",
     "method": "$context.httpMethod",
     "path": "$context.path",
     "status": "$context.status",
     "responseLatencyMs": "$context.responseLatency",
+    "integrationLatencyMs": "$context.integrationLatency",
     "error": "$context.error.message",
     "authorizerError": "$context.authorizer.error",
 }
@@ -90,7 +93,10 @@ class Api(Construct):
             authorizer=apigateway.HttpNoneAuthorizer(),
         )
         access_logs = logs.LogGroup(
-            self, "AccessLogs", retention=settings.retention, removal_policy=RemovalPolicy.DESTROY
+            self,
+            "AccessLogs",
+            retention=settings.audit_days,
+            removal_policy=settings.audit_removal,
         )
         apigateway.CfnStage(
             self,

@@ -16,7 +16,9 @@ from nextfire.domain.metrics import NAMESPACE
 
 
 class Function(Construct):
-    """The function of `functions/<folder>`; its role may write to its own log group only."""
+    """The function of `functions/<folder>`; its role may write to its own log group only, which
+    holds audit events if it is *audited*.
+    """
 
     def __init__(
         self,
@@ -29,12 +31,16 @@ class Function(Construct):
         memory: int,
         timeout: timedelta,
         environment: Mapping[str, str],
+        audited: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
         self.folder = folder
         self.role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         log_group = logs.LogGroup(
-            self, "Logs", retention=settings.retention, removal_policy=RemovalPolicy.DESTROY
+            self,
+            "Logs",
+            retention=settings.audit_days if audited else settings.retention,
+            removal_policy=settings.audit_removal if audited else RemovalPolicy.DESTROY,
         )
         allow(self.role, ["logs:CreateLogStream", "logs:PutLogEvents"], log_group.log_group_arn)
         self.function = lambda_.Function(

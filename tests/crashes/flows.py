@@ -16,6 +16,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import ScriptCall
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_runs import Redriven
 from tests.accounting import covered, ran
 from tests.builders import RUN_LATEST, SKIP, a_definition, at, job_key
@@ -177,6 +178,27 @@ class Pause(Asked):
         job = stack.job()
         assert job.state is JobState.PAUSED
         assert ran(stack.snapshot(), job) == ["12:00"]
+
+
+class Drain(Asked):
+    """What was due before is sent and runs, and is waited for."""
+
+    name = "drain"
+    until = "12:15"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(**EVERY_TEN)
+        stack.at("12:00")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        job = api.jobs.drain(job_key(), "a reason", now=stack.now)
+        return job, has_outstanding(api.runs, job, stack.now)
+
+    def check(self, stack: Stack) -> None:
+        job = stack.job()
+        assert (job.state, job.drain_asked_at) == (JobState.PAUSED, job.effective_from)
+        assert ran(stack.snapshot(), job) == ["12:00"]
+        assert not has_outstanding(stack.system.runs, job, stack.now)
 
 
 class Resume(Asked):
@@ -928,7 +950,7 @@ class AuditRevive(Audit):
 
 
 FLOWS: list[Flow] = [
-    *(Register(), Change(), ChangePayload(), Pause(), Resume(), Delete(), DeletePaused()),
+    *(Register(), Change(), ChangePayload(), Pause(), Drain(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),

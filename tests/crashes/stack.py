@@ -471,6 +471,7 @@ class Api:
     def __init__(self, has: Adapters) -> None:
         limits = Limits({POOL: _LIMIT, GONE: _LIMIT}, scripts_bucket=has.stack.system.bucket)
         unsent = FindUnsent(has.due, has.control, read_shards=1)
+        self.runs = has.runs
         self.jobs = ManageJobs(has.jobs, limits, unsent)
         self.executions = ManageRuns(
             has.jobs,

@@ -130,6 +130,10 @@ def _delete_key(stack: Stack, client: Any) -> None:
     client.delete_item(TableName=stack.info.tables["keys"], Key=_KEY)
 
 
+def _read_request(stack: Stack, client: Any) -> None:
+    client.get_item(TableName=stack.info.tables["requests"], Key={"request": {"S": "none"}})
+
+
 def _note_use(stack: Stack, client: Any) -> None:
     with pytest.raises(client.exceptions.ConditionalCheckFailedException):
         client.update_item(
@@ -157,6 +161,7 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("api", "dynamodb", _scan_jobs),
         ("api", "sqs", _send),
         ("api", "dynamodb", _delete_key),
+        ("api", "dynamodb", _read_request),
         ("authorizer", "dynamodb", _put_key),
         ("authorizer", "dynamodb", _list_keys),
         ("authorizer", "dynamodb", _delete_key),
@@ -165,12 +170,15 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("executor-lambda", "dynamodb", _read_key),
         ("worker-default", "dynamodb", _read_key),
         ("worker-default", "dynamodb", _list_keys),
-        ("watcher", "dynamodb", _put_job),
+        ("watcher", "dynamodb", _delete_job),
+        ("watcher", "dynamodb", _read_request),
         ("watcher", "sqs", _receive),
         ("executor-lambda", "dynamodb", _read_due),
         ("executor-lambda", "sqs", _receive),
         ("executor-lambda", "s3", _write_script),
+        ("worker-default", "dynamodb", _put_job),
         ("worker-default", "dynamodb", _delete_job),
+        ("worker-default", "dynamodb", _read_request),
         ("worker-default", "sqs", _send),
         ("worker-default", "s3", _write_script),
         ("api", "s3", _write_output),

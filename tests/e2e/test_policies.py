@@ -137,6 +137,26 @@ def _stamp(at: datetime) -> str:
     return f"{at:%Y%m%dT%H%M%S}{at.microsecond // 1000:03d}Z"
 
 
+def test_a_job_that_drains_ends_what_runs_and_begins_nothing(user: User) -> None:
+    job = every_two_seconds(user, sleep=6)
+    until(partial(user.runs, job), "a first run")
+
+    drained = change(user, job, "drain", {"reason": "a test"})
+
+    assert (drained["state"], drained["pauseReason"]) == ("DRAINING", "a test")
+
+    def is_paused() -> bool:
+        return bool(user.call("GET", f"/v1/jobs/{job['jobId']}")["state"] == "PAUSED")
+
+    until(is_paused, "the end of what ran")
+    records = oldest_first(user, job)
+    assert {record["state"] for record in records} == {"SUCCEEDED"}
+    asked_at = instant(drained["drainAskedAt"])
+    assert all(instant(record["scheduledAt"]) <= asked_at for record in records)
+    assert_each_occurrence_has_one_record(job, records)
+    assert instant(records[-1]["scheduledAt"]) > asked_at - PERIOD
+
+
 def test_runs_that_wait_for_each_other_never_overlap(user: User) -> None:
     counts = {"QUEUE": (3, 4), "SKIP": (3, 5), "REPLACE": (5, 4)}
     jobs = {

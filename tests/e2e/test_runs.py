@@ -128,6 +128,12 @@ def test_a_run_that_died_is_told_and_redriven_when_its_script_is_mended(user: Us
     assert event["detail"]["reason"] == dead["reason"] == "exit code 1"
     listed = user.call("GET", "/v1/executions?state=DEAD")["items"]
     assert dead["executionId"] in [run["executionId"] for run in listed]
+    of_all = user.call("GET", "/v1/executions?limit=100")
+    while of_all.get("cursor") and not of_all["items"]:
+        of_all = user.call("GET", f"/v1/executions?limit=100&cursor={of_all['cursor']}")
+    assert of_all["items"]
+    of_job = user.call("GET", f"/v1/executions?jobId={job['jobId']}&state=DEAD")["items"]
+    assert [run["executionId"] for run in of_job] == [dead["executionId"]]
 
     user.stack.put_script("default", "mended", "print('whole')")
     time.sleep(2.1)  # for which a worker uses the copy that it has

@@ -97,6 +97,7 @@ def jobs(draw: st.DrawFn) -> Job:
             job = job.with_new_version(at)
         elif step == "pause" and job.state is JobState.ACTIVE:
             job = job.paused(at, draw(st.none() | texts.filter(bool)))
+            job = replace(job, drain_asked_at=draw(st.none() | st.just(at)))
         elif step == "resume" and job.state is JobState.PAUSED:
             job = job.resumed(at)
     return job

@@ -30,7 +30,7 @@ PARAMETERS: dict[str, list[Any]] = {
     "pool": ["default", "gone", "%2F"],
     "from": ["2026-05-24T00:00:00Z", "2026-05-24"],
     "to": ["2099-05-24T00:00:00Z", "0001-01-01T00:00:00+14:00"],
-    "cursor": ["x", "====", "bGl2aW5n"],
+    "cursor": ["x", "====", "bGl2aW5n", "living.", "living.x", "."],
     "jobId": ["deleted", "theirs", "a.b", "%00"],
     "executionId": [
         *("living.20260524T120000000Z-k3x9m2ab", "x", "living.20261324T120000000Z-k3x9m2ab"),

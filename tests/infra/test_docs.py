@@ -38,6 +38,8 @@ PAGES = [
     ARCHITECTURE,
     DEPLOY,
     POLICIES,
+    ROOT / "docs" / "api.md",
+    ROOT / "docs" / "client.md",
     ROOT / "docs" / "runs.md",
     ROOT / "docs" / "events.md",
     ROOT / "docs" / "identity.md",

@@ -9,7 +9,9 @@ def test_data_are_removed_only_when_told(tmp_path: Path) -> None:
     _, _, template, _ = synthesize(tmp_path, {"removeData": "true"})
 
     for resource in template["Resources"].values():
-        if resource["Type"] in {"AWS::DynamoDB::Table", "AWS::S3::Bucket"}:
+        if resource["Type"] in {
+            *("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup")
+        }:
             assert resource["DeletionPolicy"] == "Delete"
             assert not resource["Properties"].get("DeletionProtectionEnabled")
 

@@ -375,7 +375,12 @@ def test_every_function_logs_to_its_own_group_and_every_group_forgets(template: 
 
     assert len(used) == len(set(used))
     assert set(used) <= set(groups)
-    assert all(group["Properties"]["RetentionInDays"] == 30 for group in groups.values())
+    kept = {name: group["Properties"]["RetentionInDays"] for name, group in groups.items()}
+    audits = {name for name in kept if name.startswith(("ApiLogs", "HttpAccessLogs"))}
+    assert len(audits) == 2
+    for name, group in groups.items():
+        assert kept[name] == (365 if name in audits else 30)
+        assert group["DeletionPolicy"] == ("Retain" if name in audits else "Delete")
 
 
 def test_no_policy_has_a_wildcard_but_for_objects_and_what_is_kept_for_jobs(

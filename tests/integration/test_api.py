@@ -42,6 +42,7 @@ ROUTES = [
     ("PATCH", "/v1/jobs/theirs"),
     ("DELETE", "/v1/jobs/theirs"),
     ("POST", "/v1/jobs/theirs/pause"),
+    ("POST", "/v1/jobs/theirs/drain"),
     ("POST", "/v1/jobs/theirs/resume"),
     ("GET", "/v1/jobs/theirs/executions"),
     ("GET", "/v1/executions"),
@@ -186,6 +187,7 @@ class TestRoutes:
 
         assert_problem(answer, 404)
         assert f"{method} {path}" in answer.document["detail"]
+        assert "/v1/openapi.json" in answer.document["detail"]
 
     @pytest.mark.parametrize(
         ("method", "path", "allowed"),

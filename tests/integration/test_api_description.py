@@ -124,7 +124,7 @@ class TestDocument:
                 assert system.call("POST", path, example["value"]).status < 300
 
     def test_the_reference_page_is_what_it_would_be_written_as(self) -> None:
-        assert PAGE.read_text() == page(), "run: PYTHONPATH=layers:cli:. python docs/reference.py"
+        assert PAGE.read_text() == page(), "run: make docs"
 
     def test_the_reference_page_leads_nowhere_that_is_not_there(self) -> None:
         text = page()

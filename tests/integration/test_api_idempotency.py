@@ -228,6 +228,15 @@ class TestLost:
         assert (again.status, again.document["state"]) == (200, "PAUSED")
         assert system.job("a").revision == 2
 
+    def test_drain(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        lost("POST", "/v1/jobs/a/drain", {"reason": "r"})
+
+        again = system.call("POST", "/v1/jobs/a/drain", {"reason": "r"}, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "PAUSED")
+        assert system.job("a").revision == 2
+
     def test_cancel(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
         system.register(jobId="a", schedule="* * * * *")
         clock.advance(timedelta(minutes=2))

@@ -8,8 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
+from functions.api.routes import jobs
 from nextfire.adapters.aws import SystemClock
 from nextfire.domain.due import DueKind, StoredEntry
+from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, parse_execution_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.run import RunState, Trigger
@@ -160,3 +162,63 @@ class TestPauseUntil:
         assert_problem(answer, 422)
         assert answer.document["errors"][0]["field"] == "until"
         assert system.call("GET", "/v1/jobs/a").document["state"] == "ACTIVE"
+
+
+class TestDrain:
+    def test_job_is_draining_until_what_was_under_way_has_ended(self, system: Deployment) -> None:
+        job = system.register(jobId="a", schedule="59 23 31 12 *")
+        key = parse_execution_id(TENANT, ask(system, "a", "run").document["executionId"])
+
+        answer = ask(system, "a", "drain", {"reason": "the database moves"})
+
+        assert answer.status == 200
+        document = answer.document
+        assert document["state"] == "DRAINING"
+        assert document["drainAskedAt"] == document["pausedAt"] == document["updatedAt"]
+        assert document["pauseReason"] == "the database moves"
+        assert "nextFireAt" not in document
+        assert answer.headers["etag"] == f'"{job.uid}-2"'
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "DRAINING"
+        listed = system.call("GET", "/v1/jobs", query={"state": "PAUSED"}).document["items"]
+        assert [(each["jobId"], each["state"]) for each in listed] == [("a", "PAUSED")]
+        assert listed[0]["drainAskedAt"] == document["drainAskedAt"]
+        system.call("POST", f"/v1/executions/{key.execution_id}/cancel")
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "PAUSED"
+        changed = system.call("PATCH", "/v1/jobs/a", {"name": "n"}).document
+        assert (changed["state"], changed["drainAskedAt"]) == ("PAUSED", document["drainAskedAt"])
+        resumed = ask(system, "a", "resume").document
+        assert (resumed["state"], "drainAskedAt" in resumed) == ("ACTIVE", False)
+
+    def test_body_is_optional_and_nothing_under_way_is_told_at_once(
+        self, system: Deployment
+    ) -> None:
+        system.register(jobId="a", schedule="59 23 31 12 *")
+        answer = ask(system, "a", "drain")
+        assert (answer.status, answer.document["state"]) == (200, "PAUSED")
+        assert ask(system, "a", "drain").document == answer.document
+
+    def test_no_such_state_is_listed(self, system: Deployment) -> None:
+        assert_problem(system.call("GET", "/v1/jobs", query={"state": "DRAINING"}), 422)
+
+    def test_who_cannot_be_drained_says_so(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        assert_problem(ask(system, "a", "drain", {"reason": ""}), 422)
+        old = {"If-Match": '"k3x9m2abk3x9m2ab-1"'}
+        assert_problem(ask(system, "a", "drain", headers=old), 412)
+        assert_problem(ask(system, "a", "drain", tenant=OTHER_TENANT), 404)
+        assert_problem(ask(system, "nobody", "drain"), 404)
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "ACTIVE"
+        system.call("DELETE", "/v1/jobs/a")
+        assert_problem(ask(system, "a", "drain"), 404)
+
+    def test_of_a_zone_that_is_gone_nobody_can_tell(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        system.register(jobId="a", schedule="59 23 31 12 *", timezone="Europe/Berlin")
+        ask(system, "a", "drain")
+
+        def gone(*_: object) -> bool:
+            raise InvalidInputError("timezone", "Europe/Berlin", "not known", "Choose another.")
+
+        monkeypatch.setattr(jobs, "has_outstanding", gone)
+        assert system.call("GET", "/v1/jobs/a").document["state"] == "PAUSED"

@@ -289,6 +289,112 @@ class TestRedrive:
         assert "There are: other." in answer.document["detail"]
 
 
+class TestListAll:
+    def listed(self, system: Deployment, **query: str) -> list[dict[str, Any]]:
+        """All pages together, none longer than asked for."""
+        seen: list[dict[str, Any]] = []
+        while True:
+            answer = system.call("GET", "/v1/executions", query=query)
+            assert answer.status == 200, answer.document
+            assert len(answer.document["items"]) <= int(query.get("limit", "50"))
+            seen += answer.document["items"]
+            if "cursor" not in answer.document:
+                return seen
+            query["cursor"] = answer.document["cursor"]
+
+    @pytest.fixture
+    def runs(self, system: Deployment, job: Job, clock: Clock) -> dict[str, Run]:
+        """Of the jobs `a` and `b`, by what they are and how long ago they were due."""
+        clock.advance(hours=-1)
+        other = system.register(jobId="b")
+        system.register(jobId="c")
+        clock.advance(hours=1)
+        return {
+            "a dead 30": dead(system, job, clock, 30),
+            "a done 20": ended(system, started(system, job, due(clock, 20)), RunState.SUCCEEDED),
+            "b dead 25": dead(system, other, clock, 25, pool="batch"),
+            "b runs 10": started(system, other, due(clock, 10)),
+        }
+
+    @pytest.mark.parametrize(
+        ("query", "found"),
+        [
+            ({}, "a done 20, a dead 30, b runs 10, b dead 25"),
+            ({"state": "SUCCEEDED"}, "a done 20"),
+            ({"state": "RUNNING"}, "b runs 10"),
+            ({"state": "CANCELLED"}, ""),
+            ({"state": "UNREADABLE"}, ""),
+            ({"jobId": "b"}, "b runs 10, b dead 25"),
+            ({"jobId": "a", "state": "DEAD"}, "a dead 30"),
+            ({"jobId": "nothing"}, ""),
+            ({"pool": "batch"}, "b dead 25"),
+            ({"from": "-25", "to": "-10"}, "a done 20, b dead 25"),
+            ({"from": "-20"}, "a done 20, b runs 10"),
+        ],
+    )
+    def test_job_by_job_the_newest_first(
+        self,
+        system: Deployment,
+        runs: dict[str, Run],
+        clock: Clock,
+        query: dict[str, str],
+        found: str,
+    ) -> None:
+        for name in {"from", "to"} & query.keys():
+            query = query | {name: isoformat(due(clock, -int(query[name])))}
+
+        wanted = [runs[name].key for name in filter(None, found.split(", "))]
+        documents = [get(system, key) for key in wanted]
+        for limit in ("1", "2", "100"):
+            assert self.listed(system, **query, limit=limit) == documents
+
+    def test_by_default_of_the_last_day(
+        self, system: Deployment, runs: dict[str, Run], clock: Clock
+    ) -> None:
+        assert len(self.listed(system)) == len(runs)
+        clock.advance(days=1)
+
+        assert self.listed(system) == []
+        from_ = {"from": isoformat(clock.now() - timedelta(days=2))}
+        assert len(self.listed(system, **from_)) == len(runs)
+
+    def test_a_span_that_moves_on_between_pages(
+        self, system: Deployment, runs: dict[str, Run], clock: Clock
+    ) -> None:
+        first = system.call("GET", "/v1/executions", query={"limit": "1"}).document
+        clock.advance(days=1)
+
+        assert [each["executionId"] for each in first["items"]] == [
+            runs["a done 20"].key.execution_id
+        ]
+        assert self.listed(system, cursor=first["cursor"]) == []
+
+    def test_unreadable_record(self, system: Deployment, runs: dict[str, Run]) -> None:
+        broken = runs["a dead 30"].key
+        system.database.update_item(
+            TableName=system.runs_table,
+            Key={"job": {"S": f"{TENANT}/a"}, "run_id": {"S": broken.run_id}},
+            UpdateExpression="SET dispatch = :bad",
+            ExpressionAttributeValues={":bad": {"S": "x"}},
+        )
+
+        [item] = self.listed(system, state="UNREADABLE")
+        assert (item["executionId"], item["state"]) == (broken.execution_id, "UNREADABLE")
+        assert [each["executionId"] for each in self.listed(system, limit="1")] == [
+            run.key.execution_id
+            for run in (runs[name] for name in ("a done 20", "a dead 30", "b runs 10", "b dead 25"))
+        ]
+        assert len(self.listed(system, state="RUNNING")) == 1
+
+    @pytest.mark.usefixtures("runs")
+    def test_others_see_nothing_of_it(self, system: Deployment) -> None:
+        cursor = system.call("GET", "/v1/executions", query={"limit": "1"}).document["cursor"]
+
+        for query in ({}, {"cursor": cursor}, {"jobId": "a"}, {"jobId": "a", "cursor": cursor}):
+            answer = system.call("GET", "/v1/executions", query=query, tenant=OTHER_TENANT)
+            assert answer.document == {"items": []}
+
+
 class TestListDead:
     def test_latest_death_first_across_jobs(
         self, system: Deployment, job: Job, clock: Clock
@@ -358,9 +464,17 @@ class TestListDead:
     @pytest.mark.parametrize(
         ("query", "field"),
         [
-            ({}, "state"),
-            ({"state": "RUNNING"}, "state"),
             ({"state": "dead"}, "state"),
+            ({"state": ""}, "state"),
+            ({"jobId": "a.b"}, "jobId"),
+            ({"jobId": ""}, "jobId"),
+            ({"jobid": "a"}, "jobid"),
+            ({"from": "yesterday"}, "from"),
+            ({"cursor": "x"}, "cursor"),
+            ({"cursor": "."}, "cursor"),
+            ({"cursor": "a.x"}, "cursor"),
+            ({"jobId": "b", "cursor": "a."}, "cursor"),
+            ({"pool": ""}, "pool"),
             ({"state": "DEAD", "from": "yesterday"}, "from"),
             ({"state": "DEAD", "to": ""}, "to"),
             ({"state": "DEAD", "to": "9999-12-31T00:00:00Z"}, "to"),

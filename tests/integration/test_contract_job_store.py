@@ -116,6 +116,7 @@ def with_a_past() -> Job:
     [
         a_job().paused(at("12:20:00.125"), "a reason — ü"),
         a_job().paused(at("12:20"), None),
+        replace(a_job().paused(at("12:20"), None), drain_asked_at=at("12:20:00.005")),
         a_job().paused(at("12:20"), "a reason").resumed(at("12:30:00.001")),
         with_a_past(),
         with_a_past().paused(at("12:50"), None),
@@ -340,6 +341,20 @@ def test_a_tenant_s_jobs_are_listed_by_id_page_by_page(store: JobStore) -> None:
         cursor, pages = page.cursor, pages + 1
 
     assert seen == ["a", "b", "c", "d", "e"]
+
+
+def test_the_ids_of_a_tenant_s_jobs_come_in_order(store: JobStore) -> None:
+    for job_id in ("d", "b", "e", "a", "c"):
+        state = JobState.CANCELLED if job_id == "b" else JobState.ACTIVE
+        store.create(a_job(job_id, state=state), None, NOON)
+    store.create(a_job("bb", tenant="other"), None, NOON)
+
+    assert store.ids("acme", after=None, limit=9) == ["a", "b", "c", "d", "e"]
+    assert store.ids("acme", after=None, limit=5) == ["a", "b", "c", "d", "e"]
+    assert store.ids("acme", after="b", limit=2) == ["c", "d"]
+    assert store.ids("acme", after="cc", limit=1) == ["d"]
+    assert list(store.ids("acme", after="e", limit=1)) == []
+    assert list(store.ids("nobody", after=None, limit=1)) == []
 
 
 def test_a_cursor_leads_into_no_other_tenant(store: JobStore) -> None:

@@ -399,7 +399,7 @@ def test_runs_of_one_place_wait_for_each_other(held: Held) -> None:
     keys = [run_key(job_id=f"job{n}") for n in range(3)]
     of_tenant = [a_message(key).model_copy(update={"abreast": 1}) for key in keys]
     held.send(*of_tenant, a_message(run_key(tenant="other")))
-    done = []
+    done: list[str] = []
     while taken := held.take(10):
         received = [decode_message(delivery.body) for delivery in taken]
         first = next((m for m in received if m.tenant == "acme"), None)

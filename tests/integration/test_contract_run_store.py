@@ -440,6 +440,39 @@ def test_a_job_s_runs_are_listed_latest_first_page_by_page(store: RunStore) -> N
     assert store.list(job_key("nothing"), cursor=None, limit=2).items == []
 
 
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_those_of_a_span_are_listed_its_end_left_out(store: RunStore, limit: int) -> None:
+    times = ["10:00", "10:59:59.999", "11:00", "12:00", "12:59:59.999", "13:00", "14:00"]
+    for time in times:
+        claim(store, a_message(run_key(at(time))))
+    first, before = at("11:00"), at("13:00")
+
+    seen: list[datetime] = []
+    cursor, pages = None, 0
+    while pages == 0 or cursor is not None:
+        page = store.list(job_key(), cursor=cursor, limit=limit, first=first, before=before)
+        seen += [run.key.scheduled_at for run in page.items]
+        cursor, pages = page.cursor, pages + 1
+
+    assert seen == [at("12:59:59.999"), at("12:00"), at("11:00")]
+
+
+def test_a_cursor_from_before_the_span_moved_leads_into_it(store: RunStore) -> None:
+    for time in ("11:00", "12:00", "13:00"):
+        claim(store, a_message(run_key(at(time))))
+    cursor = store.list(job_key(), cursor=None, limit=2).cursor  # after the one of 12:00
+
+    def listed(first: str, before: str) -> list[datetime]:
+        page = store.list(job_key(), cursor=cursor, limit=9, first=at(first), before=at(before))
+        assert page.cursor is None
+        return [run.key.scheduled_at for run in page.items]
+
+    assert listed("12:30", "14:00") == []
+    assert listed("10:00", "12:00") == [at("11:00")]
+    assert listed("10:00", "14:00") == [at("11:00")]
+    assert listed("12:00", "14:00") == []
+
+
 @pytest.mark.parametrize("cursor", ["", "garbage", "====", "é", "YWJj", "cmVwb3J0", "a" * 5000])
 def test_a_cursor_of_nobody_is_refused(store: RunStore, cursor: str) -> None:
     claim(store)
@@ -938,6 +971,21 @@ def test_the_dead_of_a_tenant_are_listed_the_latest_death_first(dead: Dead) -> N
     assert listed(1) == listed(2) == listed(50) == wanted
     redrive(dead, died["12:00:00.5"])
     assert listed(50) == [died["12:05"], died["12:00"]]
+
+
+def test_a_cursor_from_before_the_span_moved_leads_into_it_of_the_dead(dead: Dead) -> None:
+    for time in ("11:00", "12:00", "13:00"):
+        dead.die(run_key(at(time)), when=at(time))
+    span = {"first": at("10:00"), "last": at("14:00")}
+    cursor = dead.store.list_dead("acme", cursor=None, limit=2, **span).cursor
+
+    def listed(first: str, last: str) -> list[datetime]:
+        page = dead.store.list_dead("acme", first=at(first), last=at(last), cursor=cursor, limit=9)
+        return [run.key.scheduled_at for run in page.items]
+
+    assert listed("12:30", "14:00") == []
+    assert listed("10:00", "11:30") == [at("11:00")]
+    assert listed("10:00", "14:00") == [at("11:00")]
 
 
 def test_a_cursor_that_is_none_is_refused_by_the_list_of_the_dead(dead: Dead) -> None:

@@ -173,6 +173,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "get job": lambda c: jobs(c).get(JOB.key),
     "get jobs": lambda c: jobs(c).get_many([JOB.key]),
     "list jobs": lambda c: jobs(c).list("acme", cursor=None, limit=1),
+    "list ids of jobs": lambda c: jobs(c).ids("acme", after=None, limit=1),
     "scan jobs": lambda c: jobs(c).scan(None, limit=1),
     "complete job": lambda c: jobs(c).complete(JOB, NOON),
     "claim run": lambda c: runs(c).claim(
@@ -395,7 +396,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
         *("audit", "replace_audit"),
         *("read", "occupied", "put", "delete", "keep", "quarantine"),
-        *("create", "update", "get", "get_many", "list", "scan", "complete"),
+        *("create", "update", "get", "get_many", "list", "ids", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),

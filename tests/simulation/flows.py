@@ -23,8 +23,9 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
-from nextfire.domain.job import JobDefinition
+from nextfire.domain.job import JobDefinition, JobState
 from nextfire.domain.run import RunState
+from nextfire.usecases.find_outstanding import has_outstanding
 from tests.simulation.kernel import SECOND
 from tests.simulation.system import Client
 
@@ -138,6 +139,30 @@ def pause_until(history: History) -> None:
         client.jobs.pause(key, None, now=now, until=now + pause_for)
 
     history.request(key.tenant, f"pause {key.job_id} for {pause_for}", ask)
+
+
+def drain(history: History) -> None:
+    """Somebody has a job finish what it has begun, and looks from time to time whether it has."""
+    key = history.any_job()
+    if key is None or history.changes[key] >= _MOST_CHANGES:
+        return
+    history.changes[key] += 1
+
+    def ask(client: Client) -> None:
+        client.jobs.drain(key, None, now=client.actor.now())
+
+    def see(client: Client) -> None:
+        job = client.jobs.get(key)
+        asked = job.state is JobState.PAUSED and job.drain_asked_at is not None
+        if asked and not has_outstanding(client.runs_port, job, client.actor.now()):
+            history.drained.append((job, history.kernel.clock.now()))
+
+    history.request(key.tenant, f"drain {key.job_id}", ask)
+    for seconds in (1, 20, 90, history.kernel.dice.choice([5, 300])):
+        history.later(
+            timedelta(seconds=seconds),
+            lambda: history.request(key.tenant, f"has {key.job_id} drained?", see),
+        )
 
 
 def resume(history: History) -> None:
@@ -458,6 +483,7 @@ FLOWS = [
     Flow("change what", 3, change_what),
     Flow("pause", 4, pause),
     Flow("pause until", 5, pause_until),
+    Flow("drain", 4, drain),
     Flow("resume", 4, resume),
     Flow("delete", 1, delete),
     Flow("cancel", 8, cancel),

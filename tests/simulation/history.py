@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import blake2s
 from typing import Any
 
 from nextfire.domain.errors import InvalidInputError
-from nextfire.domain.ids import JobKey, RunKey, run_id
+from nextfire.domain.ids import JobKey, RunKey, parse_execution_id, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
-from nextfire.domain.job import JobDefinition, JobState
+from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import check
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import Shares
@@ -137,6 +137,8 @@ class History:
         """The occurrences of which it was answered that they are to be skipped."""
         self.unskipped: set[RunKey] = set()
         """Those of which that may have been undone."""
+        self.drained: list[tuple[Job, datetime]] = []
+        """Of jobs as they were: from when on it was told that nothing of before was left."""
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
@@ -428,6 +430,7 @@ class History:
         self._check_redriven()
         self._check_asked()
         self._check_skipped()
+        self._check_drained()
         self._check_undecodable()
         self._check_counts()
         self.monitor.check_queue_ids()
@@ -526,6 +529,20 @@ class History:
             assert run is not None, f"{key.execution_id} was to be skipped, and has no record"
             assert run.skip_requested, f"{key.execution_id} was to be skipped and is {run.state}"
             assert key.execution_id not in started, f"{key.execution_id} was skipped, and ran"
+
+    def _check_drained(self) -> None:
+        """What was told to have drained began nothing more of before, unless it was redriven."""
+        for job, told_at in self.drained:
+            until = job.effective_from
+            for started in self.system.scripts_started:
+                key = parse_execution_id(job.key.tenant, started.execution_id)
+                if (key.job, key.uid) != (job.key, job.uid) or started.at <= told_at:
+                    continue
+                run = self.stores.runs.items[key]
+                of_before = run.trigger is Trigger.SCHEDULE and key.scheduled_at <= until
+                assert not of_before or run.attempt_base, (
+                    f"{key.execution_id} began at {started.at}; its job had drained at {told_at}"
+                )
 
     def _check_payload(self, run: Run, payload: str | None) -> None:
         name = run.key.execution_id

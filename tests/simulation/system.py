@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import parse_execution_id
-from nextfire.domain.ports import Lease, ScriptCall, ScriptExit, Supervisor
+from nextfire.domain.ports import Lease, RunStore, ScriptCall, ScriptExit, Supervisor
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
@@ -65,6 +65,7 @@ class Started:
     attempt: int
     worker: str
     payload: str
+    at: datetime
 
 
 class System:
@@ -335,9 +336,10 @@ class Client:
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
         )
+        self.runs_port: RunStore = port(actor, "runs")
         self.runs = ManageRuns(
             port(actor, "jobs"),
-            port(actor, "runs"),
+            self.runs_port,
             pools=POOLS,
             retention=timedelta(days=90),
             clock=actor,
@@ -366,7 +368,13 @@ class _Runner:
         execution_id = environment["NEXTFIRE_EXECUTION_ID"]
         attempt = int(environment["NEXTFIRE_ATTEMPT"])
         self.system.scripts_started.append(
-            Started(execution_id, attempt, self.actor.name, call.payload)
+            Started(
+                execution_id,
+                attempt,
+                self.actor.name,
+                call.payload,
+                self.system.kernel.clock.now(),
+            )
         )
         self.system.kernel.tell(
             self.actor.name,

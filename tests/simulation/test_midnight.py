@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -64,7 +64,7 @@ class Midnight:
             self._store("minnow", second, f"2026-05-24T12:{minute:02d}:{rest:02d}Z")
         for call, milliseconds in TAKES.items():
             takes = timedelta(milliseconds=milliseconds)
-            world.faults.before_each(call, lambda takes=takes: world.clock.advance(takes))
+            world.faults.before_each(call, partial(world.clock.advance, takes))
         self.sent: dict[str, list[Dispatched]] = defaultdict(list)
 
     def _store(self, tenant: str, number: int, schedule: str) -> None:

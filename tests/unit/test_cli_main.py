@@ -70,6 +70,7 @@ def api() -> Api:
             "PATCH /v1/jobs/job_1": JOB | {"revision": 2},
             "DELETE /v1/jobs/job_1": JOB | {"state": "CANCELLED"},
             "POST /v1/jobs/job_1/pause": PAUSED,
+            "POST /v1/jobs/job_1/drain": PAUSED | {"state": "DRAINING"},
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
@@ -258,6 +259,16 @@ def test_pause_sends_its_reason_and_shows_it(call: Call, api: Api) -> None:
     assert "ACTIVE" in call("jobs", "resume", "job_1").stdout
 
 
+def test_drain_sends_its_reason_and_shows_how_far_it_is(call: Call, api: Api) -> None:
+    told = call("jobs", "drain", "job_1", "--reason", "the ledger is closed")
+    assert api.body == {"reason": "the ledger is closed"}
+    assert "DRAINING" in told.stdout
+    assert "2026-05-24T09:00:00Z  (the ledger is closed)" in told.stdout
+
+    call("jobs", "drain", "job_1")
+    assert api.body == {}
+
+
 @pytest.mark.parametrize(
     ("args", "named"),
     [
@@ -293,6 +304,7 @@ def test_wrong_usage_exits_with_2_and_asks_nobody(
         (["jobs", "update", "job_1", "--cron", "* * * * *"], JOB | {"revision": 2}),
         (["jobs", "delete", "job_1", "--yes"], JOB | {"state": "CANCELLED"}),
         (["jobs", "pause", "job_1"], PAUSED),
+        (["jobs", "drain", "job_1"], PAUSED | {"state": "DRAINING"}),
         (["jobs", "resume", "job_1"], JOB | {"revision": 3}),
         (["runs", "list", "job_1"], {"items": [RUN]}),
         (["runs", "get", RUN["executionId"]], RUN),

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextfire.adapters.aws import SystemClock
+from nextfire.client import api as api_module
 from nextfire_cli import runs
 from nextfire_cli.main import app
 
@@ -68,7 +69,7 @@ Call = Callable[..., Result]
 def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "POLL", 0)
-    monkeypatch.setattr(runs, "LOOK_EVERY", 0)
+    monkeypatch.setattr(api_module, "LOOK_EVERY", 0)
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -109,6 +110,30 @@ def test_the_dead_of_all_jobs_are_listed_page_by_page(call: Call, api: Api) -> N
     assert "exit code \\x1b[2J" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("args", "asked"),
+    [
+        ([], {}),
+        (["--state", "running"], {"state": "RUNNING"}),
+        (["--pool", "batch", "--until", "2030-01-01"], {"pool": "batch", "to": "2030-01-01"}),
+        (["job_1", "--state", "SKIPPED"], {"state": "SKIPPED", "jobId": "job_1"}),
+        (["job_1", "--from", "2030-01-01"], {"from": "2030-01-01", "jobId": "job_1"}),
+        (["job_1", "--state", "DEAD"], {"state": "DEAD", "jobId": "job_1"}),
+    ],
+)
+def test_runs_of_all_jobs_or_some_of_one(
+    call: Call, api: Api, args: list[str], asked: dict[str, str]
+) -> None:
+    api.routes["GET /v1/executions"] = [{"items": [], "cursor": "a."}, {"items": [RUNNING]}]
+
+    result = call("runs", "list", *args)
+
+    assert result.exit_code == 0, result.output
+    assert api.queries == [asked | {"limit": "20"}, asked | {"limit": "20", "cursor": "a."}]
+    assert ID in result.stdout
+    assert "RUNNING" in result.stdout
+
+
 def test_spans_are_reckoned_back_from_now(call: Call, api: Api) -> None:
     api.routes["GET /v1/executions"] = [{"items": []}]
 
@@ -125,14 +150,12 @@ def test_spans_are_reckoned_back_from_now(call: Call, api: Api) -> None:
 @pytest.mark.parametrize(
     "args",
     [
-        [],
-        ["--state", "RUNNING"],
-        ["--pool", "batch"],
+        ["--state", "FAILED"],
+        ["--follow"],
         ["--state", "DEAD", "--follow"],
         ["--state", "DEAD", "--since", "99999999999d"],
-        ["job_1", "--state", "DEAD"],
-        ["job_1", "--since", "1h"],
-        ["job_1", "--pool", "x"],
+        ["job_1", "--state", "DEAD", "--follow"],
+        ["job_1", "--since", "1h", "--follow"],
     ],
 )
 def test_wrong_usage_of_the_list(call: Call, api: Api, args: list[str]) -> None:

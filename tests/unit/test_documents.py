@@ -25,6 +25,14 @@ def test_a_pause_is_shown_while_it_lasts_and_what_comes_next_while_something_doe
     assert document.get("nextFireAt") == ("2026-05-24T13:00:00Z" if active else None)
 
 
+@pytest.mark.parametrize("state", JobState)
+def test_that_it_drains_is_shown_while_it_is_paused(state: JobState) -> None:
+    job = replace(a_job(), state=state, drain_asked_at=NOON)
+    assert ("drainAskedAt" in job_document(job, NOON)) == (state is JobState.PAUSED)
+    assert job_document(job, NOON)["state"] == state
+    assert job_document(job, NOON, draining=True)["state"] == "DRAINING"
+
+
 @pytest.mark.parametrize("state", RunState)
 def test_a_cancel_is_shown_as_asked_for_until_it_is_done(state: RunState) -> None:
     run = Run(run_key(), state, cancel_requested=True, cancel_reason="enough")

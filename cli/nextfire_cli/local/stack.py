@@ -89,7 +89,7 @@ class StackInfo(_Info):
     event_bus: str
     """The event bus's name."""
     tables: dict[str, str]
-    """Physical names by `jobs`, `due`, `runs`, `control`, `keys`."""
+    """Physical names by `jobs`, `due`, `runs`, `control`, `keys`, `requests`."""
     pools: dict[str, PoolInfo]
     functions: dict[str, str]
     """Physical names by `api`, `authorizer`, `watcher`, `auditor`, `executor-<pool>`."""
@@ -538,8 +538,9 @@ class LocalStack:
             outputs_bucket=outputs["OutputsBucket"],
             event_bus=outputs["EventBus"],
             tables={
-                name: outputs[f"{name.capitalize()}Table"]
-                for name in ("jobs", "due", "runs", "control", "keys")
+                key.removesuffix("Table").lower(): name
+                for key, name in outputs.items()
+                if key.endswith("Table")
             },
             pools=pools,
             functions=functions,

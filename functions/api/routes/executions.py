@@ -12,6 +12,7 @@ from functions.api.answers import answer, page
 from functions.api.app import log_unreadable, now, services, telemetry, tenant
 from functions.api.body import read_json
 from functions.api.documents import (
+    UNREADABLE,
     ExecutionAnswer,
     ExecutionPage,
     LogAnswer,
@@ -33,6 +34,7 @@ from functions.api.requests import (
     JobId,
     Limit,
     Lines,
+    OfJob,
     PoolFilter,
     RedriveBody,
     RedriveRequest,
@@ -43,6 +45,7 @@ from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases.list_runs import Wanted, list_runs
 from nextfire.usecases.manage_runs import Waiting
 
 routes = area()
@@ -73,34 +76,56 @@ def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> 
 @routes.get(
     "/v1/executions",
     **operation(
-        "List dead executions across jobs, the latest death first", _PAGE, scope=Scope.READ
+        "List executions across jobs",
+        _PAGE,
+        scope=Scope.READ,
+        more="Those scheduled from `from` on and before `to`, job by job in the order of their "
+        "ids, the newest of each job first. With `state=DEAD` and no `jobId`: those that died from "
+        "`from` to `to`, the latest death first. A page takes few reads, and may be short or even "
+        "empty: go on as long as there is a `cursor`.",
     ),
 )
-def list_dead_executions(
+def list_all_executions(
     state: ExecutionState = None,
+    job_id: OfJob = None,
     pool: PoolFilter = None,
     from_: From = None,
     to: To = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response[str]:
-    if state != RunState.DEAD:
-        raise InvalidInputError(
-            "state",
-            state,
-            "only executions in the state DEAD are listed across jobs",
-            "Use state=DEAD, or list a job's executions: GET /v1/jobs/{jobId}/executions.",
-        )
     if pool is not None and not pool:
         raise InvalidInputError("pool", pool, "no pool's name", services().pools_there_are())
     first, last = span(from_, to, now())
-    found = services().executions.dead(
-        tenant(), first=first, last=last, pool=pool, cursor=cursor, limit=limit
+    if state == RunState.DEAD and job_id is None:
+        dead = services().executions.dead(
+            tenant(), first=first, last=last, pool=pool, cursor=cursor, limit=limit
+        )
+        log_unreadable(dead.unreadable)
+        items = [execution_document(run, _result(run)) for run in dead.items]
+        items += [unreadable_execution(each.identity, each) for each in dead.unreadable]
+        return page(items, dead.cursor)
+    wanted = Wanted(
+        first=first,
+        before=last,
+        job_id=job_id,
+        state=None if state is None or state == UNREADABLE else RunState(state),
+        pool=pool,
+        # Of what does not decode no pool is known.
+        unreadable=state in {None, UNREADABLE} and pool is None,
+        readable=state != UNREADABLE,
     )
-    log_unreadable(found.unreadable)
+    found = list_runs(
+        services().job_store, services().runs, tenant(), wanted, cursor=cursor, limit=limit
+    )
+    log_unreadable(each for _, each in found.unreadable)
     items = [execution_document(run, _result(run)) for run in found.items]
-    items += [unreadable_execution(each.identity, each) for each in found.unreadable]
-    return page(items, found.cursor)
+    items += [
+        unreadable_execution(RunKey(job, each.identity).execution_id, each)
+        for job, each in found.unreadable
+    ]
+    items.sort(key=lambda item: str(item["executionId"]), reverse=True)
+    return page(sorted(items, key=lambda item: str(item["jobId"])), found.cursor)
 
 
 @routes.get(

@@ -28,6 +28,8 @@ from functions.api.operation import area, operation
 from functions.api.requests import (
     Count,
     Cursor,
+    DrainBody,
+    DrainRequest,
     IfMatch,
     IfNoneMatch,
     JobBody,
@@ -52,6 +54,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.keys import Scope
+from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.list_jobs import Wanted
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
 
@@ -119,7 +122,7 @@ def get_job(job_id: JobId) -> Response[str]:
     log_unreadable(newest.unreadable)
     # A run of a former job of that id is not this one's.
     last = next((run for run in newest.items if run.key.uid == job.uid), None)
-    return answer(job_detail(job, last, now()), headers=_tag(job))
+    return answer(job_detail(job, last, now(), draining=_drains(job)), headers=_tag(job))
 
 
 @routes.put(
@@ -190,6 +193,24 @@ def pause_job(
 
 
 @routes.post(
+    "/v1/jobs/<job_id>/drain",
+    **operation(
+        "Pause a job, and tell when what runs has ended",
+        {HTTPStatus.OK: ("The job, DRAINING until what was under way has ended.", JobAnswer)},
+        problems=(*_CONFLICT, *_CHANGED),
+    ),
+)
+def drain_job(
+    job_id: JobId,
+    request: DrainBody = DrainRequest(),  # noqa: B008 — immutable
+    if_match: IfMatch = None,
+) -> Response[str]:
+    expected = versions(if_match)
+    job = services().jobs.drain(_key(job_id), request.reason, now=now(), expected=expected)
+    return job_answer(job)
+
+
+@routes.post(
     "/v1/jobs/<job_id>/resume",
     **operation("Resume a job", _JOB, problems=(*_CONFLICT, *_CHANGED)),
 )
@@ -234,7 +255,14 @@ def _key(job_id: str) -> JobKey:
 
 def job_answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
     """*job* as it is now, with its ETag."""
-    return answer(job_document(job, now()), status, _tag(job))
+    return answer(job_document(job, now(), draining=_drains(job)), status, _tag(job))
+
+
+def _drains(job: Job) -> bool:
+    try:
+        return has_outstanding(services().runs, job, now())
+    except InvalidInputError:
+        return False  # a zone that is no longer known: nobody can tell
 
 
 def _tag(job: Job) -> dict[str, str]:

@@ -45,7 +45,7 @@ _CACHED = 4 * 1024
 _FIELDS = (
     *("tenant", "job_id", "uid", "revision", "schedule_version", "effective_from", "state"),
     *("definition", "created_at", "updated_at", "replaced", "counted_from", "resumed_at"),
-    *("pause_reason", "skips", "resumes_at", "counted"),
+    *("pause_reason", "skips", "resumes_at", "counted", "drain_asked_at"),
 )
 _WITHOUT_PAYLOAD: Any = {
     "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
@@ -161,6 +161,26 @@ class DynamoDbJobStore:
             except UndecodableError as error:
                 unreadable.append(Unreadable(item["job_id"]["S"], str(error)))
         return Page(jobs, encode_cursor(last["job_id"]["S"]) if last else None, unreadable)
+
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "tenant = :tenant",
+            "ExpressionAttributeValues": to_item({":tenant": tenant}),
+            "ProjectionExpression": "job_id",
+        }
+        if after is not None:
+            request["KeyConditionExpression"] += " AND job_id > :after"
+            request["ExpressionAttributeValues"] |= to_item({":after": after})
+        found: list[str] = []
+        while len(found) < limit:
+            with translated("list ids of jobs"):
+                answer = self._client.query(**request, Limit=limit - len(found))
+            found += [item["job_id"]["S"] for item in answer["Items"]]
+            if "LastEvaluatedKey" not in answer:
+                break
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return found
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         request: dict[str, Any] = {
@@ -372,6 +392,7 @@ def _encode(job: Job) -> Item:
             "skips": [to_ms(at) for at in job.skips] or None,
             "resumes_at": job.resumes_at and isoformat(job.resumes_at),
             "counted": job.counted or None,
+            "drain_asked_at": job.drain_asked_at and isoformat(job.drain_asked_at),
         }
     )
 
@@ -471,6 +492,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             resumed_at=_instant(item, "resumed_at"),
             resumes_at=_instant(item, "resumes_at"),
             counted="counted" in item,
+            drain_asked_at=_instant(item, "drain_asked_at"),
             pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
             skips=tuple(from_ms(int(at["N"])) for at in item["skips"]["L"])
             if "skips" in item

@@ -22,7 +22,7 @@ from nextfire.adapters.due_store import entry_item
 from nextfire.adapters.job_store import decode_cursor, encode_cursor, replacing
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, runs_from
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -370,26 +370,25 @@ class DynamoDbRunStore:
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
     ) -> Page[Run]:
         attention = f"{tenant}#{RunState.DEAD.value}"
+        low, high = f"{to_ms(first):013d}", f"{to_ms(last):013d}~"
         request: dict[str, Any] = {
             "TableName": self._table,
             "IndexName": _INDEX,
             "KeyConditionExpression": "attention = :attention AND attention_at BETWEEN :a AND :b",
-            "ExpressionAttributeValues": to_item(
-                {
-                    ":attention": attention,
-                    ":a": f"{to_ms(first):013d}",
-                    ":b": f"{to_ms(last):013d}~",
-                }
-            ),
+            "ExpressionAttributeValues": to_item({":attention": attention, ":a": low, ":b": high}),
             "ScanIndexForward": False,
             "Limit": limit,
         }
         if cursor is not None:
             attention_at = decode_cursor(cursor, _ATTENTION_AT)
             job_id, _, run_id = attention_at.partition("#")[2].partition(".")
-            request["ExclusiveStartKey"] = _key(RunKey(JobKey(tenant, job_id), run_id)) | to_item(
-                {"attention": attention, "attention_at": attention_at}
-            )
+            # DynamoDB refuses a place that is not within.
+            if attention_at < low:
+                return Page([], None)
+            if attention_at < high:
+                request["ExclusiveStartKey"] = _key(
+                    RunKey(JobKey(tenant, job_id), run_id)
+                ) | to_item({"attention": attention, "attention_at": attention_at})
         with translated("list dead runs"):
             answer = self._client.query(**request)
         end = answer.get("LastEvaluatedKey")
@@ -446,7 +445,15 @@ class DynamoDbRunStore:
                 return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
         request: dict[str, Any] = {
             "TableName": self._table,
             "KeyConditionExpression": "job = :job",
@@ -454,9 +461,18 @@ class DynamoDbRunStore:
             "ScanIndexForward": False,
             "Limit": limit,
         }
+        low = high = None
+        if first is not None and before is not None:
+            low, high = runs_from(first), runs_from(before)
+            request["KeyConditionExpression"] += " AND run_id BETWEEN :low AND :high"
+            request["ExpressionAttributeValues"] |= to_item({":low": low, ":high": high})
         if cursor is not None:
             last_id = decode_cursor(cursor, _RUN_ID)
-            request["ExclusiveStartKey"] = _key(RunKey(job, last_id))
+            # DynamoDB refuses a place that is not within.
+            if low is not None and last_id < low:
+                return Page([], None)
+            if high is None or last_id < high:
+                request["ExclusiveStartKey"] = _key(RunKey(job, last_id))
         with translated("list runs"):
             answer = self._client.query(**request)
         last = answer.get("LastEvaluatedKey")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from nextfire.domain.due import DueEntry, DueKind
@@ -37,6 +37,7 @@ MISSING_AT_MOST = 1_000
 """Stretches of missing records that one visit tells apart."""
 
 _MOMENT = timedelta(milliseconds=1)
+_FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,28 @@ def compare(
     found.missing = gaps.found[:MISSING_AT_MOST]
     found.partial = found.partial or len(gaps.found) > MISSING_AT_MOST
     return found
+
+
+def owes_records(uid: str, owed: Iterable[Span], records: Iterable[Run]) -> bool:
+    """Whether an occurrence of what is *owed* has no record yet, whenever it is due.
+
+    Args:
+        uid: The job's.
+        owed: What records are owed for, ascending.
+        records: Those of the job, ascending, from one before that on: it may be a range that
+            reaches into it.
+
+    Raises:
+        InvalidInputError: A schedule cannot be read.
+    """
+    gaps = _Gaps(owed, uid, _FOREVER, ())
+    covered_to: datetime | None = None
+    for run in records:
+        at = run.key.scheduled_at
+        gaps.judge_before(at, covered_to)
+        covered_to = max(covered_to or at, run.covers_until)
+    gaps.judge_before(_FOREVER, covered_to)
+    return bool(gaps.found)
 
 
 class _Gaps:

@@ -465,8 +465,10 @@ class Job:
     what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
     is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
     occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
-    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `counted`: it is one of
-    those that count toward its tenant's quota of jobs; one that has ended is not.
+    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `drain_asked_at`: of a
+    PAUSED job, when it was asked to drain, if it was: then it is told until when its runs go on.
+    `counted`: it is one of those that count toward its tenant's quota of jobs; one that has ended
+    is not.
     """
 
     key: JobKey
@@ -485,6 +487,7 @@ class Job:
     skips: tuple[datetime, ...] = ()
     resumes_at: datetime | None = None
     counted: bool = False
+    drain_asked_at: datetime | None = None
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -527,6 +530,7 @@ class Job:
             resumed_at=max(cut(now), self.effective_from),
             pause_reason=None,
             resumes_at=None,
+            drain_asked_at=None,
         )
 
     def resumption(self, now: datetime) -> tuple[Job, DueEntry | None]:

@@ -128,6 +128,11 @@ class JobStore(Protocol):
             InvalidInputError: *cursor* is none of ours.
         """
 
+    def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
+        """The ids of *tenant*'s jobs, in order, those of cancelled ones and of what does not decode
+        included: up to *limit* (≥ 1) that come after *after*. Fewer: there are no more.
+        """
+
     def complete(self, job: Job, now: datetime) -> bool:
         """Make an ACTIVE job COMPLETED, if it is still of this `uid` and `schedule_version`. It is
         not counted any more.
@@ -391,8 +396,9 @@ class RunStore(Protocol):
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
     ) -> Page[Run]:
-        """*tenant*'s DEAD runs that died from *first* to *last* (both included), the latest death
-        first, by eventually consistent reads. At most *limit* (≥ 1) a page.
+        """*tenant*'s DEAD runs that died from *first* to *last* (both included; they may be others
+        than *cursor* was of), the latest death first, by eventually consistent reads. At most
+        *limit* (≥ 1) a page.
 
         Raises:
             InvalidInputError: *cursor* is none of ours.
@@ -450,8 +456,19 @@ class RunStore(Protocol):
             UndecodableError: The stored item does not read as a run.
         """
 
-    def list(self, job: JobKey, *, cursor: str | None, limit: int) -> Page[Run]:
-        """A job's runs, the latest scheduled first. At most *limit* (≥ 1) a page.
+    def list(
+        self,
+        job: JobKey,
+        *,
+        cursor: str | None,
+        limit: int,
+        first: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Page[Run]:
+        """A job's runs, the latest scheduled first, by eventually consistent reads; with *first*
+        and *before*, given together, those scheduled from *first* on and before *before*; they may
+        be others than *cursor* was of. One read: at most *limit* (≥ 1) a page, and perhaps fewer
+        though others follow.
 
         Raises:
             InvalidInputError: *cursor* is none of ours.

@@ -238,6 +238,35 @@ class ManageJobs:
 
         return self._revise(key, next_revision, expected)
 
+    def drain(
+        self,
+        key: JobKey,
+        reason: str | None,
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
+    ) -> Job:
+        """Pause the job, and have it told until when what was due before *now*, and what runs, goes
+        on; see `has_outstanding`. Of one that is PAUSED that is told from now on, and nothing else
+        changes; drained already, it stays as it is.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is COMPLETED; or as for `change`.
+        """
+
+        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+            if job.state is JobState.PAUSED:
+                if job.drain_asked_at is not None:
+                    return None
+                return replace(revised(job, now), drain_asked_at=cut(now)), None
+            if job.state is not JobState.ACTIVE:
+                raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be drained.")
+            paused = revised(job.paused(now, reason), now)
+            return replace(paused, drain_asked_at=cut(now)), None
+
+        return self._revise(key, next_revision, expected)
+
     def resume(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
         job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.

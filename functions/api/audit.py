@@ -1,0 +1,200 @@
+"""The audit event of each call that changes something, or would have: one line of the log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from functions.api.app import app, now, services, telemetry
+from functions.api.documents import execution_document, job_document, key_document
+from functions.api.identity import Identity, identify
+from functions.api.operation import SCOPE
+from functions.api.problems import ForbiddenError
+from functions.api.seen import Seen
+from nextfire.domain.instants import isoformat
+from nextfire.domain.keys import Scope
+
+EVENT = "audit"
+MOST_OF_A_DOCUMENT = 8_000
+"""Characters of `before` and of `after`, as JSON; of a larger one its short fields are told."""
+_MOST_OF_A_TEXT = 300
+_MOST_NAMED = 100
+_CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
+_IDS = ("jobId", "executionId", "keyId")
+_KEY = "idempotency-key"
+_HIDDEN = frozenset(
+    {
+        *("payload", "params", "result", "stdout", "stderr"),  # what scripts are given and give
+        "key",  # the text of an API key
+        *("url", "uploadUrl", "downloadUrl", "headers", "fields", "secret", "token", "password"),
+    }
+)
+"""Fields that may hold a secret: of these it is told that they are there, and how large."""
+_AS_THEY_ARE = frozenset({"labels"})
+_TELLING = {
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.PRECONDITION_FAILED,
+    HTTPStatus.TOO_MANY_REQUESTS,
+}
+"""Of these a problem's detail says what stood in the way; of others it may repeat what was sent."""
+
+
+def audit(event: Mapping[str, Any], answer: Mapping[str, Any], seen: Seen) -> None:
+    """Write the audit event of a request, if it is one that changes something."""
+    try:
+        record = audit_event(event, answer, seen)
+        if record is not None:
+            # At every log level, and no logger's to reshape.
+            sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
+    except Exception:  # noqa: BLE001 — whatever it is
+        # What was asked for is done: the answer says so all the same.
+        telemetry.logger.exception("no audit event", path=event["rawPath"])
+
+
+def audit_event(
+    event: Mapping[str, Any], answer: Mapping[str, Any], seen: Seen
+) -> dict[str, Any] | None:
+    """Who did what, before and after. None: the request only reads, or there is no such route.
+
+    Args:
+        event: The gateway's, in payload format 2.0.
+        answer: What was answered to it.
+        seen: What was read on the way.
+    """
+    found = _operation(event)
+    if found is None:
+        return None
+    name, given = found
+    http, context = event["requestContext"]["http"], event["requestContext"]
+    who = _who(context.get("authorizer"))
+    told, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
+    done = status < HTTPStatus.BAD_REQUEST
+    resource = given | ({each: told[each] for each in _IDS if each in told} if done else {})
+    before, after = _before(given, seen), told if done else None
+    record: dict[str, Any] = {
+        "event": EVENT,
+        "at": isoformat(now()),
+        "tenant": who and who.tenant,
+        "principal": who and who.principal,
+        "operation": name,
+        "resource": resource,
+        "status": int(status),
+        "problem": told.get("detail") if status in _TELLING else None,
+        "before": before and _bounded(_without_secrets(before)),
+        "after": after and _bounded(_without_secrets(after)),
+        "changed": _changed(before, after),
+        "idempotencyKey": _header(event, _KEY),
+        "requestId": context.get("requestId"),
+        "sourceIp": http.get("sourceIp"),
+        "userAgent": http.get("userAgent"),
+    }
+    return {name: _shortened(value) for name, value in record.items() if value is not None}
+
+
+def _operation(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
+    """The id of the operation, and what its path names."""
+    http = event["requestContext"]["http"]
+    method, path = http["method"].upper(), app._remove_prefix(event["rawPath"])  # noqa: SLF001 — as it does itself
+    if method not in _CHANGES:
+        return None
+    for route in [*app._static_routes, *app._dynamic_routes]:  # noqa: SLF001
+        found = route.rule.match(path) if route.method == method else None
+        if found is not None:
+            if (route.openapi_extensions or {}).get(SCOPE) == Scope.READ.value:
+                return None
+            given = {to_camel(each): value for each, value in found.groupdict().items()}
+            return to_camel(route.func.__name__), given
+    return None
+
+
+def _who(authorizer: Mapping[str, Any] | None) -> Identity | None:
+    try:
+        return identify(authorizer, tenant_claim=services().tenant_claim)
+    except (ForbiddenError, PermissionError):
+        return None
+
+
+def _before(given: Mapping[str, str], seen: Seen) -> dict[str, Any] | None:
+    if run := seen.runs.get(given.get("executionId", "")):
+        return execution_document(run)
+    if key := seen.keys.get(given.get("keyId", "")):
+        return key_document(key, now())
+    if job := seen.jobs.get(given.get("jobId", "")):
+        return job_document(job, now())
+    return None
+
+
+def _changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+    """The fields that are not as they were, where both documents are of one thing."""
+    if before is None or after is None:
+        return None
+    of = next(each for each in ("executionId", "jobId", "keyId") if each in before)
+    if after.get(of) != before[of] or (of == "jobId" and "executionId" in after):
+        return None
+    names = {*before, *after}
+    return sorted(each for each in names if before.get(each) != after.get(each))
+
+
+def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON
+    if isinstance(value, dict):
+        return {
+            name: inner
+            if name in _AS_THEY_ARE
+            else _references(inner)
+            if name == "env" and isinstance(inner, dict)
+            else _hidden(inner)
+            if name in _HIDDEN
+            else _without_secrets(inner)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
+    return value
+
+
+def _references(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Of variables, where their values come from; none of the values."""
+    return {
+        name: value if isinstance(value, dict) else _hidden(value) for name, value in env.items()
+    }
+
+
+def _hidden(value: object) -> dict[str, int]:
+    return {"hiddenBytes": len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))}
+
+
+def _bounded(document: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(document)) <= MOST_OF_A_DOCUMENT:
+        return document
+    return {name: _in_short(value) for name, value in document.items()}
+
+
+def _in_short(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        named = [_name(each) for each in value[:_MOST_NAMED]]
+        return named if all(named) else {"omitted": len(value)}
+    if isinstance(value, dict):
+        return {"omitted": len(value)}
+    return _shortened(value)
+
+
+def _name(value: Any) -> str | None:  # noqa: ANN401
+    """The id that *value* is, or has."""
+    if isinstance(value, dict):
+        value = next((value[each] for each in _IDS if each in value), None)
+    return value[:_MOST_OF_A_TEXT] if isinstance(value, str) else None
+
+
+def _shortened(value: Any) -> Any:  # noqa: ANN401
+    return value[:_MOST_OF_A_TEXT] if isinstance(value, str) else value
+
+
+def _header(event: Mapping[str, Any], wanted: str) -> str | None:
+    return next((v for name, v in event["headers"].items() if name.lower() == wanted), None)

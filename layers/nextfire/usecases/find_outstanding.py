@@ -1,0 +1,60 @@
+"""Whether what a job had under way when it was asked to drain has come to its end."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import islice
+
+from nextfire.domain.audit import (
+    LOOK_BACK_AT_MOST,
+    WAITS_AT_MOST,
+    longest_run,
+    owes_records,
+    spans,
+)
+from nextfire.domain.ids import runs_from
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.ports import RunStore
+from nextfire.domain.run import Run, Trigger
+
+LOOKED_AT_MOST = 2_000
+"""Records that one call looks at, the latest first."""
+_PAGE = 50
+_MOMENT = timedelta(milliseconds=1)
+
+
+def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
+    """Whether a job that was asked to drain still has something of before: a run that has not
+    ended, or an occurrence that has no record yet. False of any other job, without a look.
+
+    It looks back over a day, for what waits in a queue, and beyond that for as long as a run may
+    take; over `LOOKED_AT_MOST` records.
+
+    Raises:
+        InvalidInputError: A schedule cannot be read.
+    """
+    asked_at = job.drain_asked_at
+    if job.state is not JobState.PAUSED or asked_at is None:
+        return False
+    until = max(asked_at, job.effective_from)
+    since = max(asked_at - WAITS_AT_MOST, now - LOOK_BACK_AT_MOST)
+    looked_from = since - longest_run(job)
+    found: list[Run] = []
+    newest = runs.between(
+        job.key, "0", runs_from(until + _MOMENT), newest_first=True, page=_PAGE, lenient=True
+    )
+    looked_at = 0
+    for run in islice(newest, LOOKED_AT_MOST):
+        if run.key.uid != job.uid:
+            break
+        looked_at += 1
+        at, asked_for = run.key.scheduled_at, run.trigger is Trigger.MANUAL
+        if not run.state.ended and (at <= asked_at or not asked_for):
+            return True
+        if not asked_for:
+            found.append(run)
+            if at < looked_from:  # it may be a range that reaches up to here
+                break
+    if looked_at == LOOKED_AT_MOST and found:
+        since = max(since, found[-1].key.scheduled_at)
+    return owes_records(job.uid, spans(job, since, until), reversed(found))
