@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -27,23 +28,27 @@ from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.audit import Audit
-from nextfire.domain.due import BrokenEntry, Slot
+from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import Run, RunState, Value
+from nextfire.domain.script import ScriptKey
 from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor
 
 SECOND = timedelta(seconds=1)
 JOB = a_job()
+COUNTED = replace(JOB, counted=True)
 RUN = run_key()
 KEY = a_key()
+SCRIPT = ScriptKey("acme", "default", "report.py")
 MESSAGE = RunMessage(
     tenant=RUN.job.tenant, job_id=RUN.job.job_id, run_id=RUN.run_id, dispatch=1, dispatched_at=NOON
 )
@@ -140,6 +145,10 @@ def keys(client: Any) -> DynamoDbKeyStore:
     return DynamoDbKeyStore(client, table="keys")
 
 
+def shelf(client: Any) -> S3ScriptShelf:
+    return S3ScriptShelf(client, client, bucket="scripts")
+
+
 def run_queue(client: Any) -> SqsRunQueue:
     return SqsRunQueue(client, queues={"default": URL}, executor=InlineExecutor())
 
@@ -150,7 +159,7 @@ def delivery(client: Any) -> SqsDelivery:
 
 def borrow(client: Any) -> None:
     role = StsJobRole(client, role_arn="role", environment={}, clock=Clock(NOON))
-    with role.lent(RUN.job, RUN.execution_id):
+    with role.lent(RUN.job):
         pytest.fail("it was lent")
 
 
@@ -161,6 +170,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "seed cursors": lambda c: control(c).seed_cursors(1, NOON),
     "read cursors": lambda c: control(c).cursors([0]),
     "move cursor": lambda c: control(c).move_cursor(0, NOON, 1),
+    "take runs": lambda c: control(c).take_runs("acme", NOON, 1, 5),
     "read audit": lambda c: control(c).audit(),
     "replace audit": lambda c: control(c).replace_audit(None, Audit(NOON)),
     "look into slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
@@ -170,6 +180,9 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "delete broken entry": lambda c: due(putting(c)).quarantine(BROKEN, NOON),
     "create job": lambda c: jobs(c).create(JOB, a_fire(JOB, NOON), NOON),
     "update job": lambda c: jobs(c).update(JOB, None, NOON),
+    "create counted job": lambda c: jobs(c).create(COUNTED, None, NOON, most=1),
+    "update counted job": lambda c: jobs(c).update(COUNTED, None, NOON, counts=1, most=1),
+    "complete counted job": lambda c: jobs(c).complete(COUNTED, NOON),
     "get job": lambda c: jobs(c).get(JOB.key),
     "get jobs": lambda c: jobs(c).get_many([JOB.key]),
     "list jobs": lambda c: jobs(c).list("acme", cursor=None, limit=1),
@@ -212,6 +225,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "acknowledge": lambda c: SqsInbox(c, queue_url=URL).acknowledge([delivery(c)]),
     "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
     "fetch script": lambda c: S3ScriptStore(c).fetch("s3://scripts/acme/x.py"),
+    "list scripts": lambda c: shelf(c).list("acme", pool=None, cursor=None, limit=1),
+    "list versions of script": lambda c: shelf(c).versions(SCRIPT, cursor=None, limit=1),
     "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(RUN, "result", b"1"),
     "get run file": lambda c: S3RunFiles(c, bucket="outputs").get(RUN, "result"),
     "put event": lambda c: EventBridgeEvents(c, bus="bus").put(EVENT),
@@ -289,6 +304,7 @@ def test_batch_that_fails_altogether_says_that_nothing_was_done(error: Exception
     assert run_queue(client).send([("default", MESSAGE), ("nowhere", MESSAGE)]) == set()
     assert due(client).put([a_fire(JOB, NOON)], NOON) == set()
     due(client).delete([Slot("2026-05-24T12:00Z#000", "x")])
+    due(client).mark_held([StoredEntry(Slot("2026-05-24T12:00Z#000", "x"), a_fire(JOB, NOON))])
 
 
 @pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "None"])
@@ -297,7 +313,7 @@ def test_transaction_cancelled_by_another_is_unavailable(reason: str) -> None:
         "TransactionCanceledException", CancellationReasons=[{"Code": reason}, {"Code": "None"}]
     )
 
-    for name in ("create job", "update job"):
+    for name in ("create job", "update job", "create counted job", "complete counted job"):
         with pytest.raises(UnavailableError, match=reason):
             CALLS[name](Failing(error))
 
@@ -386,7 +402,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
             DynamoDbKeyStore, DynamoDbRequestStore, SqsRunQueue, SqsDelivery, SqsInbox,
-            SqsDeadLetters, S3ScriptStore, S3RunFiles, EventBridgeEvents, AwsSecrets, StsJobRole,
+            SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, EventBridgeEvents, AwsSecrets,
+            StsJobRole,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -394,8 +411,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
 
     assert walked == {
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
-        *("audit", "replace_audit"),
-        *("read", "occupied", "put", "delete", "keep", "quarantine"),
+        *("audit", "replace_audit", "take_runs"),
+        *("read", "occupied", "put", "mark_held", "delete", "keep", "quarantine"),
         *("create", "update", "get", "get_many", "list", "ids", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
@@ -403,6 +420,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("begin", "finish"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
+        *("upload", "versions"),  # an upload is no call: a URL is signed here
         *("resolve", "lent"),
         *("answer", "close"),  # of a job role, to its own server: no calls of AWS but `lent`'s
     }

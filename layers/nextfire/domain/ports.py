@@ -23,6 +23,7 @@ from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, Value
+from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
 
 T = TypeVar("T")
 
@@ -487,6 +488,34 @@ class ScriptStore(Protocol):
         """
 
 
+class ScriptShelf(Protocol):
+    """Holds scripts as those see them who upload them: tenant by tenant, with their versions."""
+
+    def upload(
+        self, key: ScriptKey, *, size: int, sha256: bytes, now: datetime, life: timedelta
+    ) -> Upload:
+        """Where *size* bytes of that digest, and nothing else, may be PUT as the script *key* until
+        *now* + *life*.
+        """
+
+    def list(
+        self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
+    ) -> Page[StoredScript]:
+        """*tenant*'s scripts, or those of one pool, by pool and name. At most *limit* (≥ 1) a page,
+        and perhaps fewer though others follow: what no handler can name lies between.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+    def versions(self, key: ScriptKey, *, cursor: str | None, limit: int) -> Page[ScriptVersion]:
+        """The versions of the script *key*, the latest first. At most *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+
 class RunFiles(Protocol):
     """Holds what is too large for a run's record: logs, results, checkpoints."""
 
@@ -560,9 +589,9 @@ class Secrets(Protocol):
 class JobRole(Protocol):
     """The role that a pool's scripts act in."""
 
-    def lent(self, job: JobKey, execution_id: str) -> AbstractContextManager[Mapping[str, str]]:
-        """Within: the environment by which a script of *job*, in that execution, finds the role's
-        credentials, renewed for as long as it runs. Afterwards nobody gets any there.
+    def lent(self, job: JobKey) -> AbstractContextManager[Mapping[str, str]]:
+        """Within: the environment by which a script of *job* finds the role's credentials, renewed
+        for as long as it runs. Afterwards nobody gets any there.
 
         Raises:
             InvalidInputError: The executor may not act in that role.
