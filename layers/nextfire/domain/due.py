@@ -7,7 +7,7 @@ its sort key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -39,7 +39,9 @@ class DueEntry:
     version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
     checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
     `exclusive`, of a RETRY, says that the job's runs share one message group; `trigger`, of the
-    first dispatch of a run that was asked for, how that came to be.
+    first dispatch of a run that was asked for, how that came to be. `held`: it is due, and had to
+    wait for its pool's queue, its job's turn or its tenant's quota, or the one before it had; it is
+    the same entry all the same.
     """
 
     kind: DueKind
@@ -55,6 +57,7 @@ class DueEntry:
     rank: int = NORMAL_RANK
     exclusive: bool = False
     trigger: Trigger = Trigger.SCHEDULE
+    held: bool = field(default=False, compare=False)
 
     def __hash__(self) -> int:
         # What tells entries apart; over all fields it takes thrice as long, and is asked for often.

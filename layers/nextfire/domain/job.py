@@ -425,6 +425,10 @@ class JobState(StrEnum):
     COMPLETED = "COMPLETED"
     CANCELLED = "CANCELLED"
 
+    @property
+    def ended(self) -> bool:
+        return self in {JobState.COMPLETED, JobState.CANCELLED}
+
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
@@ -468,6 +472,8 @@ class Job:
     occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
     `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `drain_asked_at`: of a
     PAUSED job, when it was asked to drain, if it was: then it is told until when its runs go on.
+    `counted`: it is one of those that count toward its tenant's quota of jobs; one that has ended
+    is not.
     """
 
     key: JobKey
@@ -485,6 +491,7 @@ class Job:
     pause_reason: str | None = None
     skips: tuple[datetime, ...] = ()
     resumes_at: datetime | None = None
+    counted: bool = False
     drain_asked_at: datetime | None = None
 
     def with_new_version(self, now: datetime) -> Job:
@@ -543,7 +550,7 @@ class Job:
         )
         first = resumed.first()
         if first is None and resumed.definition.type is not ScheduleType.MANUAL:
-            return replace(resumed, state=JobState.COMPLETED), None
+            return replace(resumed, state=JobState.COMPLETED, counted=False), None
         return resumed, first
 
     def resume_entry(self) -> DueEntry | None:
