@@ -9,13 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.keys import ApiKey
@@ -66,16 +64,14 @@ class SeenJobs(DynamoDbJobStore):
             seen.jobs[key.job_id] = job
         return job
 
-    def create(
-        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
-    ) -> Job | None:
-        there, seen = super().create(job, first, now, former=former), _seen.get()
+    def create(self, job: Job, *given: Any, **named: Any) -> Job | None:  # noqa: ANN401 — as is given
+        there, seen = super().create(job, *given, **named), _seen.get()
         if seen is not None and there is None:
             seen.written.add(job.key.job_id)
         return there
 
-    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
-        done, seen = super().update(job, entry, now), _seen.get()
+    def update(self, job: Job, *given: Any, **named: Any) -> bool:  # noqa: ANN401 — as is given
+        done, seen = super().update(job, *given, **named), _seen.get()
         if seen is not None and done:
             seen.written.add(job.key.job_id)
         return done
