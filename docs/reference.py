@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import functions.api.handler  # noqa: F401 — includes the routes
-from functions.api.openapi import description
+from functions.api.openapi import BY_THE_GATEWAY, description
+from nextfire.client.errors import BY_GATEWAY
 
 PAGE = Path(__file__).with_name("api.md")
 _AREAS = {
@@ -22,6 +23,11 @@ _AREAS = {
     "keys": "API keys",
     "meta": "The API itself",
 }
+_GATEWAYS = """\
+These come from API Gateway, which did not ask the API or got no answer of it, as
+`{"message": "…"}` and not as problem documents. `nextfire.Client` and the command tell them like
+any other error, with what there is to do.
+"""
 _MARK = "written by `make docs`. -->\n"
 
 
@@ -33,8 +39,10 @@ def page() -> str:
     parts = [
         PAGE.read_text().partition(_MARK)[0] + _MARK,
         f"## Errors\n\nA problem document (RFC 9457):\n\n```json\n{problem}\n```\n",
-        'The gateway answers some by itself, as `{"message": "…"}`.\n',
         "\n".join(_errors(document)) + "\n",
+        "### What the gateway answers by itself\n",
+        _GATEWAYS,
+        "\n".join(_gateways()) + "\n",
     ]
     for tag in sorted(_tags(document), key=lambda each: [*_AREAS, each].index(each)):
         parts.append(f"## {_AREAS.get(tag, tag)}\n")
@@ -67,6 +75,13 @@ def _errors(document: dict[str, Any]) -> Iterator[str]:
         ]
         status = HTTPStatus[name]
         yield f"| {int(status)} {status.phrase} | {', '.join(by)} | {response['description']} |"
+
+
+def _gateways() -> Iterator[str]:
+    yield "| status | when | what to do |\n|---|---|---|"
+    for status, when in sorted(BY_THE_GATEWAY.items()):
+        remedy = _cell(BY_GATEWAY[status].remedy)
+        yield f"| {int(status)} {status.phrase} | {when} | {remedy} |"
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:

@@ -21,6 +21,8 @@ from packaging.tags import parse_tag as parse_tags
 from uv import find_uv_bin
 
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
+_CALLERS = "client"
+"""The package of the core that is its callers'."""
 
 
 class WrongWheelError(Exception):
@@ -124,7 +126,13 @@ class Build:
 
     def _stage_core(self, folder: Path) -> None:
         layers = self._root / "layers"
-        shutil.copytree(layers / "nextfire", folder / "nextfire", ignore=_IGNORED)
+        core = layers / "nextfire"
+
+        def ignored(at: str, names: list[str]) -> set[str]:
+            callers = {_CALLERS} if Path(at) == core else set()
+            return {*_IGNORED(at, names), *callers}
+
+        shutil.copytree(core, folder / "nextfire", ignore=ignored)
         for module in layers.glob("*.py"):
             shutil.copy2(module, folder)
 

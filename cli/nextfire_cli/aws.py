@@ -1,8 +1,8 @@
-"""The command's own use of AWS: signing requests, the bucket of the scripts, dead letters."""
+"""The command's own use of AWS: whose credentials, the bucket of the scripts, dead letters."""
 
 import re
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-import httpx
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import (
     AssumeRoleCredentialFetcher,
@@ -26,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as BotocoreSession
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.client.signing import REGIONS, Signature, callers_session, signature
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.errors import CliError
 
@@ -41,7 +39,6 @@ back by itself."""
 WAIT = 1
 """Seconds that a request waits for messages: only one that may wait asks all of a queue's
 servers."""
-_REGIONS = ["AWS_REGION", "AWS_DEFAULT_REGION"]
 
 
 class _Given(CredentialResolver):
@@ -53,23 +50,6 @@ class _Given(CredentialResolver):
 
     def load_credentials(self) -> Credentials:
         return self._credentials
-
-
-class Signature(httpx.Auth):
-    """Signs each request for API Gateway (SigV4, service ``execute-api``)."""
-
-    requires_request_body = True
-
-    def __init__(self, credentials: Credentials, region: str) -> None:
-        self._credentials = credentials
-        self._region = region
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        signed = AWSRequest(request.method, str(request.url), data=request.content)
-        frozen = self._credentials.get_frozen_credentials()
-        SigV4Auth(frozen, "execute-api", self._region).add_auth(signed)
-        request.headers.update(dict(signed.headers.items()))
-        yield request
 
 
 @dataclass(frozen=True)
@@ -219,14 +199,7 @@ class Account:
         Raises:
             CliError: There is no such profile.
         """
-        try:
-            # boto3 alone does not know AWS_REGION, which the AWS CLI and the SDKs put first.
-            own = BotocoreSession(session_vars={"region": ("region", _REGIONS, None, None)})
-            return cls(
-                boto3.Session(botocore_session=own, profile_name=profile, region_name=region)
-            )
-        except BotoCoreError as error:
-            raise CliError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
+        return cls(callers_session(profile, region))
 
     @classmethod
     def of_stack(cls, endpoint: str, region: str, access_key: str, secret_key: str) -> "Account":
@@ -238,28 +211,14 @@ class Account:
             endpoint,
         )
 
-    def signature(self, region: str | None) -> Signature:
-        """Signs for an API in *region*, by default the account's.
+    def signature(self, endpoint: str, region: str | None) -> Signature:
+        """Signs for the API at *endpoint*, in *region*: by default the one that it tells, else the
+        account's.
 
         Raises:
             CliError: There are no credentials, or no region.
         """
-        try:
-            credentials = self._session.get_credentials()
-        except BotoCoreError as error:
-            raise CliError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
-        if credentials is None:
-            raise CliError(
-                "There are no AWS credentials to sign with.",
-                "Log in (`aws sso login`), set AWS_PROFILE, or give --profile.",
-            )
-        region = region or self._session.region_name
-        if region is None:
-            raise CliError(
-                "The endpoint's address does not tell its AWS region.",
-                "Give --region, or set AWS_REGION.",
-            )
-        return Signature(credentials, region)
+        return signature(self._session, endpoint, region)
 
     def tenant(self) -> str:
         """Whose jobs these credentials reach: the id of their AWS account.
@@ -309,7 +268,7 @@ class Account:
 
     def environment(self) -> dict[str, str]:
         """What tells SDKs where AWS is."""
-        region = dict.fromkeys(_REGIONS, self._session.region_name)
+        region = dict.fromkeys(REGIONS, self._session.region_name)
         return region | ({"AWS_ENDPOINT_URL": self._endpoint} if self._endpoint else {})
 
     def act_as(self, role: str, session_name: str) -> None:
@@ -334,7 +293,7 @@ class Account:
                 f"The role {role} cannot be assumed: {error}.",
                 "Your credentials need sts:AssumeRole on it.",
             ) from error
-        own = BotocoreSession(session_vars={"region": ("region", _REGIONS, None, None)})
+        own = BotocoreSession(session_vars={"region": ("region", REGIONS, None, None)})
         own.register_component("credential_provider", _Given(credentials))
         boto3.setup_default_session(botocore_session=own)
 

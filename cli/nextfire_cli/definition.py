@@ -24,7 +24,7 @@ from nextfire.domain.job import (
 )
 from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_DELAY, MAX_JITTER, Dst, parse_duration
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 
 WHEN = "--cron, --at, --in, --every, --date"
 """Of these flags a job has one."""

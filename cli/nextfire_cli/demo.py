@@ -12,9 +12,10 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from rich.table import Column
 from rich.text import Text
 
+from nextfire import Client
 from nextfire.domain.instants import isoformat
 from nextfire_cli import render
-from nextfire_cli.client import Client, Document
+from nextfire_cli.documents import Document
 from nextfire_cli.errors import CliError
 
 HANDLER = "hello"
@@ -102,12 +103,12 @@ class Demo:
         """
         try:
             # By the service's clock, so that it does not matter if ours is wrong.
-            now = datetime.fromisoformat(self.client.health()["time"])
+            now = self.client.get_health().time
             for definition in definitions(now):
                 name = definition["name"]
                 # An id of our choice, noted first: an interrupt loses no job.
                 self._active[name] = f"{name}-{secrets.token_hex(4)}"
-                job = self.client.create_job({"jobId": self._active[name], **definition})
+                job = self.client.create_job({"jobId": self._active[name], **definition}).document
                 due = job.get("nextFireAt", "now")
                 self.display.tell(name, f"{definition['type']}, due {due}")
             return list(self._followed())
@@ -115,7 +116,7 @@ class Demo:
             for job_id in self._active.values():
                 # A job that was not created, or a stack that is gone, has nothing to cancel.
                 with contextlib.suppress(CliError):
-                    self.client.cancel_job(job_id)
+                    self.client.delete_job(job_id)
 
     def _followed(self) -> Iterator[Document]:
         deadline = self.monotonic() + PATIENCE.total_seconds()
@@ -137,8 +138,8 @@ class Demo:
 
     def _last_run(self, name: str, job_id: str) -> Document | None:
         """The newest run of a job, if it has succeeded."""
-        runs, _ = self.client.executions(job_id, limit=1)
-        for run in runs:
+        runs = self.client.list_executions(job_id, limit=1).items
+        for run in (each.document for each in runs):
             if run["state"] in _FAILED:
                 self.display.tell(name, run["state"])
                 said = [run.get("reason", ""), run.get("stderr", "")]
@@ -149,7 +150,7 @@ class Demo:
             if run["state"] == "SUCCEEDED":
                 late = render.late(run, "startedAt")
                 self.display.tell(name, f"SUCCEEDED, started {late}", done=True)
-                return self.client.execution(run["executionId"])
+                return self.client.get_execution(run["executionId"]).document
             why = f": {run['reason']}" if "reason" in run else ""
             self.display.tell(name, f"{run['state']}{why}")
         return None

@@ -16,13 +16,14 @@ import typer
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from nextfire import Client
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.client import Client, Document
 from nextfire_cli.definition import moment
+from nextfire_cli.documents import Document
 from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.session import Session
 
@@ -211,16 +212,16 @@ class _Redriven:
 
 
 def _redriving(client: Client, pool: str, first: str, reason: str | None) -> Iterator[Document]:
-    asked: Document = {"from": first, "limit": AT_ONCE}
-    if reason is not None:
-        asked["reason"] = reason
+    cursor = None
     while True:
-        answer = client.redrive_pool(pool, asked)
+        answer = client.redrive_pool(
+            pool, from_=first, limit=AT_ONCE, cursor=cursor, reason=reason
+        ).document
         yield answer
         if not answer["more"]:
             return
         # Onward to earlier deaths: what is redriven and dies anew is not met again.
-        asked["cursor"] = answer["cursor"]
+        cursor = answer["cursor"]
 
 
 def _clearing(
@@ -259,7 +260,7 @@ def _stays(client: Client, letter: "Letter", tenant: str) -> str | None:
     if message.tenant != tenant:
         return f"of tenant {message.tenant}"
     try:
-        run = client.execution(message.key.execution_id)
+        run = client.get_execution(message.key.execution_id).document
     except ApiError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return "its execution is not on record any more"

@@ -18,8 +18,8 @@ from nextfire.domain.job import (
 )
 from nextfire.domain.run import AttemptOutcome
 from nextfire.domain.schedule import MAX_RUNS, Dst
-from nextfire_cli.client import Document
 from nextfire_cli.definition import WHEN, definition
+from nextfire_cli.documents import Document
 
 __all__ = ["WHEN", "one_of", "takes"]
 

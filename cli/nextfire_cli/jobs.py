@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from nextfire_cli import render, session
-from nextfire_cli.client import Document
 from nextfire_cli.definition import read_payload
+from nextfire_cli.documents import Document, first
 from nextfire_cli.flags import WHEN, takes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -48,7 +48,7 @@ def create(
     if by_flags and context.params["handler"] is None:
         raise typer.BadParameter("say what to run", param_hint="--handler")
     caller = session.of(context)
-    job = caller.client().create_job(document)
+    job = caller.client().create_job(document).document
     caller.show(job, render.job(job))
 
 
@@ -59,7 +59,7 @@ def list_(
 ) -> None:
     """List jobs."""
     caller = session.of(context)
-    items, more = caller.client().jobs(limit=limit)
+    items, more = first(limit, caller.client().list_jobs)
     caller.show({"items": items}, render.jobs(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
@@ -69,7 +69,7 @@ def list_(
 def get(context: typer.Context, job_id: JobId) -> None:
     """Show one job: its state, its next run, its definition."""
     caller = session.of(context)
-    job = caller.client().job(job_id)
+    job = caller.client().get_job(job_id).document
     caller.show(job, render.job(job))
 
 
@@ -82,7 +82,7 @@ def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
       nextfire jobs upcoming job_a93f2 --count 3 --json
     """
     caller = session.of(context)
-    items = caller.client().upcoming(job_id, count=count)
+    items = caller.client().list_upcoming(job_id, count=count).document["items"]
     caller.show({"items": items}, render.upcoming(items))
 
 
@@ -100,7 +100,7 @@ def update(context: typer.Context, job_id: JobId, document: Document) -> None:
     if not document:
         raise typer.BadParameter("name at least one thing to change, e.g. --cron or -f")
     caller = session.of(context)
-    job = caller.client().update_job(job_id, document)
+    job = caller.client().change_job(job_id, document).document
     caller.show(job, render.job(job))
 
 
@@ -129,7 +129,7 @@ def pause(
       nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
     """
     caller = session.of(context)
-    job = caller.client().pause_job(job_id, reason, until)
+    job = caller.client().pause_job(job_id, reason=reason, until=until).document
     if job.get("pauseReason") != reason:
         caller.say("It was paused already; since when and why are unchanged.")
     caller.show(job, render.job(job))
@@ -152,7 +152,7 @@ def drain(
       nextfire jobs get job_a93f2
     """
     caller = session.of(context)
-    job = caller.client().drain_job(job_id, reason)
+    job = caller.client().drain_job(job_id, reason=reason).document
     caller.show(job, render.job(job))
 
 
@@ -164,7 +164,7 @@ def resume(context: typer.Context, job_id: JobId) -> None:
       nextfire jobs resume job_a93f2
     """
     caller = session.of(context)
-    job = caller.client().resume_job(job_id)
+    job = caller.client().resume_job(job_id).document
     caller.show(job, render.job(job))
 
 
@@ -186,11 +186,9 @@ def run(
       nextfire jobs run job_a93f2
       nextfire jobs run job_a93f2 --payload '{"day": "2026-05-23"}' --reason 'the report was wrong'
     """
-    asked: Document = {} if reason is None else {"reason": reason}
-    if payload is not None:
-        asked["payload"] = read_payload(payload)
+    override: Document = {} if payload is None else {"payload": read_payload(payload)}
     caller = session.of(context)
-    execution = caller.client().run_job(job_id, asked)
+    execution = caller.client().run_job(job_id, reason=reason, **override).document
     caller.show(execution, render.execution(execution))
 
 
@@ -212,8 +210,8 @@ def skip_next(
     if undo and reason is not None:
         raise typer.BadParameter("--undo takes no reason", param_hint="--reason")
     client = session.of(context).client()
-    job = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason)
-    session.of(context).show(job, render.job(job))
+    told = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason=reason)
+    session.of(context).show(told.document, render.job(told.document))
 
 
 @app.command()
@@ -228,5 +226,5 @@ def delete(
         raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
     if not yes:
         typer.confirm(f"Cancel job {job_id} for good?", abort=True, err=True)
-    job = caller.client().cancel_job(job_id)
+    job = caller.client().delete_job(job_id).document
     caller.show(job, render.job(job))

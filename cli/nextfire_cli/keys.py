@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from nextfire.client.access import API_KEY, key_file
 from nextfire.domain.errors import NextfireError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import (
@@ -23,10 +24,10 @@ from nextfire.domain.keys import (
     Scope,
 )
 from nextfire_cli import render, session
-from nextfire_cli.client import Document
 from nextfire_cli.definition import whole_seconds
+from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
-from nextfire_cli.session import API_KEY, Session, key_file
+from nextfire_cli.session import Session
 from nextfire_cli.worker import DEPLOYED
 
 if TYPE_CHECKING:
@@ -101,8 +102,8 @@ def create(
         raise typer.BadParameter("goes with --first", param_hint="--tenant, --stack")
     else:
         wanted = (scope or Scope.WRITE).value
-        asked = {"name": name, "scopes": [wanted], "expiresInSec": seconds}
-        made, endpoint = caller.client().create_key(asked), caller.api_endpoint()
+        new = caller.client().create_key(name, [wanted], expires_in_sec=seconds)
+        made, endpoint = new.document, caller.api_endpoint()
     _hand_over(caller, made, made, endpoint, save=save)
 
 
@@ -113,7 +114,7 @@ def list_(
 ) -> None:
     """List the API keys of your tenant, those that are good no more included."""
     caller = session.of(context)
-    items, more = caller.client().keys(limit=limit)
+    items, more = first(limit, caller.client().list_keys)
     caller.show({"items": items, "more": more}, render.keys(items))
     if more:
         caller.say(f"There are more: --limit {limit * 2}")
@@ -123,7 +124,7 @@ def list_(
 def revoke(context: typer.Context, key_id: KeyId) -> None:
     """Make an API key good for nothing; within a minute it opens nothing any more."""
     caller = session.of(context)
-    key = caller.client().revoke_key(key_id)
+    key = caller.client().revoke_key(key_id).document
     caller.show(key, render.key(key))
 
 
@@ -155,13 +156,13 @@ def rotate(
       nextfire keys rotate 3f9c0a77d1e2b456 --overlap 2d
     """
     caller = session.of(context)
-    asked: Document = {}
-    if overlap is not None:
-        most = int(MAX_OVERLAP.total_seconds())
-        asked["overlapSec"] = whole_seconds(overlap, "--overlap", 0, most)
-    if (seconds := _life(expires)) is not None:
-        asked["expiresInSec"] = seconds
-    answer = caller.client().rotate_key(key_id, asked)
+    most = int(MAX_OVERLAP.total_seconds())
+    both = caller.client().rotate_key(
+        key_id,
+        overlap_sec=None if overlap is None else whole_seconds(overlap, "--overlap", 0, most),
+        expires_in_sec=_life(expires),
+    )
+    answer = both.document
     caller.say(f"The key {key_id} expires at {answer['old']['expiresAt']}.")
     _hand_over(caller, answer, answer["new"], caller.api_endpoint(), save=save)
 

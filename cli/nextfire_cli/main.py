@@ -13,9 +13,10 @@ import typer
 from rich.text import Text
 from typer.core import TyperGroup
 
+from nextfire.client import Auth
 from nextfire_cli import dlq, jobs, keys, render, runs, schedules, scripts, session, worker
 from nextfire_cli.errors import CliError
-from nextfire_cli.session import Auth, Session
+from nextfire_cli.session import Session
 
 _GLOBAL = {"--json": 0, "--endpoint": 1, "--profile": 1, "--region": 1, "--auth": 1}
 """The global options, and how many values each takes."""
@@ -193,7 +194,7 @@ app.command("worker")(worker.worker)
 def status(context: typer.Context) -> None:
     """Ask the endpoint, by default the local stack, for its health. Exit code 1: it is not well."""
     caller = session.of(context)
-    health = caller.client().health()
+    health = caller.client().get_health().document
     info = caller.stack()
     stack = info.model_dump(mode="json", include=_STATUS) if info else {"endpoint": caller.endpoint}
     caller.show(health | stack, render.health(health | stack))

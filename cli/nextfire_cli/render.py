@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextfire.domain.job import RETRIED
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 
 _STYLES = {
     "ACTIVE": "green",

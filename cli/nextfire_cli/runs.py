@@ -4,15 +4,17 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from nextfire import Client
 from nextfire.domain.job import JobState
 from nextfire.domain.run import RunState
 from nextfire_cli import render, session
-from nextfire_cli.client import Client, Document
 from nextfire_cli.definition import moment
+from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import ApiError, CliError
 from nextfire_cli.flags import one_of
 from nextfire_cli.session import Session
@@ -20,8 +22,6 @@ from nextfire_cli.session import Session
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 POLL = 0.5
 """Seconds between two looks at the API."""
-LOOK_EVERY = 1.0
-"""Seconds between two looks at a log to which nothing was added."""
 _OVER = {JobState.COMPLETED, JobState.CANCELLED}
 _SPAN = {"--from", "--to"}
 _UNDER_WAY = {state for state in RunState if not state.ended}
@@ -98,8 +98,8 @@ def list_(
         _list_some(caller, wanted, job_id, limit)
         return
     if not follow:
-        items, more = client.executions(job_id, limit=limit)
-        job = None if items or caller.as_json else client.job(job_id)
+        items, more = first(limit, partial(client.list_executions, job_id))
+        job = None if items or caller.as_json else client.get_job(job_id).document
         caller.show({"items": items}, render.executions(items, job))
         if more:
             caller.say(f"There are more than {limit}: raise --limit.")
@@ -126,7 +126,15 @@ def _list_some(
         flag.removeprefix("--"): moment(text, flag, now) if text and flag in _SPAN else text
         for flag, text in wanted.items()
     }
-    items, more = caller.client().find_executions(limit=limit, jobId=job_id, **asked)
+    find = partial(
+        caller.client().list_all_executions,
+        job_id=job_id,
+        state=asked["state"],
+        pool=asked["pool"],
+        from_=asked["from"],
+        to=asked["to"],
+    )
+    items, more = first(limit, find)
     died = job_id is None and wanted["--state"] == RunState.DEAD
     caller.show({"items": items}, render.dead(items) if died else render.executions(items))
     if more:
@@ -137,7 +145,7 @@ def _list_some(
 def get(context: typer.Context, execution_id: ExecutionId) -> None:
     """Show one run: when it was due, dispatched, started and done, its attempts, output, result."""
     caller = session.of(context)
-    run = caller.client().execution(execution_id)
+    run = caller.client().get_execution(execution_id).document
     caller.show(run, render.execution(run))
 
 
@@ -171,7 +179,8 @@ def logs(
     out = caller.out
     items: list[Document] = []
     number = None
-    for line in log_lines(client, execution_id, attempt=attempt, follow=follow, sleep=time.sleep):
+    for read in client.log(execution_id, attempt=attempt, follow=follow):
+        line = read.document
         if caller.as_json and follow:
             typer.echo(json.dumps(line, ensure_ascii=False))
         elif caller.as_json:
@@ -188,7 +197,9 @@ def logs(
     if caller.as_json and not follow:
         typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
     if follow and not caller.as_json:
-        caller.err.print(render.execution_line(client.execution(execution_id)), soft_wrap=True)
+        caller.err.print(
+            render.execution_line(client.get_execution(execution_id).document), soft_wrap=True
+        )
 
 
 @app.command()
@@ -207,12 +218,12 @@ def cancel(
     """
     caller = session.of(context)
     client = caller.client()
-    run = client.cancel_execution(execution_id, reason)
+    run = client.cancel_execution(execution_id, reason=reason).document
     if run["state"] == RunState.RUNNING:
         caller.say("Its worker is asked to end it.")
     while wait and run["state"] in _UNDER_WAY:
         time.sleep(POLL)
-        run = client.execution(execution_id)
+        run = client.get_execution(execution_id).document
     caller.show(run, render.execution_line(run))
 
 
@@ -237,7 +248,7 @@ def redrive(
     refused: list[ApiError] = []
     for execution_id in execution_ids:
         try:
-            run = client.redrive_execution(execution_id, reason)
+            run = client.redrive_execution(execution_id, reason=reason).document
         except ApiError as error:
             refused.append(error)
             caller.fail(CliError(f"{execution_id}: {error.problem}", error.remedy))
@@ -249,28 +260,6 @@ def redrive(
         typer.echo(json.dumps({"items": items}, indent=2, ensure_ascii=False))
     if refused:
         raise typer.Exit(1)
-
-
-def log_lines(
-    client: Client,
-    execution_id: str,
-    *,
-    attempt: int | None,
-    follow: bool,
-    sleep: Callable[[float], None],
-) -> Iterator[Document]:
-    """The lines there are; with *follow* also those to come, until the run has ended."""
-    cursor = None
-    while True:
-        page = client.log(execution_id, cursor=cursor, attempt=attempt)
-        yield from page["items"]
-        cursor = page.get("cursor")
-        if cursor is None:
-            return
-        if not page["items"] and not page["ended"]:
-            if not follow:
-                return
-            sleep(LOOK_EVERY)
 
 
 def changes(
@@ -289,12 +278,12 @@ def changes(
     state = None
     while True:
         # The job first: a run that it makes after this look is seen in the next round.
-        job = client.job(job_id)
+        job = client.get_job(job_id).document
         if job["state"] != state:
             state = job["state"]
             on_state(job)
         over = state in _OVER
-        runs, _ = client.executions(job_id, limit=limit)
+        runs, _ = first(limit, partial(client.list_executions, job_id))
         for run in reversed(runs):
             key = run["executionId"]
             if _progress(seen.get(key)) != _progress(run):

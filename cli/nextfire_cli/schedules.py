@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nextfire.domain.job import SCHEDULE_FIELDS, JobDefinition, WhenDocument
 from nextfire_cli import render, session
-from nextfire_cli.client import Document
+from nextfire_cli.documents import Document
 from nextfire_cli.flags import WHEN, takes
 from nextfire_cli.jobs import Count
 
@@ -41,7 +41,7 @@ def preview(
         raise typer.BadParameter("say when: give one of them", param_hint=f"{WHEN}, --file")
     asked |= {"count": count} if after is None else {"count": count, "after": after}
     caller = session.of(context)
-    items = caller.client().preview(asked)
+    items = caller.client().preview_schedule(asked).document["items"]
     caller.show({"items": items}, render.upcoming(items))
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nextfire.client.access import is_local
 from nextfire_cli import session
-from nextfire_cli.client import is_local
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 

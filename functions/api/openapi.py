@@ -45,13 +45,21 @@ _SECURITY = {
         description="AWS Signature Version 4 (service `execute-api`), where the stack is set so.",
     ),
 }
-_BY_THE_GATEWAY = {
-    HTTPStatus.UNAUTHORIZED: "No identity: the key or token is missing, unknown or expired.",
-    HTTPStatus.FORBIDDEN: "The identity may not do this.",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is larger than 10 MB.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests: wait, as long as `Retry-After` says.",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of ours.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "Not now, or no answer within 30 s: it may have happened.",
+BY_THE_GATEWAY = {
+    HTTPStatus.BAD_REQUEST: "The gateway cannot read the request.",
+    HTTPStatus.UNAUTHORIZED: "Nothing says who calls, or the token is not good.",
+    HTTPStatus.FORBIDDEN: (
+        "The key is wrong, expired or revoked; or the signature is, or its principal may not call "
+        "this."
+    ),
+    HTTPStatus.NOT_FOUND: "There is no such API, or stage.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The request is larger than 10 MB.",
+    HTTPStatus.TOO_MANY_REQUESTS: "More requests than the deployment lets through.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "The authorizer failed.",
+    HTTPStatus.SERVICE_UNAVAILABLE: (
+        "The API is not available, or did not answer within 30 s: it may have happened."
+    ),
+    HTTPStatus.GATEWAY_TIMEOUT: "No answer in time: it may have happened.",
 }
 """What API Gateway answers without asking the API, with a body of its own."""
 _BY_THE_API = {
@@ -72,7 +80,14 @@ _ALWAYS = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.INTERNAL_SERVER_ERROR,
     HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
 )
+_WAIT = {
+    "Retry-After": {
+        "description": "Seconds after which it may go better.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+}
 _EXAMPLES: dict[str, Any] = {
     "JobAnswer": {
         "jobId": "daily-invoices",
@@ -260,18 +275,24 @@ def _describe_errors(components: dict[str, Any]) -> None:
         "examples": [{"message": "Unauthorized"}],
     }
     components["responses"] = {
-        status.name: _problem(status) for status in sorted(_BY_THE_API.keys() | _BY_THE_GATEWAY)
+        status.name: _problem(status) for status in sorted(_BY_THE_API.keys() | BY_THE_GATEWAY)
     }
 
 
 def _problem(status: HTTPStatus) -> dict[str, Any]:
-    said = [_BY_THE_API.get(status), _BY_THE_GATEWAY.get(status)]
+    said = [_BY_THE_API.get(status), BY_THE_GATEWAY.get(status)]
     content: dict[str, Any] = {}
     if status in _BY_THE_API:
         content["application/problem+json"] = {"schema": {"$ref": f"{_SCHEMAS}Problem"}}
-    if status in _BY_THE_GATEWAY:
+    if status in BY_THE_GATEWAY:
         content["application/json"] = {"schema": {"$ref": f"{_SCHEMAS}GatewayMessage"}}
-    return {"description": " ".join(filter(None, said)), "content": content}
+    described: dict[str, Any] = {
+        "description": " ".join(filter(None, said)),
+        "content": content,
+    }
+    if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
+        described["headers"] = _WAIT
+    return described
 
 
 def _patch(schemas: dict[str, Any], name: str) -> dict[str, Any]:

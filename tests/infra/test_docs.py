@@ -38,6 +38,7 @@ PAGES = [
     ARCHITECTURE,
     DEPLOY,
     POLICIES,
+    ROOT / "docs" / "api.md",
     ROOT / "docs" / "runs.md",
     ROOT / "docs" / "events.md",
     ROOT / "docs" / "identity.md",

@@ -16,8 +16,7 @@ from http import HTTPStatus
 from random import Random
 from typing import TypeVar
 
-from nextfire_cli.client import Client
-from nextfire_cli.errors import ApiError, CliError
+from nextfire import ApiError, Client, ClientError
 from tests.soak import marks, oracle, plan
 from tests.soak.accounting import Found, Loss, Record, account
 from tests.soak.oracle import Did, Document, Event, History, instant
@@ -198,12 +197,12 @@ class Soak:
     def _create(self, planned: plan.Planned) -> None:
         api = self._apis[planned.tenant]
         try:
-            job = self._insist(lambda: api.create_job(planned.document))
+            job = self._insist(lambda: api.create_job(planned.document).document)
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 self._note_refusal(error, planned.document)
                 return
-            job = self._insist(lambda: api.job(planned.job_id))
+            job = self._insist(lambda: api.get_job(planned.job_id).document)
         history = History(self._stack.tenants[planned.tenant], planned.job_id)
         created = Event(Did.CREATED, instant(job["createdAt"]), now(), planned.document)
         history.events.append(created)
@@ -238,10 +237,10 @@ class Soak:
             return False
 
         def changed() -> Document:
-            there = api.job(history.job_id)
+            there = api.get_job(history.job_id).document
             if there["schedule"] == patch["schedule"]:
                 return there  # an answer was lost
-            return api.update_job(history.job_id, patch)
+            return api.change_job(history.job_id, patch).document
 
         document = {**history.document, **patch}
         try:
@@ -254,19 +253,21 @@ class Soak:
         return True
 
     def _pause(self, api: Client, history: History, _ends_at: datetime) -> bool:
-        job = self._insist(lambda: api.pause_job(history.job_id, "soak"))
+        job = self._insist(lambda: api.pause_job(history.job_id, reason="soak").document)
         history.events.append(Event(Did.PAUSED, instant(job["pausedAt"]), now()))
         return True
 
     def _resume(self, api: Client, history: History, _ends_at: datetime) -> bool:
-        job = self._insist(lambda: api.resume_job(history.job_id))
+        job = self._insist(lambda: api.resume_job(history.job_id).document)
         history.events.append(Event(Did.RESUMED, instant(job["updatedAt"]), now()))
         return True
 
     def _delete(self, api: Client, history: History, _ends_at: datetime) -> bool:
         def deleted() -> Document:
-            there = api.job(history.job_id)
-            return there if there["state"] == "CANCELLED" else api.cancel_job(history.job_id)
+            there = api.get_job(history.job_id).document
+            if there["state"] == "CANCELLED":
+                return there
+            return api.delete_job(history.job_id).document
 
         job = self._insist(deleted)
         history.events.append(Event(Did.DELETED, instant(job["updatedAt"]), now()))
@@ -277,27 +278,27 @@ class Soak:
         others = [each for each in self._histories.values() if each.tenant == history.tenant]
         for job in [history, *self._random.sample(others, min(len(others), _LOOKED_AT))]:
             with suppress(ApiError):  # one without runs and long over is not found
-                found, _ = self._insist(lambda j=job.job_id: api.executions(j, limit=10))  # type: ignore[misc]
-                living = [run["executionId"] for run in found if run["state"] in _LIVING]
+                found = self._insist(lambda j=job.job_id: api.list_executions(j, limit=10))  # type: ignore[misc]
+                living = [run.execution_id for run in found.items if run.state in _LIVING]
                 if living:
                     execution_id = self._random.choice(living)
                     job.cancels[execution_id] = None
-                    self._insist(lambda i=execution_id: api.cancel_execution(i, "soak"))  # type: ignore[misc]
+                    self._insist(lambda i=execution_id: api.cancel_execution(i, reason="soak"))  # type: ignore[misc]
                     job.cancels[execution_id] = now()
                     return True
         return False
 
     def _redrive(self, api: Client, history: History, _ends_at: datetime) -> bool:
         tenant = next(n for n, name in enumerate(self._stack.tenants) if name == history.tenant)
-        found, _ = self._insist(lambda: api.find_executions(state="DEAD", limit=50))
-        dead = [run for run in found if (tenant, run["jobId"]) in self._histories]
+        found = self._insist(lambda: api.list_all_executions(state="DEAD", limit=50))
+        dead = [run for run in found.items if (tenant, run.job_id) in self._histories]
         if not dead:
             return False
         run = self._random.choice(dead)
-        execution_id = run["executionId"]
-        asked = self._histories[tenant, run["jobId"]].redrives.setdefault(execution_id, [])
+        execution_id = run.execution_id
+        asked = self._histories[tenant, run.job_id].redrives.setdefault(execution_id, [])
         asked.append(now())
-        self._insist(lambda: api.redrive_execution(execution_id, "soak"))
+        self._insist(lambda: api.redrive_execution(execution_id, reason="soak"))
         return True
 
     def _note_refusal(self, error: ApiError, document: Document) -> bool:
@@ -311,13 +312,13 @@ class Soak:
 
         Raises:
             ApiError: The API refuses.
-            CliError: There is no answer for long.
+            ClientError: There is no answer for long.
         """
         until = time.monotonic() + _INSIST_FOR
         while True:
             try:
                 return ask()
-            except CliError as error:
+            except ClientError as error:
                 refused = isinstance(error, ApiError) and (
                     error.status < HTTPStatus.INTERNAL_SERVER_ERROR
                 )
@@ -348,10 +349,10 @@ class Soak:
         for (tenant, job_id), history in self._histories.items():
             api = self._apis[tenant]
             with suppress(ApiError):  # one that is not listed has no record
-                found, _ = self._insist(lambda a=api, j=job_id: a.executions(j, limit=100_000))  # type: ignore[misc]
-                records[history.tenant, job_id] = found
+                runs = self._insist(lambda a=api, j=job_id: [*a.executions(j)])  # type: ignore[misc]
+                records[history.tenant, job_id] = [run.document for run in runs]
             states[f"{history.tenant}/{job_id}"] = self._insist(
-                lambda a=api, j=job_id: a.job(j)["state"]  # type: ignore[misc]
+                lambda a=api, j=job_id: a.get_job(j).state  # type: ignore[misc]
             )
         losses = [
             Loss(kill.at, kill.worker, kill.what)

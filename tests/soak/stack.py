@@ -23,7 +23,7 @@ from typing import Any
 
 import httpx
 
-from nextfire_cli.client import Bearer, Client
+from nextfire import Client
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, interrupts_raised
@@ -138,8 +138,8 @@ class SoakStack:
         API's function as API Gateway would send them.
         """
         return [
-            Client(self.info.endpoint, Bearer(self.info.api_key)),
-            Client("http://127.0.0.1", httpx.Auth(), transport=_Invoked(self, OTHER_TENANT)),
+            Client(self.info.endpoint, self.info.api_key),
+            Client("http://127.0.0.1", auth=httpx.Auth(), transport=_Invoked(self, OTHER_TENANT)),
         ]
 
     def supervise(self) -> None:
@@ -283,7 +283,7 @@ class _Invoked(httpx.BaseTransport):
             "routeKey": "$default",
             "rawPath": path,
             "rawQueryString": request.url.query.decode(),
-            "headers": {"content-type": "application/json"},
+            "headers": dict(request.headers),
             "requestContext": {
                 "accountId": self._tenant,
                 "authorizer": {"iam": {"accountId": self._tenant, "callerId": "soak"}},

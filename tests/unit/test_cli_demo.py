@@ -10,8 +10,8 @@ import httpx
 import pytest
 from rich.console import Console
 
+from nextfire import Client
 from nextfire.domain.instants import isoformat, parse_instant
-from nextfire_cli.client import Client
 from nextfire_cli.demo import Demo, Display, report
 from nextfire_cli.errors import CliError
 
@@ -90,7 +90,9 @@ def told() -> StringIO:
 
 @pytest.fixture
 def demo(service: Service, told: StringIO) -> Demo:
-    client = Client("http://127.0.0.1:1", httpx.Auth(), httpx.MockTransport(service.answer))
+    client = Client(
+        "http://127.0.0.1:1", auth=httpx.Auth(), transport=httpx.MockTransport(service.answer)
+    )
     display = Display(Console(file=told, width=100), service.monotonic)
     return Demo(client, display, service.monotonic, service.sleep)
 

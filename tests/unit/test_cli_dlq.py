@@ -212,7 +212,7 @@ def test_redrive_goes_through_all_and_clears_what_is_not_dead_any_more(
 def test_a_redrive_that_is_cut_short_says_how_far_it_came(call: Call, api: Api) -> None:
     api.redrives = [
         {"redriven": ["x.1"], "skipped": [], "more": True, "cursor": "c1"},
-        httpx.Response(503, json={"title": "Service Unavailable", "status": 503, "detail": "-"}),
+        httpx.Response(409, json={"title": "Conflict", "status": 409, "detail": "-"}),
     ]
 
     result = call("redrive")

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nextfire.adapters.aws import SystemClock
+from nextfire.client import api as api_module
 from nextfire_cli import runs
 from nextfire_cli.main import app
 
@@ -68,7 +69,7 @@ Call = Callable[..., Result]
 def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "POLL", 0)
-    monkeypatch.setattr(runs, "LOOK_EVERY", 0)
+    monkeypatch.setattr(api_module, "LOOK_EVERY", 0)
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",

@@ -1,0 +1,39 @@
+"""The client of the API. It needs httpx (the extra ``client``), and is no part of the functions."""
+
+from nextfire.client.access import Auth, Bearer
+from nextfire.client.api import Client
+from nextfire.client.errors import (
+    ApiError,
+    ClientError,
+    Conflict,
+    Fault,
+    Forbidden,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+    UnreachableError,
+)
+from nextfire.client.models import JobRequest, PreviewRequest
+
+__all__ = [
+    "ApiError",
+    "Auth",
+    "Bearer",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Fault",
+    "Forbidden",
+    "Invalid",
+    "JobRequest",
+    "NotFound",
+    "PreconditionFailed",
+    "PreviewRequest",
+    "RateLimited",
+    "Unauthorized",
+    "Unavailable",
+    "UnreachableError",
+]

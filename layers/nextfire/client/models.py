@@ -1,0 +1,415 @@
+"""What the API answers, and what it is sent, with types.
+
+An answer is a view of its JSON document: `job.next_fire_at` is the document's `nextFireAt`, as an
+aware instant. A field is read when it is asked for, so an answer of a newer API, which says more
+or leaves something out, breaks no call; `document` is all of it, as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+from pydantic import Field, JsonValue, TypeAdapter
+from pydantic.alias_generators import to_camel
+from pydantic_core import CoreSchema, core_schema
+
+from nextfire.domain.job import (
+    Backoff,
+    JobDefinition,
+    JobState,
+    MisfirePolicy,
+    Overlap,
+    Priority,
+    RetryJitter,
+    WhenDocument,
+)
+from nextfire.domain.keys import KeyState, Scope
+from nextfire.domain.run import AttemptOutcome, RunState, Trigger
+from nextfire.domain.schedule import Dst, ScheduleType
+
+UNREADABLE = "UNREADABLE"
+"""The state of what is stored and does not decode: else there are only an id and a `reason`."""
+
+T = TypeVar("T")
+OrNew = Annotated[T | str, Field(union_mode="left_to_right")]
+"""One of these values, or a text that this client does not know yet."""
+
+
+class Answer:
+    """A document that the API answered. `document`: as it came. `etag`: of a job by itself, what
+    `if_match` takes.
+
+    A field that the API left out is None where its type allows that, else an AttributeError.
+    """
+
+    def __init__(self, document: Mapping[str, Any], etag: str | None = None) -> None:
+        self.document = dict(document)
+        self.etag = etag
+
+    if not TYPE_CHECKING:  # else every name would be one of a field
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — each field has its own
+            kind = fields(type(self)).get(name)
+            if kind is None or name.startswith("__"):
+                raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+            alias = written(name)
+            if alias not in self.document and not kind.optional:
+                raise AttributeError(f"this {type(self).__name__} came without {alias!r}: {self!r}")
+            value = kind.read(self.document.get(alias))
+            self.__dict__[name] = value
+            return value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.document!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls)
+
+
+class Kind:
+    """Of a field: how its JSON is read, and whether it may be absent."""
+
+    def __init__(self, annotation: Any) -> None:  # noqa: ANN401 — any type
+        self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        self.optional = type(None) in getattr(annotation, "__args__", ())
+
+    def read(self, value: object) -> object:
+        return self._adapter.validate_python(value)
+
+
+_FIELDS: dict[type[Answer], dict[str, Kind]] = {}
+
+
+def fields(model: type[Answer]) -> dict[str, Kind]:
+    """The fields of an answer, by their names in Python."""
+    if model not in _FIELDS:
+        hints = get_type_hints(model, include_extras=True)
+        _FIELDS[model] = {name: Kind(hint) for name, hint in hints.items()}
+    return _FIELDS[model]
+
+
+def written(name: str) -> str:
+    """A field's name as the API writes it."""
+    return to_camel(name.removesuffix("_"))
+
+
+class Health(Answer):
+    """The API is there. `time`: by its clock."""
+
+    status: str
+    time: datetime
+
+
+class SecretReference(Answer):
+    """A variable that is a secret of Secrets Manager."""
+
+    secret: str
+    key: str | None
+
+
+class ParameterReference(Answer):
+    """A variable that is a parameter of the SSM Parameter Store."""
+
+    parameter: str
+
+
+class Target(Answer):
+    """What a run carries out. `env`: its variables, as the job has them."""
+
+    pool: str
+    handler: str | None
+    script: str | None
+    env: dict[str, Any]
+
+
+class RetryOn(Answer):
+    """After which attempts another is made."""
+
+    states: list[OrNew[AttemptOutcome]]
+    exit_codes: list[int] | None
+
+
+class RetryPolicy(Answer):
+    """What follows an attempt that failed, timed out or lost its worker."""
+
+    max_attempts: int
+    backoff: OrNew[Backoff]
+    initial_delay_ms: int
+    max_delay_ms: int
+    jitter: OrNew[RetryJitter]
+    retry_on: RetryOn
+
+
+class Misfire(Answer):
+    """What becomes of occurrences that come late."""
+
+    policy: OrNew[MisfirePolicy]
+    relevancy_window_sec: int | None
+
+
+class Job(Answer):
+    """A job: its definition with every default, and what the system keeps beside it. `state`:
+    DRAINING of one that is PAUSED while what was under way goes on. Of one whose `state` is
+    UNREADABLE there are only `job_id` and `reason`.
+    """
+
+    job_id: str
+    state: OrNew[JobState]
+    reason: str | None
+    revision: int
+    next_fire_at: datetime | None
+    skips: list[datetime] | None
+    paused_at: datetime | None
+    pause_reason: str | None
+    drain_asked_at: datetime | None
+    resumes_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+    type: OrNew[ScheduleType]
+    schedule: str | list[str] | None
+    timezone: str
+    start_at: str | None
+    end_at: str | None
+    dst: OrNew[Dst]
+    max_runs: int | None
+    jitter_sec: int
+    name: str | None
+    target: Target
+    payload: JsonValue
+    retry_policy: RetryPolicy
+    timeout_sec: int
+    priority: OrNew[Priority]
+    misfire: Misfire
+    overlap: OrNew[Overlap]
+    labels: dict[str, str]
+
+
+class Upcoming(Answer):
+    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `due_at`:
+    with jitter. `execution_id`: of a job's, the id that its execution will have.
+    """
+
+    execution_id: str | None
+    at: datetime
+    local: str
+    offset: str
+    due_at: datetime | None
+    skipped: bool | None
+    note: str | None
+
+
+class LastRun(Answer):
+    """A job's newest execution, in short."""
+
+    execution_id: str
+    state: OrNew[RunState]
+    scheduled_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    reason: str | None
+
+
+class JobDetail(Job):
+    """A job, with its newest execution, if it had one, and its next occurrences."""
+
+    last_run: LastRun | None
+    upcoming: list[Upcoming]
+
+
+class JobPage(Answer):
+    """Jobs by id. A page may hold fewer than asked for, and none: there are more where `cursor`
+    is.
+    """
+
+    items: list[Job]
+    cursor: str | None
+
+
+class UpcomingList(Answer):
+    """Occurrences, the earliest first."""
+
+    items: list[Upcoming]
+
+
+class Covered(Answer):
+    """The occurrences for which one record stands: the first, the last, and how many."""
+
+    from_: datetime
+    to: datetime
+    count: int
+
+
+class Attempt(Answer):
+    """One attempt. `logs`: where to read what it printed, if that is not all on the record."""
+
+    number: int
+    worker: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: OrNew[AttemptOutcome] | None
+    exit_code: int | None
+    reason: str | None
+    logs: str | None
+
+
+class Execution(Answer):
+    """A run; `started_at` and `exit_code` are its latest attempt's. Of one whose `state` is
+    UNREADABLE there are only its ids and a `reason`.
+    """
+
+    execution_id: str
+    job_id: str
+    state: OrNew[RunState]
+    trigger: OrNew[Trigger] | None
+    request_reason: str | None
+    payload: JsonValue | None
+    scheduled_at: datetime
+    range: Covered | None
+    dispatched_at: datetime | None
+    dispatch_reason: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    retry_at: datetime | None
+    pool: str | None
+    dispatch: int | None
+    attempt: int | None
+    attempts_before_redrive: int | None
+    worker: str | None
+    job_revision: int | None
+    exit_code: int | None
+    reason: str | None
+    cancel_requested: bool | None
+    cancel_reason: str | None
+    stdout: str | None
+    stderr: str | None
+    result_bytes: int | None
+    checkpoint_bytes: int | None
+    attempts: list[Attempt] | None
+    result: JsonValue | None
+
+
+class ExecutionPage(Answer):
+    """Executions. A page may hold fewer than asked for: there are more where `cursor` is."""
+
+    items: list[Execution]
+    cursor: str | None
+
+
+class LogLine(Answer):
+    """A line that an attempt printed."""
+
+    attempt: int
+    at: datetime | None
+    stream: str
+    text: str
+
+
+class Log(Answer):
+    """Lines of a log. `ended`: nothing will follow."""
+
+    items: list[LogLine]
+    cursor: str | None
+    ended: bool
+
+
+class NotRedriven(Answer):
+    """A run that was not redriven, and why."""
+
+    execution_id: str
+    reason: str
+
+
+class Redriven(Answer):
+    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+
+    redriven: list[str]
+    skipped: list[NotRedriven]
+    more: bool
+    cursor: str | None
+
+
+class Key(Answer):
+    """An API key, as anybody may know it. Of one whose `state` is UNREADABLE there are only
+    `key_id` and `reason`.
+    """
+
+    key_id: str
+    name: str
+    scopes: list[OrNew[Scope]]
+    state: OrNew[KeyState]
+    reason: str | None
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None
+    last_used_on: date | None
+
+
+class NewKey(Key):
+    """An API key, with its text as `key`; None where an earlier answer told it."""
+
+    key: str | None
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self.document.items() if name != "key"}
+        return f"NewKey({shown!r})"
+
+
+class Rotated(Answer):
+    """The key that was made, and the one that it replaces."""
+
+    new: NewKey
+    old: Key
+
+    def __repr__(self) -> str:
+        return f"Rotated(new={self.new!r}, old={self.old!r})"
+
+
+class KeyPage(Answer):
+    """API keys by id, those that are good no more included. There are more where `cursor` is."""
+
+    items: list[Key]
+    cursor: str | None
+
+
+class JobRequest(JobDefinition):
+    """A job as it is to be: what `create_job` and `put_job` take. Its fields are checked when it is
+    made, as the API checks them.
+    """
+
+    job_id: str | None = None
+
+
+class PreviewRequest(WhenDocument):
+    """The part of a job that says when, as if it were stored at `after` (default: now)."""
+
+    count: int = 10
+    after: str | None = None
+
+
+def sent(given: WhenDocument | Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON document of what is sent: a model's fields as they were set, or *given* itself."""
+    if not isinstance(given, WhenDocument):
+        return dict(given)
+    document = given.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    # A payload may be null; any other field that is None is unset.
+    return {n: value for n, value in document.items() if value is not None or n == "payload"}
+
+
+def given(fields: Mapping[str, object]) -> dict[str, Any]:
+    """*fields* without those that are None, their instants as texts.
+
+    Raises:
+        ValueError: An instant is naive.
+    """
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, datetime):
+            if value.tzinfo is None:
+                raise ValueError(f"{name}: {value} has no time zone; give an aware instant")
+            found[name] = value.isoformat()
+        elif value is not None:
+            found[name] = value
+    return found
