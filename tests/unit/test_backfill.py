@@ -41,7 +41,7 @@ def begin(
         backfill_id=backfill_id,
         asked_at=world.now,
         now=world.now,
-    )
+    )[0]
 
 
 def backfilled(world: World, job: Job) -> list[Run]:
@@ -171,9 +171,7 @@ def test_how_many_there_would_be_is_told(world: World) -> None:
     year = Wanted(at("11:00") - timedelta(days=365), at("11:00"))
     other = world.register("other", **MINUTELY)
     with pytest.raises(InvalidInputError, match=f"525600 .* {MOST} at most"):
-        world.backfills.begin(
-            other.key, year, backfill_id="b", asked_at=world.now, now=world.now
-        )
+        world.backfills.begin(other.key, year, backfill_id="b", asked_at=world.now, now=world.now)
     assert world.job(other.key) == other
 
 
@@ -201,7 +199,11 @@ def test_a_time_without_an_occurrence_that_is_over_is_refused(
         (
             {
                 "type": "DATES",
-                "schedule": ["2026-05-24T11:00:00Z", "2026-05-24T10:20:00Z", "2026-05-24T13:00:00Z"],
+                "schedule": [
+                    "2026-05-24T11:00:00Z",
+                    "2026-05-24T10:20:00Z",
+                    "2026-05-24T13:00:00Z",
+                ],
             },
             ["10:20", "11:00"],
         ),
@@ -348,18 +350,17 @@ def test_whose_message_is_lost_is_sent_again(world: World) -> None:
 
 def test_one_that_waits_in_the_queue_is_not_sent_twice(world: World) -> None:
     job = world.register(schedule="0 0 1 1 *")
-    yearly = world.backfills.begin(
+    _, yearly = world.backfills.begin(
         job.key,
         Wanted(at("11:00") - timedelta(days=800), at("11:00")),
         backfill_id="b",
         asked_at=world.now,
         now=world.now,
     )
-    assert yearly.backfilling is not None
     for _ in range(40):
         world.advance(seconds=60)
         world.tick()
-    assert [m.dispatch for m in world.queue.log] == [1] * yearly.backfilling.count
+    assert [m.dispatch for m in world.queue.log] == [1] * yearly.count
 
 
 def test_a_record_that_does_not_decode_stops_nothing(world: World) -> None:

@@ -54,7 +54,7 @@ class Backfill:
 @lru_cache(maxsize=64)
 def _between(schedule: Schedule, first: datetime, last: datetime) -> tuple[datetime, ...]:
     """Asked for again every few seconds, while a backfill goes on."""
-    found = []
+    found: list[datetime] = []
     for occurrence in occurrences(schedule, first - _MOMENT):
         if occurrence.at > last or len(found) == MOST:
             break

@@ -50,7 +50,8 @@ _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
 
 class DueAction(StrEnum):
     """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
-    the successor. RESUME: end its job's pause. BACKFILL: go on with its job's backfill. DROP: delete it. LEAVE: look again later.
+    the successor. RESUME: end its job's pause. BACKFILL: go on with its job's backfill. DROP:
+    delete it. LEAVE: look again later.
     """
 
     RESUME = "RESUME"

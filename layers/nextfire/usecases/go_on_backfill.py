@@ -98,7 +98,12 @@ class GoOnBackfill:
 
     def _before(self, key: RunKey) -> Iterable[Run]:
         return self.runs.between(
-            key.job, "0", runs_from(key.scheduled_at), newest_first=True, page=_RECORDS, lenient=True
+            key.job,
+            "0",
+            runs_from(key.scheduled_at),
+            newest_first=True,
+            page=_RECORDS,
+            lenient=True,
         )
 
     def _revive(self, job: Job, run: Run) -> None:

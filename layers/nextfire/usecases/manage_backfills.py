@@ -56,7 +56,7 @@ class ManageBackfills:
         asked_at: datetime,
         now: datetime,
         expected: Collection[str] | None = None,
-    ) -> Job:
+    ) -> tuple[Job, Backfill]:
         """Have occurrences of the past run that have no record: those that the job's present
         schedule has, or would have had. What the schedule itself is still to send is left to it.
 
@@ -67,6 +67,9 @@ class ManageBackfills:
             asked_at: When it was asked first.
             now: The present.
             expected: See `ManageJobs`.
+
+        Returns:
+            The job, and its backfill.
 
         Raises:
             NotFoundError: There is no such job, or it is CANCELLED.
@@ -79,7 +82,7 @@ class ManageBackfills:
             job = self._living(key)
             there = job.backfilling
             if there is not None and there.backfill_id == backfill_id:
-                return job
+                return job, there
             as_expected(job, expected)
             _check_may_begin(job)
             first, last, count = self._found(job, wanted, now)
@@ -95,7 +98,7 @@ class ManageBackfills:
             )
             begun = revised(replace(job, backfill=asked), now)
             if self._jobs.update(begun, begun.backfill_entry(1), now):
-                return begun
+                return begun, asked
         raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
 
     def stop(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
@@ -170,7 +173,8 @@ class ManageBackfills:
         if unsent is None:
             raise ConflictError(
                 "What the job's schedule has sent is not to be known: the dispatcher is behind",
-                f"Try again in a moment, or end before the job was made: {isoformat(job.created_at)}.",
+                "Try again in a moment, or end before the job was made, at"
+                f" {isoformat(job.created_at)}.",
             )
         return min([until, *(entry.occurs_at - _MOMENT for entry in unsent)])
 
