@@ -211,7 +211,7 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        allow(watcher.role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
+        allow(watcher.role, dynamodb("GetItem", "Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(
             watcher.role,
             dynamodb("GetItem", "BatchGetItem", "PutItem"),
