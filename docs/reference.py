@@ -16,9 +16,11 @@ from nextfire.client.errors import BY_GATEWAY
 PAGE = Path(__file__).with_name("api.md")
 _AREAS = {
     "jobs": "Jobs",
+    "many_jobs": "Many jobs at a time",
     "on_request": "Jobs, on request",
     "schedules": "Schedules",
     "executions": "Executions",
+    "scripts": "Scripts",
     "pools": "Pools",
     "keys": "API keys",
     "meta": "The API itself",
@@ -121,6 +123,7 @@ def _curl(method: str, path: str, body: object, *, open_to_all: bool) -> str:
         "{jobId}": "daily-invoices",
         "{executionId}": "daily-invoices.20260524T100000000Z-k3x9m2ab",
         "{pool}": "default",
+        "{handler}": "report",
         "{keyId}": "0f5f4b1f2f106f1c",
     }
     for name, value in ids.items():

@@ -144,6 +144,9 @@ class NextfireStack(Stack):
         )
         allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")
         self._grant_read(api.role, stores.outputs)
+        # Who uploads a script does so with a URL that it signed.
+        allow(api.role, ["s3:PutObject"], stores.scripts.arn_for_objects("*"))
+        allow(api.role, ["s3:ListBucket", "s3:ListBucketVersions"], stores.scripts.bucket_arn)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
         allow(api.role, dynamodb("PutItem", "UpdateItem"), stores.requests.table_arn)
         if self._settings.auth is Auth.KEYS:
@@ -211,7 +214,11 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        allow(watcher.role, dynamodb("GetItem", "Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
+        allow(
+            watcher.role,
+            dynamodb("GetItem", "Query", "PutItem", "UpdateItem"),
+            stores.runs.table_arn,
+        )
         allow(
             watcher.role,
             dynamodb("GetItem", "BatchGetItem", "PutItem"),

@@ -7,6 +7,7 @@ calls, and the death of the process between two calls, come from `Faults`.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -45,6 +46,7 @@ from nextfire.domain.ports import (
     Written,
 )
 from nextfire.domain.run import Attempt, Run, RunState, Value
+from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -1140,6 +1142,66 @@ class MemoryScriptStore:
         if url in self.forbidden:
             raise InvalidInputError("script", url, "this pool may not read it", "Upload it.")
         return f"# {url}\n".encode()
+
+
+class MemoryScriptShelf:
+    """`ScriptShelf`. `put` plays who uploads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[ScriptKey, list[ScriptVersion]] = {}
+        self._open: dict[str, tuple[Upload, int, bytes]] = {}
+
+    def put(self, url: str, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether it was taken."""
+        if url not in self._open:
+            return False
+        upload, size, sha256 = self._open[url]
+        as_signed = dict(headers) == dict(upload.headers) and len(body) == size
+        if not as_signed or hashlib.sha256(body).digest() != sha256:
+            return False
+        if self._clock.now() > upload.expires_at:
+            return False
+        versions = self._kept.setdefault(upload.key, [])
+        versions[:] = [replace(each, latest=False) for each in versions]
+        number = str(len(versions) + 1)
+        versions.insert(0, ScriptVersion(number, self._clock.now(), True, size))
+        return True
+
+    def delete(self, key: ScriptKey) -> None:
+        versions = self._kept[key]
+        versions[:] = [replace(each, latest=False) for each in versions]
+        versions.insert(0, ScriptVersion(str(len(versions) + 1), self._clock.now(), True, None))
+
+    def upload(
+        self, key: ScriptKey, *, size: int, sha256: bytes, now: datetime, life: timedelta
+    ) -> Upload:
+        url = f"memory://{key.path}?{len(self._open)}"
+        upload = Upload(key, url, {"Content-Length": str(size)}, cut(now + life))
+        self._open[url] = upload, size, sha256
+        return upload
+
+    def list(
+        self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
+    ) -> Page[StoredScript]:
+        found = {
+            f"{key.pool}/{key.name}": StoredScript(key, latest.size, latest.modified_at)
+            for key, (latest, *_) in self._kept.items()
+            if key.tenant == tenant and pool in {None, key.pool} and latest.size is not None
+        }
+        after = None if cursor is None else _after(cursor)
+        names = sorted(name for name in found if after is None or name > after)
+        page = names[:limit]
+        return Page([found[n] for n in page], _CURSOR + page[-1] if len(names) > limit else None)
+
+    def versions(self, key: ScriptKey, *, cursor: str | None, limit: int) -> Page[ScriptVersion]:
+        found = self._kept.get(key, [])
+        if cursor is not None:
+            after = int(_after(cursor))
+            found = [each for each in found if int(each.version_id) < after]
+        page = found[:limit]
+        end = _CURSOR + page[-1].version_id if len(found) > limit else None
+        return Page(page, end)
 
 
 @dataclass(slots=True)

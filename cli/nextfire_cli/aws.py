@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from botocore.config import Config
 from botocore.credentials import (
     AssumeRoleCredentialFetcher,
     CredentialResolver,
@@ -28,7 +26,6 @@ from nextfire.domain.keys import ApiKey
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
 
 _QUEUE_HOST = re.compile(r"//sqs\.([a-z0-9-]+)\.amazonaws\.com")
@@ -50,19 +47,6 @@ class _Given(CredentialResolver):
 
     def load_credentials(self) -> Credentials:
         return self._credentials
-
-
-@dataclass(frozen=True)
-class Script:
-    """A job script in the bucket; its key is ``<tenant>/<pool>/<handler>.py``, or without that
-    ending where the handler is an archive, ``….zip``.
-    """
-
-    pool: str
-    handler: str
-    url: str
-    size: int
-    modified_at: datetime
 
 
 @dataclass(frozen=True)
@@ -297,44 +281,6 @@ class Account:
         own.register_component("credential_provider", _Given(credentials))
         boto3.setup_default_session(botocore_session=own)
 
-    def push_script(self, bucket: str, key: str, file: Path) -> str:
-        """Upload *file* and return its s3:// URL.
-
-        Raises:
-            CliError: The file cannot be read; S3 refused or did not answer.
-        """
-        try:
-            text = file.read_bytes()
-        except OSError as error:
-            raise CliError(f"{file} cannot be read: {error.strerror}.") from error
-        kind = "application/zip" if key.endswith(".zip") else "text/x-python"
-        try:
-            self._s3().put_object(Bucket=bucket, Key=key, Body=text, ContentType=kind)
-        except (BotoCoreError, ClientError) as error:
-            raise _bucket_error(bucket, error) from error
-        return f"s3://{bucket}/{key}"
-
-    def scripts(self, bucket: str, tenant: str) -> Iterator[Script]:
-        """The tenant's scripts, by pool and handler.
-
-        Raises:
-            CliError: S3 refused or did not answer.
-        """
-        pages = self._s3().get_paginator("list_objects_v2")
-        try:
-            for page in pages.paginate(Bucket=bucket, Prefix=f"{tenant}/"):
-                for item in page.get("Contents", []):
-                    pool, _, name = item["Key"].removeprefix(f"{tenant}/").partition("/")
-                    yield Script(
-                        pool=pool,
-                        handler=name.removesuffix(".py"),
-                        url=f"s3://{bucket}/{item['Key']}",
-                        size=item["Size"],
-                        modified_at=item["LastModified"],
-                    )
-        except (BotoCoreError, ClientError) as error:
-            raise _bucket_error(bucket, error) from error
-
     def dead_letters(self, url: str) -> "DeadLetterQueue":
         """The dead-letter queue at *url*."""
         told = _QUEUE_HOST.search(url)
@@ -342,12 +288,3 @@ class Account:
             "sqs", endpoint_url=self._endpoint, region_name=told[1] if told else None
         )
         return DeadLetterQueue(client, url)
-
-    def _s3(self) -> "S3Client":
-        # An emulator knows no host names of buckets, so its buckets stand in the path.
-        style = Config(s3={"addressing_style": "path"}) if self._endpoint else None
-        return self._session.client("s3", endpoint_url=self._endpoint, config=style)
-
-
-def _bucket_error(bucket: str, error: Exception) -> CliError:
-    return CliError(f"The scripts bucket {bucket!r} cannot be used: {error}.", "Is the stack up?")

@@ -113,7 +113,7 @@ def definition(
         ("target", _given(handler=handler, pool=pool, env=variables)),
         ("retryPolicy", retry_policy),
         ("misfire", _given(policy=misfire and misfire.value) | _window(relevancy_window)),
-        ("labels", _labels(labels)),
+        ("labels", read_labels(labels)),
     ):
         if part:
             document[field] = _over(document.get(field) or {}, part)
@@ -285,7 +285,8 @@ def read_payload(text: str) -> object:
         ) from error
 
 
-def _labels(pairs: Sequence[str]) -> dict[str, str]:
+def read_labels(pairs: Sequence[str]) -> dict[str, str]:
+    """The labels that *pairs*, ``key=value``, name."""
     labels = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -295,20 +296,38 @@ def _labels(pairs: Sequence[str]) -> dict[str, str]:
     return labels
 
 
+def read_jobs(file: str) -> list[Document]:
+    """The job documents that *file* lists, in JSON or YAML: by itself, or under ``jobs``."""
+    found = _read_any(file, "FILE")
+    jobs = found.get("jobs") if isinstance(found, dict) else found
+    if not isinstance(jobs, list) or not jobs:
+        raise typer.BadParameter(f"{file} lists no jobs", param_hint="FILE")
+    for number, job in enumerate(jobs):
+        if not isinstance(job, dict):
+            raise typer.BadParameter(f"jobs[{number}] is no JSON object", param_hint="FILE")
+    return jobs
+
+
 def _read_document(file: str) -> Document:
-    text = _read(file, "--file")
-    try:
-        # YAML alone would not do: it takes no tabs, which JSON may be indented with.
-        document = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(text)
-        # YAML reads an unquoted instant as a date; the API wants the text.
-        document = json.loads(json.dumps(document, default=_iso))
-    except (ValueError, TypeError, yaml.YAMLError) as error:
-        raise typer.BadParameter(
-            f"{file} is neither JSON nor YAML: {error}", param_hint="--file"
-        ) from error
+    document = _read_any(file, "--file")
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{file} holds no JSON object", param_hint="--file")
     return document
+
+
+def _read_any(file: str, flag: str) -> object:
+    text = _read(file, flag)
+    try:
+        # YAML alone would not do: it takes no tabs, which JSON may be indented with.
+        is_json = text.lstrip().startswith(("{", "["))
+        found: object = json.loads(text) if is_json else yaml.safe_load(text)
+        # YAML reads an unquoted instant as a date; the API wants the text.
+        found = json.loads(json.dumps(found, default=_iso))
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise typer.BadParameter(
+            f"{file} is neither JSON nor YAML: {error}", param_hint=flag
+        ) from error
+    return found
 
 
 def _iso(value: object) -> str:

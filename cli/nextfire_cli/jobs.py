@@ -1,18 +1,35 @@
 """The commands of `nextfire jobs`."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from nextfire.client.models import Many
 from nextfire.domain.backfill import MOST, Order
 from nextfire_cli import render, session
-from nextfire_cli.definition import read_payload
+from nextfire_cli.definition import read_jobs, read_labels, read_payload
 from nextfire_cli.documents import Document, first
 from nextfire_cli.flags import WHEN, takes
+from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 JobId = Annotated[str, typer.Argument(metavar="JOB_ID", show_default=False)]
+OneJob = Annotated[
+    str | None, typer.Argument(metavar="[JOB_ID]", show_default=False, help="One job.")
+]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--label",
+        metavar="KEY=VALUE",
+        help="All jobs with this label. Repeated: with all of them. Exit code 1: one failed.",
+    ),
+]
+AT_ONCE = 25
+"""Jobs that one request creates: a request has 256 KiB."""
 Count = Annotated[int, typer.Option(min=1, max=100, help="At most so many.")]
 
 
@@ -51,6 +68,37 @@ def create(
     caller = session.of(context)
     job = caller.client().create_job(document).document
     caller.show(job, render.job(job))
+
+
+@app.command("create-many")
+def create_many(
+    context: typer.Context,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="A list of job documents in JSON or YAML, [bold]-[/] for standard input.",
+        ),
+    ],
+) -> None:
+    """Create many jobs. One that cannot be created hinders no other. Exit code 1: not all are.
+
+    [bold]Examples[/]
+      nextfire jobs create-many jobs.yaml
+    """
+    caller = session.of(context)
+    client = caller.client()
+    jobs = read_jobs(file)
+    results: list[Document] = []
+    for at in range(0, len(jobs), AT_ONCE):
+        made = client.create_jobs(jobs[at : at + AT_ONCE])
+        results += made.document["results"]
+        if len(jobs) > AT_ONCE:
+            caller.say(f"{len(results)} of {len(jobs)}")
+    caller.show({"results": results}, render.created(results))
+    if any("problem" in result for result in results):
+        raise typer.Exit(1)
 
 
 @app.command("list")
@@ -108,7 +156,8 @@ def update(context: typer.Context, job_id: JobId, document: Document) -> None:
 @app.command()
 def pause(
     context: typer.Context,
-    job_id: JobId,
+    job_id: OneJob = None,
+    label: Labels = None,
     reason: Annotated[
         str | None,
         typer.Option(
@@ -120,7 +169,8 @@ def pause(
         typer.Option(metavar="INSTANT", help="When it is resumed by itself; ISO 8601, UTC."),
     ] = None,
 ) -> None:
-    """Pause a job: nothing of it that is due later is dispatched until it is resumed.
+    """Pause a job, or all with some labels: nothing that is due later is dispatched until it is
+    resumed.
 
     What runs already goes on.
 
@@ -128,12 +178,16 @@ def pause(
       nextfire jobs pause job_a93f2
       nextfire jobs pause job_a93f2 --reason 'the ledger is closed'
       nextfire jobs pause job_a93f2 --until 2027-01-02T06:00:00Z
+      nextfire jobs pause --label team=etl --label env=prod
     """
     caller = session.of(context)
-    job = caller.client().pause_job(job_id, reason=reason, until=until).document
-    if job.get("pauseReason") != reason:
-        caller.say("It was paused already; since when and why are unchanged.")
-    caller.show(job, render.job(job))
+    if _is_one(job_id, label):
+        job = caller.client().pause_job(str(job_id), reason=reason, until=until).document
+        if job.get("pauseReason") != reason:
+            caller.say("It was paused already; since when and why are unchanged.")
+        caller.show(job, render.job(job))
+        return
+    _change(caller, partial(caller.client().pause_jobs, reason=reason, until=until), label)
 
 
 @app.command()
@@ -158,15 +212,20 @@ def drain(
 
 
 @app.command()
-def resume(context: typer.Context, job_id: JobId) -> None:
-    """Resume a paused job. Its misfire policy decides over what was due in the pause.
+def resume(context: typer.Context, job_id: OneJob = None, label: Labels = None) -> None:
+    """Resume a paused job, or all with some labels. Its misfire policy decides over what was due in
+    the pause.
 
     [bold]Examples[/]
       nextfire jobs resume job_a93f2
+      nextfire jobs resume --label team=etl
     """
     caller = session.of(context)
-    job = caller.client().resume_job(job_id).document
-    caller.show(job, render.job(job))
+    if _is_one(job_id, label):
+        job = caller.client().resume_job(str(job_id)).document
+        caller.show(job, render.job(job))
+        return
+    _change(caller, caller.client().resume_jobs, label)
 
 
 @app.command()
@@ -276,3 +335,49 @@ def delete(
         typer.confirm(f"Cancel job {job_id} for good?", abort=True, err=True)
     job = caller.client().delete_job(job_id).document
     caller.show(job, render.job(job))
+
+
+@app.command()
+def cancel(
+    context: typer.Context,
+    label: Labels = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Cancel all jobs with some labels: they never run again. One job: nextfire jobs delete.
+
+    [bold]Examples[/]
+      nextfire jobs cancel --label team=etl --label env=test
+    """
+    caller = session.of(context)
+    if not label:
+        raise typer.BadParameter("name the jobs by at least one label", param_hint="--label")
+    labels = " ".join(f"{key}={value}" for key, value in read_labels(label).items())
+    if not yes and caller.as_json:
+        raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
+    if not yes:
+        typer.confirm(f"Cancel all jobs labelled {labels} for good?", abort=True, err=True)
+    _change(caller, caller.client().cancel_jobs, label)
+
+
+def _is_one(job_id: str | None, label: list[str] | None) -> bool:
+    if (job_id is None) == (not label):
+        raise typer.BadParameter("give a JOB_ID, or --label for many jobs", param_hint="JOB_ID")
+    return job_id is not None
+
+
+def _change(caller: Session, act: Callable[..., Many], label: list[str] | None) -> None:
+    """Do *act* to all jobs with these labels, call by call. May be interrupted, and repeated."""
+    labels = read_labels(label or ())
+    done: Document = {"matched": 0, "changed": 0, "failed": []}
+    token = None
+    while True:
+        answer = act(labels, progress_token=token)
+        for name in done:
+            done[name] += answer.document[name]
+        token = answer.progress_token
+        if token is None:
+            break
+        caller.say(f"{done['matched']} met, {done['changed']} changed so far")
+    caller.show(done, render.changed(done))
+    if done["failed"]:
+        raise typer.Exit(1)

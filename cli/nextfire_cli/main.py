@@ -225,9 +225,8 @@ def demo(context: typer.Context) -> None:
                 info = ending.enter_context(LocalStack(root).running(report))
                 ending.callback(report, "stopping")
             display.tell("local stack", f"up at {info.aws_endpoint}", done=True)
-            key = f"{info.account_id}/default/{play.HANDLER}.py"
             script = root / "examples" / f"{play.HANDLER}.py"
-            caller.account().push_script(info.scripts_bucket, key, script)
+            caller.client().push_script(play.HANDLER, script.read_bytes())
             display.tell("script", f"uploaded {script.relative_to(root)}", done=True)
             done = play.Demo(caller.client(), display).play()
     except (LocalStackError, CliError) as error:

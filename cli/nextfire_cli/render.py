@@ -200,6 +200,31 @@ def executions(items: Sequence[Document], job: Document | None = None) -> Render
     )
 
 
+def created(results: Sequence[Document]) -> RenderableType:
+    """What became of each job of a batch."""
+    return table(
+        ("#", "STATUS", "JOB"),
+        (
+            (
+                str(number),
+                str(result["status"]),
+                result["job"]["jobId"] if "job" in result else result["problem"]["detail"],
+            )
+            for number, result in enumerate(results)
+        ),
+    )
+
+
+def changed(done: Document) -> RenderableType:
+    """What was done to all jobs with some labels."""
+    text = Text(f"{done['matched']} jobs have these labels; {done['changed']} were changed.")
+    for each in done["failed"]:
+        text.append(
+            f"\nNot changed: {escaped(each['jobId'])}: {escaped(each['problem']['detail'])}"
+        )
+    return text
+
+
 def dead(items: Sequence[Document]) -> RenderableType:
     """Runs of any job that died."""
     if not items:
@@ -305,6 +330,17 @@ def execution(document: Document) -> RenderableType:
         if document.get(stream):
             parts += ["", Text(stream, "bold"), output(document[stream])]
     return Group(*parts)
+
+
+def versions(items: Sequence[Document]) -> RenderableType:
+    """Versions of a script."""
+    return table(
+        ("VERSION", "SINCE (UTC)", "BYTES"),
+        (
+            (each["versionId"], _minute(each["modifiedAt"]), each.get("size", "deleted"))
+            for each in items
+        ),
+    )
 
 
 def scripts(items: Sequence[Document]) -> RenderableType:

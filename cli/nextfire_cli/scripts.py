@@ -3,51 +3,40 @@
 # What a call does not need it does not import: boto3 takes a second.
 # ruff: noqa: PLC0415
 
-import re
 import sys
 import warnings
 import zipfile
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 from rich.text import Text
 
 from nextfire.domain.job import Target
-from nextfire.domain.script import script_name
+from nextfire.domain.script import MAX_SCRIPT_BYTES
 from nextfire_cli import render, session
+from nextfire_cli.documents import first
 from nextfire_cli.errors import CliError
-
-if TYPE_CHECKING:
-    from nextfire_cli.aws import Account
 
 _SCRIPT, _ARCHIVE = ".py", ".zip"
 _MAIN = "__main__.py"
-_POOL = re.compile(r"(?=.{1,32}$)[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-Bucket = Annotated[
-    str | None,
-    typer.Option(
-        envvar="NEXTFIRE_SCRIPTS_BUCKET",
-        help="The scripts bucket. [dim]Default: the local stack's[/]",
-    ),
-]
+Pool = Annotated[str, typer.Option(help="The pool whose jobs may name it.")]
 
 
 @app.command()
 def push(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, show_default=False)],
-    pool: Annotated[str, typer.Option(help="The pool whose jobs may name it.")] = "default",
+    pool: Pool = "default",
     name: Annotated[
         str | None,
         typer.Option(help="What jobs call it (target.handler). [dim]Default: the file's name[/]"),
     ] = None,
-    bucket: Bucket = None,
 ) -> None:
     """Upload a job script: a .py file, or a .zip archive with a __main__.py at its top. Jobs that
     name it run the new text from their next run on.
@@ -61,31 +50,45 @@ def push(
     """
     caller = session.of(context)
     handler = _handler(file, name)
-    _check_pool(caller, pool)
     if warning := _check(file):
         caller.say(warning)
-    place = _place(caller, bucket)
-    key = f"{place.tenant}/{pool}/{script_name(handler)}"
-    url = place.account.push_script(place.bucket, key, file)
-    caller.show({"url": url, "pool": pool, "handler": handler}, Text(render.escaped(url)))
+    upload = caller.client().push_script(handler, file.read_bytes(), pool=pool)
+    shown = {name: upload.document[name] for name in ("url", "pool", "handler")}
+    caller.show(shown, Text(render.escaped(upload.url)))
 
 
 @app.command("list")
-def list_(context: typer.Context, bucket: Bucket = None) -> None:
+def list_(
+    context: typer.Context,
+    pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+) -> None:
     """List the uploaded scripts."""
     caller = session.of(context)
-    place = _place(caller, bucket)
-    items = [
-        {
-            "pool": script.pool,
-            "handler": script.handler,
-            "url": script.url,
-            "size": script.size,
-            "modifiedAt": script.modified_at.isoformat().replace("+00:00", "Z"),
-        }
-        for script in place.account.scripts(place.bucket, place.tenant)
-    ]
+    items, more = first(limit, partial(caller.client().list_scripts, pool=pool))
     caller.show({"items": items}, render.scripts(items))
+    if more:
+        caller.say(f"There are more than {limit}: raise --limit.")
+
+
+@app.command()
+def versions(
+    context: typer.Context,
+    handler: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    pool: Pool = "default",
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+) -> None:
+    """List the versions of a script, the latest first.
+
+    [bold]Examples[/]
+      nextfire scripts versions report
+    """
+    caller = session.of(context)
+    ask = partial(caller.client().list_script_versions, pool, handler)
+    items, more = first(limit, ask)
+    caller.show({"items": items}, render.versions(items))
+    if more:
+        caller.say(f"There are more than {limit}: raise --limit.")
 
 
 def _handler(file: Path, name: str | None) -> str:
@@ -111,21 +114,6 @@ def _handler(file: Path, name: str | None) -> str:
     return handler
 
 
-def _check_pool(caller: session.Session, pool: str) -> None:
-    if not _POOL.fullmatch(pool):
-        raise typer.BadParameter(
-            f"{pool!r} is no pool's name: lower-case letters, digits and single hyphens, "
-            "at most 32.",
-            param_hint="--pool",
-        )
-    stack = caller.stack()
-    if stack is not None and stack.pools and pool not in stack.pools:
-        raise typer.BadParameter(
-            f"the local stack has no pool {pool!r}; it has {', '.join(sorted(stack.pools))}",
-            param_hint="--pool",
-        )
-
-
 def _check(file: Path) -> str | None:
     """What may be wrong with the script in *file*.
 
@@ -133,7 +121,6 @@ def _check(file: Path) -> str | None:
         CliError: No executor would run it.
     """
     from nextfire.adapters.packages import inline_metadata
-    from nextfire.adapters.script_store import MAX_SCRIPT_BYTES
 
     try:
         size = file.stat().st_size
@@ -179,23 +166,3 @@ def _does_not_compile(file: Path) -> str | None:
         version = ".".join(map(str, sys.version_info[:2]))
         return f"Warning: {file} does not compile with Python {version}: {error}."
     return None
-
-
-@dataclass(frozen=True)
-class _Place:
-    account: "Account"
-    bucket: str
-    tenant: str
-
-
-def _place(caller: session.Session, bucket: str | None) -> _Place:
-    stack = caller.stack()
-    bucket = bucket or (stack.scripts_bucket if stack else None)
-    if bucket is None:
-        raise CliError(
-            "It is not known where the scripts are.",
-            "Give --bucket (the stack's output ScriptsBucket),\n"
-            "or start the local stack with `nextfire up`.",
-        )
-    account = caller.account()
-    return _Place(account, bucket, caller.tenant())

@@ -36,12 +36,13 @@ from functions.api.problems import (
     unreadable,
 )
 from functions.api.seen import SeenJobs, SeenKeys, SeenRuns
-from nextfire.adapters.aws import SystemClock, dynamodb, s3
+from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_store import RETENTION
+from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.domain.errors import (
     InvalidInputError,
     NextfireError,
@@ -59,6 +60,8 @@ from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.manage_scripts import ManageScripts
+from nextfire.usecases.many_jobs import ManyJobs
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.wiring.telemetry import Telemetry
 
@@ -105,15 +108,20 @@ class Services:
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent)
         self.backfills = ManageBackfills(self.job_store, unsent)
+        side_by_side = ThreadPoolExecutor(_SIDE_BY_SIDE)
+        self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
             pools=self.pools,
             retention=RETENTION,
             clock=clock,
-            executor=ThreadPoolExecutor(_SIDE_BY_SIDE),
+            executor=side_by_side,
         )
         self.logs = ReadLogs(self.executions, self.files)
+        shelf = S3ScriptShelf(s3(), s3_for_others(), bucket=settings.scripts_bucket)
+        self.scripts = ManageScripts(shelf, self.pools)
+        self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim

@@ -23,6 +23,7 @@ from nextfire.domain.log import LogLine
 from nextfire.domain.ports import Unreadable
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from nextfire.domain.schedule import Upcoming
+from nextfire.domain.script import ScriptVersion, StoredScript, Upload
 from nextfire.usecases.manage_runs import Redriven, Waiting
 from nextfire.usecases.read_logs import LogPage, has_parts
 
@@ -145,6 +146,57 @@ class JobPage(Answer):
     cursor: str | None = None
 
 
+class Fault(Answer):
+    """One offending field: what was given, what is wrong with it, and what to do."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str
+
+
+class Problem(Answer):
+    """What went wrong, by RFC 9457."""
+
+    type: Literal["about:blank"]
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | None = None
+
+
+class BatchResult(Answer):
+    """What became of one job of a batch: the job, or the problem that it is."""
+
+    status: int = Field(description="As it would be for this one alone: 201, or the problem's.")
+    job: JobAnswer | None = None
+    problem: Problem | None = None
+
+
+class BatchAnswer(Answer):
+    """What became of each job of a batch, in their order."""
+
+    results: list[BatchResult]
+
+
+class NotChanged(Answer):
+    """A job that was not changed, and why."""
+
+    job_id: str
+    problem: Problem
+
+
+class ManyAnswer(Answer):
+    """What was done to the jobs with some labels. `progressToken`: where the next call goes on;
+    absent where all is done.
+    """
+
+    matched: int
+    changed: int
+    failed: list[NotChanged]
+    progress_token: str | None = None
+
+
 class KeyAnswer(Answer):
     """An API key, as anybody may know it."""
 
@@ -190,6 +242,53 @@ class KeyPage(Answer):
 
     items: list[KeyAnswer | UnreadableKey]
     cursor: str | None = None
+
+
+class ScriptAnswer(Answer):
+    """A script. `handler`: what jobs call it; `url`: where it lies."""
+
+    pool: str
+    handler: str
+    url: str
+    size: int = Field(description="Bytes.")
+    modified_at: datetime
+
+
+class ScriptPage(Answer):
+    """Scripts by pool and name. A page may hold fewer than asked for: there are more where `cursor`
+    is.
+    """
+
+    items: list[ScriptAnswer]
+    cursor: str | None = None
+
+
+class ScriptVersionAnswer(Answer):
+    """A script as it was, or is, if `latest`. `size`, in bytes: absent where it was deleted."""
+
+    version_id: str
+    modified_at: datetime
+    latest: bool
+    size: int | None = None
+
+
+class ScriptVersionPage(Answer):
+    """Versions, the latest first. There are more where `cursor` is."""
+
+    items: list[ScriptVersionAnswer]
+    cursor: str | None = None
+
+
+class UploadAnswer(Answer):
+    """Where a script is to be PUT, with just these headers. `url`: where it will lie."""
+
+    pool: str
+    handler: str
+    url: str
+    method: Literal["PUT"]
+    upload_url: str
+    headers: dict[str, str]
+    expires_at: datetime
 
 
 class Covered(Answer):
@@ -304,25 +403,6 @@ class RedrivenAnswer(Answer):
     skipped: list[NotRedriven]
     more: bool
     cursor: str | None = None
-
-
-class Fault(Answer):
-    """One offending field: what was given, what is wrong with it, and what to do."""
-
-    field: str
-    value: str
-    problem: str
-    remedy: str
-
-
-class Problem(Answer):
-    """What went wrong, by RFC 9457."""
-
-    type: Literal["about:blank"]
-    title: str
-    status: int
-    detail: str
-    errors: list[Fault] | None = None
 
 
 def job_document(job: Job, now: datetime, *, draining: bool = False) -> dict[str, Any]:
@@ -507,6 +587,39 @@ def new_key_document(made: Minted | ApiKey, now: datetime) -> dict[str, Any]:
 def unreadable_key(found: Unreadable) -> dict[str, Any]:
     """A key of a listing that does not decode."""
     return {"keyId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
+
+
+def script_document(script: StoredScript, bucket: str) -> dict[str, Any]:
+    return {
+        "pool": script.key.pool,
+        "handler": script.key.handler,
+        "url": f"s3://{bucket}/{script.key.path}",
+        "size": script.size,
+        "modifiedAt": isoformat(script.modified_at),
+    }
+
+
+def version_document(version: ScriptVersion) -> dict[str, Any]:
+    return _present(
+        {
+            "versionId": version.version_id,
+            "modifiedAt": isoformat(version.modified_at),
+            "latest": version.latest,
+            "size": version.size,
+        }
+    )
+
+
+def upload_document(upload: Upload, bucket: str) -> dict[str, Any]:
+    return {
+        "pool": upload.key.pool,
+        "handler": upload.key.handler,
+        "url": f"s3://{bucket}/{upload.key.path}",
+        "method": "PUT",
+        "uploadUrl": upload.url,
+        "headers": dict(upload.headers),
+        "expiresAt": isoformat(upload.expires_at),
+    }
 
 
 def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]:

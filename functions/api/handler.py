@@ -8,10 +8,20 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.app import app, telemetry
 from functions.api.audit import audit
-from functions.api.routes import executions, jobs, keys, meta, on_request, pools, schedules
+from functions.api.routes import (
+    executions,
+    jobs,
+    keys,
+    many_jobs,
+    meta,
+    on_request,
+    pools,
+    schedules,
+    scripts,
+)
 from functions.api.seen import noting
 
-for area in (meta, jobs, on_request, schedules, executions, pools, keys):
+for area in (meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, keys):
     app.include_router(area.routes)
 
 

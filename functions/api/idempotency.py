@@ -51,6 +51,11 @@ def once() -> Once:
     return found
 
 
+def keep_no_answer() -> None:
+    """Have the answer to this request not kept: asked again, what failed is tried again."""
+    app.context["keep"] = False
+
+
 def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa: ANN401 — as the library has it
     """Answers a request with what was answered to it before, if that was kept."""
     route, key, at = app.context["_route"], header(KEY), cut(now())
@@ -73,6 +78,8 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
     app.append_context(once=Once(at, f"{of}#{key}#{at.isoformat()}", again=kept is not None))
     response: Response[Any] = next_middleware(app)
     if response.status_code >= HTTPStatus.BAD_REQUEST or route.openapi_extensions.get(TOLD_ONCE):
+        return response
+    if not app.context.get("keep", True):
         return response
     text = _written(response)
     return response if len(text) > MOST_KEPT else _read(requests.finish(of, key, at, text))

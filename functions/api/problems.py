@@ -63,11 +63,14 @@ _REMEDIES = {
         "A list of 1 to 64 exit codes from 0 to 255, or of signals from -64; leave it out for all."
         " For example `[75]`."
     ),
+    "jobs": "A list of 1 to 100 jobs, each as for POST /v1/jobs.",
     "target": 'For example `{"handler": "report"}`.',
     "target.handler": (
         "A script is named by letters, digits, `_`, `.` and `-`, beginning with a letter or a"
         " digit; by no path. For example `report`, or `report.zip`."
     ),
+    "sha256": "64 hexadecimal digits, in lower case: what `sha256sum FILE` prints.",
+    "size": "The bytes of the file, 1 to 10485760: a larger one no executor takes.",
     "target.script": "For example `s3://BUCKET/TENANT/report.py`.",
     "target.env": (
         f"An object of at most {MAX_ENV} variables. "
@@ -157,11 +160,14 @@ def problem(
     return Response(status, MEDIA_TYPE, json.dumps(document, ensure_ascii=False), headers)
 
 
-def problem_of(error: NextfireError) -> Response[str]:
-    """The problem that *error* is for the caller."""
+def problem_of(error: NextfireError, place: str = "") -> Response[str]:
+    """The problem that *error* is for the caller; *place*: where the document stands in the body of
+    which it is told.
+    """
     if isinstance(error, UnfitError):
-        return from_validation(error.errors, error.model)
+        return from_validation(error.errors, error.model, place)
     if isinstance(error, InvalidInputError):
+        error = error.about(f"{place}.{error.field}") if place else error
         fault = {
             "field": error.field,
             "value": error.value,
@@ -193,14 +199,16 @@ def unreadable(why: str) -> Response[str]:
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail, title="Stored item is unreadable")
 
 
-def from_validation(errors: list[ErrorDetails], model: type[BaseModel] | None) -> Response[str]:
-    """The problem that a request is of which *errors* were found. *model*: what its body should be;
-    of that it has its field names.
+def from_validation(
+    errors: list[ErrorDetails], model: type[BaseModel] | None, place: str = ""
+) -> Response[str]:
+    """The problem that a request is of which *errors* were found. *model*: what its body should be,
+    or what stands at *place* of it; of that it has its field names.
     """
     faults: list[dict[str, str]] = []
     for fault in _meant(errors):
         told = {
-            "field": ".".join(str(part) for part in fault["loc"]) or "body",
+            "field": ".".join(filter(None, [place, *map(str, fault["loc"])])) or "body",
             "value": "absent" if _absent(fault) else _shown(fault["input"]),
             "problem": _problem(fault),
             # Our own validators know better what would do.

@@ -28,7 +28,17 @@ from nextfire.domain.backfill import MOST, Order
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
-from nextfire.domain.job import Document, InstantText, JobDefinition, JobState, WhenDocument
+from nextfire.domain.job import (
+    HANDLER,
+    MAX_LABELS,
+    Document,
+    InstantText,
+    JobDefinition,
+    JobState,
+    LabelKey,
+    LabelValue,
+    WhenDocument,
+)
 from nextfire.domain.keys import (
     DEFAULT_LIFE,
     DEFAULT_OVERLAP,
@@ -40,10 +50,12 @@ from nextfire.domain.keys import (
 )
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
+from nextfire.domain.script import MAX_SCRIPT_BYTES
 from nextfire.usecases.manage_backfills import Wanted
 
 MOST_UPCOMING = 100
 MOST_REDRIVEN = 100
+MOST_IN_A_BATCH = 100
 MAX_REASON = 256
 _MOST_ON_A_PAGE = 100
 _MOST_LINES = 1000
@@ -329,6 +341,97 @@ class RotateRequest(Document):
         return timedelta(seconds=self.overlap_sec)
 
 
+class BatchRequest(Document):
+    """New jobs, in the long form or the short one."""
+
+    jobs: Annotated[
+        list[Any],
+        Field(min_length=1, max_length=MOST_IN_A_BATCH),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_IN_A_BATCH,
+                "items": {
+                    "anyOf": [
+                        {"$ref": f"#/components/schemas/{form}"}
+                        for form in ("JobRequest", "ShortJob")
+                    ]
+                },
+            }
+        ),
+    ]
+
+
+def _some(labels: dict[str, str]) -> dict[str, str]:
+    if not labels:
+        remedy = 'Name at least one. For example `{"team": "billing"}`.'
+        raise _refused("labels", "names no label", remedy)
+    return labels
+
+
+class LabelledRequest(Document):
+    """Which jobs: those that have all `labels`. `progressToken`: of the call before, to go on."""
+
+    labels: Annotated[
+        dict[LabelKey, LabelValue],
+        Field(max_length=MAX_LABELS, json_schema_extra={"minProperties": 1}),
+        AfterValidator(_some),
+    ]
+    progress_token: Annotated[str, Field(max_length=1024)] | None = None
+
+
+class PauseManyRequest(LabelledRequest):
+    """Which jobs are paused, why, and until when: without `until` until they are resumed."""
+
+    reason: Reason = None
+    until: InstantText | None = None
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """Raises:
+        InvalidInputError: `until` is no instant.
+        """
+        return None if self.until is None else read_instant(self.until, "UTC", "until")
+
+
+class ResumeManyRequest(LabelledRequest):
+    """Which jobs are resumed."""
+
+
+class CancelManyRequest(LabelledRequest):
+    """Which jobs are deleted."""
+
+
+def _handler(value: object) -> object:
+    if isinstance(value, str) and HANDLER.fullmatch(value):
+        return value
+    remedy = (
+        "At most 128 letters, digits, `_`, `.` and `-`, beginning with a letter or a digit. For"
+        " example `report`, or `report.zip`."
+    )
+    raise _refused("handler", "not the name of a script of the pool", remedy)
+
+
+HandlerName = Annotated[
+    str,
+    BeforeValidator(_handler),
+    WithJsonSchema({"type": "string", "pattern": f"^{HANDLER.pattern}$", "examples": ["report"]}),
+]
+"""What jobs call a script."""
+
+
+class UploadRequest(Document):
+    """A script that is to be uploaded: what jobs will call it (an archive by its name with `.zip`),
+    of which pool, and the size and the SHA-256 digest, in hexadecimal digits, of its bytes.
+    """
+
+    pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
+    handler: HandlerName
+    size: Annotated[int, Field(strict=True, ge=1, le=MAX_SCRIPT_BYTES)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 _CRON_JOB = {
     "jobId": "daily-invoices",
     "type": "CRON",
@@ -348,6 +451,36 @@ JobPutBody = Annotated[
     JobRequest,
     Body(openapi_examples=_example({k: v for k, v in _CRON_JOB.items() if k != "jobId"})),
     _reading_job,
+]
+BatchBody = Annotated[
+    BatchRequest,
+    Body(openapi_examples=_example({"jobs": [_CRON_JOB, _SHORT_JOB]})),
+    reading(BatchRequest),
+]
+_LABELS = {"labels": {"team": "billing"}}
+PauseManyBody = Annotated[
+    PauseManyRequest,
+    Body(openapi_examples=_example({**_LABELS, "reason": "the ledger is closed"})),
+    reading(PauseManyRequest),
+]
+ResumeManyBody = Annotated[
+    ResumeManyRequest, Body(openapi_examples=_example(_LABELS)), reading(ResumeManyRequest)
+]
+CancelManyBody = Annotated[
+    CancelManyRequest, Body(openapi_examples=_example(_LABELS)), reading(CancelManyRequest)
+]
+UploadBody = Annotated[
+    UploadRequest,
+    Body(
+        openapi_examples=_example(
+            {
+                "handler": "report",
+                "size": 12,
+                "sha256": "a8075bf0eccd3da8fc9ac4ee86c5ae7a7ad7d1f93ded0dbdb3d20ee94f5e1f35",
+            }
+        )
+    ),
+    reading(UploadRequest),
 ]
 JobPatchBody = Annotated[
     dict[str, Any],

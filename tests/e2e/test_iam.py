@@ -49,6 +49,19 @@ def _write_script(stack: Stack, client: Any) -> None:
     client.put_object(Bucket=stack.info.scripts_bucket, Key="none.py", Body=b"")
 
 
+def _read_script(stack: Stack, client: Any) -> None:
+    client.get_object(Bucket=stack.info.scripts_bucket, Key="none.py")
+
+
+def _delete_script(stack: Stack, client: Any) -> None:
+    client.delete_object(Bucket=stack.info.scripts_bucket, Key="none.py")
+
+
+def _list_scripts(stack: Stack, client: Any) -> None:
+    client.list_objects_v2(Bucket=stack.info.scripts_bucket, Prefix="none/")
+    client.list_object_versions(Bucket=stack.info.scripts_bucket, Prefix="none/")
+
+
 def _delete_output(stack: Stack, client: Any) -> None:
     client.delete_object(Bucket=stack.info.outputs_bucket, Key="none")
 
@@ -182,6 +195,8 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("worker-default", "sqs", _send),
         ("worker-default", "s3", _write_script),
         ("api", "s3", _write_output),
+        ("api", "s3", _read_script),
+        ("api", "s3", _delete_script),
         ("api", "events", _tell),
         ("api", "secretsmanager", _read_secret),
         ("watcher", "s3", _read_output),
@@ -208,6 +223,8 @@ def test_ungranted_call_is_refused(
     ("role", "service", "call"),
     [
         ("api", "s3", _read_output),
+        ("api", "s3", _write_script),
+        ("api", "s3", _list_scripts),
         ("api", "dynamodb", _redrive),
         ("api", "dynamodb", _list_dead),
         ("api", "dynamodb", _list_keys),

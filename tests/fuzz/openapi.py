@@ -20,6 +20,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "PreviewRequest": [{**each, "count": 3} for each in SCHEDULES],
     "RedrivePoolRequest": [{}, {"limit": 3, "from": "2026-05-24T00:00:00Z"}],
     "ResumeRequest": [{}],
+    "UploadRequest": [{"handler": "report", "size": 1, "sha256": "0" * 64}],
+    "BatchRequest": [{"jobs": JOBS[:3]}, {"jobs": [{**JOBS[0], "jobId": "living"}, {}, 5]}],
+    "PauseManyRequest": [{"labels": {"team": "web"}, "reason": "r"}],
+    "ResumeManyRequest": [{"labels": {"team": "web"}}],
+    "CancelManyRequest": [{"labels": {"team": "web"}}],
 }
 REASONS: list[Any] = [{}, {"reason": "the ledger is closed"}]
 PARAMETERS: dict[str, list[Any]] = {
@@ -31,6 +36,7 @@ PARAMETERS: dict[str, list[Any]] = {
     "from": ["2026-05-24T00:00:00Z", "2026-05-24"],
     "to": ["2099-05-24T00:00:00Z", "0001-01-01T00:00:00+14:00"],
     "cursor": ["x", "====", "bGl2aW5n", "living.", "living.x", "."],
+    "handler": ["report", "report.zip", "%2e%2e", "a%2Fb"],
     "jobId": ["deleted", "theirs", "a.b", "%00"],
     "executionId": [
         *("living.20260524T120000000Z-k3x9m2ab", "x", "living.20261324T120000000Z-k3x9m2ab"),

@@ -155,6 +155,7 @@ paths = st.lists(segments, max_size=6).map(lambda each: "/" + "/".join(each))
 known = st.sampled_from(
     [
         *("/v1/jobs", "/v1/jobs/living", "/v1/jobs/living/pause", "/v1/schedules/preview"),
+        *("/v1/jobs:batch", "/v1/jobs:pause", "/v1/jobs:", "/v1/jobs:cancel"),
         *("/v1/executions", "/v1/pools/default/redrive", "/api/v1/jobs", "/v1/jobs/living/resume"),
     ]
 )

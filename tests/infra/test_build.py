@@ -71,7 +71,12 @@ def test_third_party_layer_has_what_the_functions_import_and_not_boto3(
 def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
     layer = Build(ROOT, staging=tmp_path, cache=tmp_path).first_party_layer()
 
-    assert (layer / "python" / "nextfire" / "py.typed").is_file()
+    core = layer / "python" / "nextfire"
+    assert (core / "py.typed").is_file()
+    assert {path.name for path in (ROOT / "layers" / "nextfire").iterdir() if path.is_dir()} - {
+        path.name for path in core.iterdir()
+    } <= {"client", "__pycache__"}, "but for its callers' part"
+    assert not (core / "client").exists()
 
 
 def test_function_asset_keeps_the_import_path(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ PAGES = [
     DEPLOY,
     POLICIES,
     ROOT / "docs" / "api.md",
+    ROOT / "docs" / "client.md",
     ROOT / "docs" / "runs.md",
     ROOT / "docs" / "events.md",
     ROOT / "docs" / "identity.md",

@@ -174,6 +174,15 @@ PATHS_OF_AN_UPDATE = Deviation(
     source="DynamoDB API, UpdateItem: UpdateExpression; two document paths overlap",
 )
 
+SIGNED_URLS = Deviation(
+    "signed URLs",
+    MOTO,
+    aws="Who has a signed URL may send what was signed: that object, with those headers, whose "
+    "body has that digest.",
+    here="No signature is looked at.",
+    source="S3 User Guide, Download and upload objects with presigned URLs",
+)
+
 DEVIATIONS = (
     TIME_OF_AN_EVENT,
     DEDUP_OF_WHAT_WAS_DELETED,
@@ -187,6 +196,7 @@ DEVIATIONS = (
     REQUEST_TOKENS,
     CAPACITY_UNITS,
     WRITES_OF_A_BATCH,
+    SIGNED_URLS,
     ITEMS_OF_A_TRANSACTION,
     PATHS_OF_AN_UPDATE,
 )

@@ -38,6 +38,10 @@ CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 ROUTES = [
     ("POST", "/v1/jobs"),
     ("GET", "/v1/jobs"),
+    ("POST", "/v1/jobs:batch"),
+    ("POST", "/v1/jobs:pause"),
+    ("POST", "/v1/jobs:resume"),
+    ("POST", "/v1/jobs:cancel"),
     ("GET", "/v1/jobs/theirs"),
     ("PATCH", "/v1/jobs/theirs"),
     ("DELETE", "/v1/jobs/theirs"),
@@ -51,6 +55,9 @@ ROUTES = [
     ("POST", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/cancel"),
     ("POST", "/v1/executions/theirs.20260524T100000000Z-k3x9m2ab/redrive"),
     ("POST", "/v1/pools/default/redrive"),
+    ("POST", "/v1/scripts/uploads"),
+    ("GET", "/v1/scripts"),
+    ("GET", "/v1/scripts/default/theirs/versions"),
 ]
 
 

@@ -56,8 +56,10 @@ class Way:
 WAYS: dict[str, Way] = {
     "beginBackfill": Way({"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}),
     "cancelExecution": Way({"reason": "r"}),
+    "cancelJobs": Way({"labels": {"team": "walled"}}, own=True),
     "changeJob": Way({"name": "changed"}),
     "createJob": Way(LIVING | {"jobId": "walled-other"}, own=True),
+    "createJobs": Way({"jobs": [LIVING | {"jobId": "walled-other"}, LIVING]}, own=True),
     "createKey": Way({"name": "n", "scopes": ["read"]}, own=True),
     "deleteJob": Way(),
     "drainJob": Way({"reason": "r"}),
@@ -70,8 +72,11 @@ WAYS: dict[str, Way] = {
     "listExecutions": Way(),
     "listJobs": Way(query={"label": "team:walled"}, own=True),
     "listKeys": Way(own=True),
+    "listScriptVersions": Way(),
+    "listScripts": Way(own=True),
     "listUpcoming": Way(),
     "pauseJob": Way({"reason": "r"}),
+    "pauseJobs": Way({"labels": {"team": "walled"}, "reason": "r"}, own=True),
     "previewSchedule": Way({"type": "CRON", "schedule": "0 3 * * *"}, own=True),
     # Ids of jobs are chosen, by each tenant for itself.
     "putJob": Way(LIVING | {"name": "put"}, own=True),
@@ -79,6 +84,9 @@ WAYS: dict[str, Way] = {
     "redriveExecution": Way({"reason": "r"}, execution="dead"),
     "redrivePool": Way({"limit": 10}, own=True),
     "resumeJob": Way({}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),)),
+    "resumeJobs": Way(
+        {"labels": {"team": "walled"}}, before=(("POST", "/v1/jobs/{jobId}/pause", {}),), own=True
+    ),
     "revokeKey": Way(),
     "rotateKey": Way({}),
     "runJob": Way({"reason": "r"}),
@@ -93,12 +101,14 @@ WAYS: dict[str, Way] = {
         )
     ),
     "undoSkipNext": Way(before=(("POST", "/v1/jobs/{jobId}/skip-next", {}),)),
+    "uploadScript": Way({"handler": "walled", "size": 1, "sha256": "0" * 64}, own=True),
 }
 
 OWNED: dict[str, str] = {
     "jobId": "nobodys-job",
     "executionId": "nobodys-job.20260524T100000000Z-k3x9m2ab",
     "keyId": "00000000000000aa",
+    "handler": "nobodys-script",
 }
 """Of path parameters that name a tenant's things: a value that names nobody's."""
 SHARED = {"pool": "default"}
@@ -172,7 +182,18 @@ class Owner:
                 failed = Result(AttemptOutcome.FAILED, "walled output", 1)
                 system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
             self.executions[name] = message.key.execution_id
-        self.ids = {"jobId": JOB, "executionId": "", "keyId": keys[0]}
+        system.objects.put_bucket_versioning(
+            Bucket=system.bucket, VersioningConfiguration={"Status": "Enabled"}
+        )
+        for name in ("walled_script", "walled_script", "walled_script_2"):
+            key = f"{OWNER}/default/{name}.py"
+            system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"walled source")
+        self.ids = {
+            "jobId": JOB,
+            "executionId": "",
+            "keyId": keys[0],
+            "handler": "walled_script",
+        }
         self.told = {OWNER, "walled-job", "walled name", "walled output", *keys}
         """What only this tenant may read."""
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from nextfire import Client, Conflict, Invalid, JobRequest, NotFound, PreconditionFailed
+from nextfire.client import api
 from nextfire.client.models import Answer, fields
 from nextfire.domain.job import JobState, Target
 from nextfire.domain.run import RunState
@@ -145,7 +146,10 @@ def test_a_typed_job_is_taken_as_it_is(client: Client) -> None:
     assert [each.job_id for each in client.jobs(label=["team:billing"])] == ["typed"]
 
 
-def test_pages_are_gone_through_to_their_end(client: Client) -> None:
+def test_pages_are_gone_through_to_their_end(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_PAGE", 3)
     for number in range(7):
         client.create_job({**REPORT, "jobId": f"job-{number}"})
 

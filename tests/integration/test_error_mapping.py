@@ -27,6 +27,7 @@ from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.audit import Audit
@@ -37,6 +38,7 @@ from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import Run, RunState, Value
+from nextfire.domain.script import ScriptKey
 from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor
 
@@ -44,6 +46,7 @@ SECOND = timedelta(seconds=1)
 JOB = a_job()
 RUN = run_key()
 KEY = a_key()
+SCRIPT = ScriptKey("acme", "default", "report.py")
 MESSAGE = RunMessage(
     tenant=RUN.job.tenant, job_id=RUN.job.job_id, run_id=RUN.run_id, dispatch=1, dispatched_at=NOON
 )
@@ -140,6 +143,10 @@ def keys(client: Any) -> DynamoDbKeyStore:
     return DynamoDbKeyStore(client, table="keys")
 
 
+def shelf(client: Any) -> S3ScriptShelf:
+    return S3ScriptShelf(client, client, bucket="scripts")
+
+
 def run_queue(client: Any) -> SqsRunQueue:
     return SqsRunQueue(client, queues={"default": URL}, executor=InlineExecutor())
 
@@ -212,6 +219,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "acknowledge": lambda c: SqsInbox(c, queue_url=URL).acknowledge([delivery(c)]),
     "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
     "fetch script": lambda c: S3ScriptStore(c).fetch("s3://scripts/acme/x.py"),
+    "list scripts": lambda c: shelf(c).list("acme", pool=None, cursor=None, limit=1),
+    "list versions of script": lambda c: shelf(c).versions(SCRIPT, cursor=None, limit=1),
     "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(RUN, "result", b"1"),
     "get run file": lambda c: S3RunFiles(c, bucket="outputs").get(RUN, "result"),
     "put event": lambda c: EventBridgeEvents(c, bus="bus").put(EVENT),
@@ -386,7 +395,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
             DynamoDbKeyStore, DynamoDbRequestStore, SqsRunQueue, SqsDelivery, SqsInbox,
-            SqsDeadLetters, S3ScriptStore, S3RunFiles, EventBridgeEvents, AwsSecrets, StsJobRole,
+            SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, EventBridgeEvents, AwsSecrets,
+            StsJobRole,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -403,6 +413,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("begin", "finish"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
+        *("upload", "versions"),  # an upload is no call: a URL is signed here
         *("resolve", "lent"),
         *("answer", "close"),  # of a job role, to its own server: no calls of AWS but `lent`'s
     }

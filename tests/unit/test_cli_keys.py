@@ -411,18 +411,3 @@ def test_the_first_key_needs_a_stack(call: Call) -> None:
 
     assert result.exit_code == 1
     assert "--stack Nextfire" in result.stderr
-
-
-def test_what_the_key_says_is_the_tenant_of_scripts(call: Call, deployed: Any) -> None:
-    deployed.client("s3").create_bucket(
-        Bucket="scripts", CreateBucketConfiguration={"LocationConstraint": REGION}
-    )
-    Path("hello.py").write_text("print()")
-
-    result = call(
-        "scripts", "push", "hello.py", "--bucket", "scripts",
-        NEXTFIRE_API_KEY=KEY, AWS_REGION=REGION,
-    )  # fmt: skip
-
-    assert result.exit_code == 0, result.output
-    assert result.stdout == "s3://scripts/acme/default/hello.py\n"

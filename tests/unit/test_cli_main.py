@@ -1,15 +1,14 @@
 """The command, as it is called."""
 
+import hashlib
 import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3  # noqa: TID251 - makes the bucket that the command finds
 import httpx
 import pytest
-from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from nextfire_cli import runs
@@ -65,6 +64,8 @@ class Api:
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         answer = self.routes[f"{request.method} {request.url.path}"]
+        if callable(answer):
+            answer = answer(request)
         return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
 
     @property
@@ -639,25 +640,84 @@ def test_a_stack_that_lost_a_process_is_not_asked(
     assert not api.requests
 
 
-def test_scripts_are_pushed_under_tenant_and_pool_and_listed(call: Call, tmp_path: Path) -> None:
+UPLOAD = "https://scripts.s3.eu-west-1.amazonaws.com/acme/default/x?X-Amz-Signature=secret"
+
+
+@pytest.fixture
+def shelf(api: Api) -> Api:
+    """An API that takes scripts, and S3 behind it."""
+
+    def upload(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        where = {"pool": asked["pool"], "handler": asked["handler"], "url": "s3://scripts/x"}
+        headers = {"x-amz-checksum-sha256": "abc", "Content-Type": "text/x-python"}
+        document = where | {"uploadUrl": UPLOAD, "headers": headers, "method": "PUT"}
+        return httpx.Response(201, json=document)
+
+    api.routes["POST /v1/scripts/uploads"] = upload
+    api.routes["PUT /acme/default/x"] = httpx.Response(200)
+    return api
+
+
+def test_a_script_is_pushed_where_the_api_says(call: Call, shelf: Api, tmp_path: Path) -> None:
     script = tmp_path / "report.py"
     script.write_text("print(1)")
 
-    with mock_aws():
-        boto3.client("s3", "us-east-1").create_bucket(Bucket="scripts")
-        options = ["--bucket", "scripts", "--region", "us-east-1"]
-        pushed = call("scripts", "push", str(script), "--pool", "batch", *options)
-        renamed = call("scripts", "push", str(script), "--name", "other", *options)
-        listed = call("scripts", "list", "--json", *options)
-        nowhere = call("scripts", "list", "--bucket", "none", "--region", "us-east-1")
+    pushed = call("scripts", "push", str(script), "--pool", "batch")
+    renamed = call("scripts", "push", str(script), "--name", "other", "--json")
 
-    assert pushed.stdout == "s3://scripts/123456789012/batch/report.py\n", pushed.output
-    assert renamed.stdout == "s3://scripts/123456789012/default/other.py\n"
-    assert [
-        (item["pool"], item["handler"], item["size"]) for item in json.loads(listed.stdout)["items"]
-    ] == [("batch", "report", 8), ("default", "other", 8)]
-    assert nowhere.exit_code == 1
-    assert "'none'" in nowhere.stderr
+    assert pushed.stdout == "s3://scripts/x\n", pushed.output
+    where = {"url": "s3://scripts/x", "pool": "default", "handler": "other"}
+    assert json.loads(renamed.stdout) == where
+    asked, put, *_ = shelf.requests
+    digest = hashlib.sha256(b"print(1)").hexdigest()
+    assert json.loads(asked.content) == {
+        "handler": "report",
+        "pool": "batch",
+        "size": 8,
+        "sha256": digest,
+    }
+    assert (put.method, str(put.url), put.content) == ("PUT", UPLOAD, b"print(1)")
+    assert put.headers["x-amz-checksum-sha256"] == "abc"
+    assert "Authorization" not in put.headers
+    assert "secret" not in pushed.output + renamed.output
+
+
+def test_an_upload_that_is_refused_is_told_without_its_url(
+    call: Call, shelf: Api, tmp_path: Path
+) -> None:
+    script = tmp_path / "report.py"
+    script.touch()
+    shelf.routes["PUT /acme/default/x"] = httpx.Response(403, text="<Error/>")
+
+    result = call("scripts", "push", str(script))
+
+    assert result.exit_code == 1
+    assert "refused the upload with 403" in result.stderr
+    assert "secret" not in result.output
+
+
+def test_scripts_and_their_versions_are_listed(call: Call, api: Api) -> None:
+    script = {
+        "pool": "batch",
+        "handler": "report",
+        "url": "s3://scripts/acme/batch/report.py",
+        "size": 8,
+        "modifiedAt": "2026-05-24T10:00:00Z",
+    }
+    api.routes["GET /v1/scripts"] = {"items": [script]}
+    version = {"versionId": "v2", "modifiedAt": "2026-05-24T10:00:00Z", "latest": True}
+    api.routes["GET /v1/scripts/batch/report/versions"] = {
+        "items": [version, version | {"versionId": "v1", "latest": False, "size": 8}]
+    }
+
+    listed = call("scripts", "list", "--pool", "batch", "--json")
+    versions = call("scripts", "versions", "report", "--pool", "batch")
+
+    assert json.loads(listed.stdout) == {"items": [script]}
+    assert api.requests[0].url.params["pool"] == "batch"
+    assert "deleted" in versions.stdout
+    assert "v1" in versions.stdout
 
 
 def archive(path: Path, **files: str) -> Path:
@@ -667,22 +727,14 @@ def archive(path: Path, **files: str) -> Path:
     return path
 
 
-def test_an_archive_is_pushed_with_its_ending(call: Call, tmp_path: Path) -> None:
+def test_an_archive_is_pushed_with_its_ending(call: Call, shelf: Api, tmp_path: Path) -> None:
     app = archive(tmp_path / "app.zip", __main___py="print(1)", lib_py="")
 
-    with mock_aws():
-        boto3.client("s3", "us-east-1").create_bucket(Bucket="scripts")
-        options = ["--bucket", "scripts", "--region", "us-east-1"]
-        pushed = call("scripts", "push", str(app), *options)
-        renamed = call("scripts", "push", str(app), "--name", "report", *options)
-        listed = call("scripts", "list", "--json", *options)
+    call("scripts", "push", str(app))
+    call("scripts", "push", str(app), "--name", "report")
 
-    assert pushed.stdout == "s3://scripts/123456789012/default/app.zip\n", pushed.output
-    assert renamed.stdout == "s3://scripts/123456789012/default/report.zip\n"
-    assert [item["handler"] for item in json.loads(listed.stdout)["items"]] == [
-        "app.zip",
-        "report.zip",
-    ]
+    asked = [json.loads(each.content) for each in shelf.requests if each.method == "POST"]
+    assert [each["handler"] for each in asked] == ["app.zip", "report.zip"]
 
 
 @pytest.mark.parametrize(
@@ -706,7 +758,7 @@ def test_a_script_that_no_executor_would_run_is_not_uploaded(
     (tmp_path / "broken.py").write_text("# /// script\n# dependencies = [\n# ///\n")
     (tmp_path / "large.py").write_bytes(b"#" * (10 * 1024 * 1024 + 1))
 
-    result = call("scripts", "push", str(tmp_path / file), "--bucket", "scripts")
+    result = call("scripts", "push", str(tmp_path / file))
 
     assert result.exit_code == 1, result.output
     assert said in result.stderr
@@ -715,8 +767,6 @@ def test_a_script_that_no_executor_would_run_is_not_uploaded(
 @pytest.mark.parametrize(
     ("flags", "hint"),
     [
-        (["--pool", "../x"], "--pool"),
-        (["--pool", "Batch"], "--pool"),
         (["--name", "../x"], "--name"),
         (["--name", "a/b"], "--name"),
         (["--name", "x.zip"], "--name"),
@@ -729,46 +779,23 @@ def test_names_that_no_job_could_use_are_refused(
     script = tmp_path / "report.py"
     script.touch()
 
-    result = call("scripts", "push", str(script), "--bucket", "scripts", *flags)
+    result = call("scripts", "push", str(script), *flags)
 
     assert result.exit_code == 2, result.output
     assert hint in result.stderr
 
 
-def test_a_script_that_does_not_compile_is_told_and_pushed(call: Call, tmp_path: Path) -> None:
+def test_a_script_that_does_not_compile_is_told_and_pushed(
+    call: Call, shelf: Api, tmp_path: Path
+) -> None:
     script = tmp_path / "report.py"
     script.write_text("print(")
 
-    with mock_aws():
-        boto3.client("s3", "us-east-1").create_bucket(Bucket="scripts")
-        pushed = call("scripts", "push", str(script), "--bucket", "scripts", AWS_REGION="us-east-1")
+    pushed = call("scripts", "push", str(script))
 
     assert pushed.exit_code == 0, pushed.output
     assert "does not compile with Python" in pushed.stderr
-
-
-def test_a_pool_that_the_local_stack_has_not(
-    call: Call, tmp_path: Path, stack: dict[str, Any], up: Callable[[], None]
-) -> None:
-    stack["pools"] = {"default": {"executor": "worker", "queue_url": "q", "dlq_url": "d"}}
-    script = tmp_path / "report.py"
-    script.touch()
-    up()
-
-    result = call("scripts", "push", str(script), "--pool", "gpu", NEXTFIRE_ENDPOINT=None)
-
-    assert result.exit_code == 2
-    assert "it has default" in result.stderr.replace("\n", " ")
-
-
-def test_without_a_stack_the_scripts_bucket_must_be_named(call: Call, tmp_path: Path) -> None:
-    script = tmp_path / "report.py"
-    script.touch()
-
-    result = call("scripts", "push", str(script))
-
-    assert result.exit_code == 1
-    assert "--bucket" in result.stderr
+    assert len(shelf.requests) == 2
 
 
 @pytest.mark.parametrize("command", ["up", "down", "demo"])

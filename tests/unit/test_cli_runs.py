@@ -46,6 +46,8 @@ class Api:
         self.requests.append(request)
         answers = self.routes[f"{request.method} {request.url.path}"]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if callable(answer):
+            answer = answer(request)
         return answer if isinstance(answer, httpx.Response) else httpx.Response(200, json=answer)
 
     @property

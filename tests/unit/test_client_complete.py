@@ -34,7 +34,7 @@ _RESERVED = {"from", "in", "is"}
 
 
 def pythonic(name: str) -> str:
-    snake = to_snake(name.replace("-", "_"))
+    snake = re.sub(r"_(?=[0-9])", "", to_snake(name.replace("-", "_")))  # sha256
     return f"{snake}_" if snake in _RESERVED else snake
 
 

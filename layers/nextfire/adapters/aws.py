@@ -74,6 +74,14 @@ def s3() -> S3Client:
     return boto3.client("s3", config=_CONFIG)
 
 
+def s3_for_others() -> S3Client:
+    """Signs URLs for those who have no credentials. They hold the region's own host name: S3 sends
+    who asks elsewhere on to it, and a signature is of one host.
+    """
+    style: Any = {"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
+    return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3=style)))
+
+
 def events() -> EventBridgeClient:
     return boto3.client("events", config=_CONFIG)
 

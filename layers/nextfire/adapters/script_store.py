@@ -12,12 +12,11 @@ from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.script import split_url
+from nextfire.domain.script import MAX_SCRIPT_BYTES, split_url
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-MAX_SCRIPT_BYTES = 10 * 1024 * 1024
 _CACHED = 64
 
 

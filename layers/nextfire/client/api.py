@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from nextfire.client.calls import Caller, Pace, segment
 from nextfire.client.models import (
     Answer,
     Backfill,
+    Batch,
     Execution,
     ExecutionPage,
     Health,
@@ -28,11 +30,16 @@ from nextfire.client.models import (
     KeyPage,
     Log,
     LogLine,
+    Many,
     NewKey,
     PreviewRequest,
     Redriven,
     Rotated,
+    Script,
+    ScriptPage,
+    ScriptVersionPage,
     UpcomingList,
+    Upload,
     given,
     sent,
 )
@@ -70,9 +77,9 @@ class Page(Protocol[Item_co]):
 class Client:
     """Calls one nextfire API. It may be used by several threads at once.
 
-    Its methods are the API's operations, by their ids (docs/api.md), and `jobs`, `executions`,
-    `all_executions`, `keys`, `log`, which go through all pages. Answers are views of JSON
-    documents (`nextfire.client.models`).
+    Its methods are the API's operations, by their ids (docs/api.md); and `jobs`, `executions`,
+    `all_executions`, `keys`, `scripts`, `log`, which go through all pages; and `push_script`.
+    Answers are views of JSON documents (`nextfire.client.models`).
 
     What fails in passing (429, 502 to 504, a lost connection) is tried again by itself, with
     growing waits, at least as long as the answer asks for. A POST bears an `Idempotency-Key`, by
@@ -183,6 +190,56 @@ class Client:
             Conflict: There is a job of that id.
         """
         return self._post(Job, "/v1/jobs", sent(job), idempotency_key)
+
+    def create_jobs(
+        self,
+        jobs: Sequence[JobRequest | Mapping[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+    ) -> Batch:
+        """1 to 100 new jobs, each as `create_job` takes it. What became of each is in `results`, in
+        their order: one that is bad hinders no other.
+        """
+        body = {"jobs": [sent(job) for job in jobs]}
+        return self._post(Batch, "/v1/jobs:batch", body, idempotency_key)
+
+    def pause_jobs(
+        self,
+        labels: Mapping[str, str],
+        *,
+        reason: str | None = None,
+        until: Instant | None = None,
+        progress_token: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Many:
+        """Pause the jobs that have all *labels*, some of them a call: with the answer's
+        `progress_token` the next call goes on.
+        """
+        more = {"reason": reason, "until": until, "progressToken": progress_token}
+        body = {"labels": dict(labels), **given(more)}
+        return self._post(Many, "/v1/jobs:pause", body, idempotency_key)
+
+    def resume_jobs(
+        self,
+        labels: Mapping[str, str],
+        *,
+        progress_token: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Many:
+        """Resume the jobs that have all *labels*, as `pause_jobs` pauses them."""
+        body = {"labels": dict(labels), **given({"progressToken": progress_token})}
+        return self._post(Many, "/v1/jobs:resume", body, idempotency_key)
+
+    def cancel_jobs(
+        self,
+        labels: Mapping[str, str],
+        *,
+        progress_token: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Many:
+        """Cancel the jobs that have all *labels* for good, as `pause_jobs` pauses them."""
+        body = {"labels": dict(labels), **given({"progressToken": progress_token})}
+        return self._post(Many, "/v1/jobs:cancel", body, idempotency_key)
 
     def list_jobs(
         self,
@@ -441,6 +498,50 @@ class Client:
         """The DEAD execution, PENDING again with new attempts."""
         path = f"{_execution(execution_id)}/redrive"
         return self._post(Execution, path, given({"reason": reason}), idempotency_key)
+
+    # Scripts
+
+    def upload_script(
+        self,
+        handler: str,
+        *,
+        size: int,
+        sha256: str,
+        pool: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Upload:
+        """Where a script of *size* bytes and that digest (hexadecimal) may be PUT. `push_script`
+        does both.
+        """
+        body = given({"handler": handler, "size": size, "sha256": sha256, "pool": pool})
+        return self._post(Upload, "/v1/scripts/uploads", body, idempotency_key)
+
+    def push_script(self, handler: str, source: bytes, *, pool: str | None = None) -> Upload:
+        """Have *source* be the script that jobs of *pool* (default: ``default``) call *handler*; an
+        archive is called by its name with ``.zip``.
+        """
+        digest = hashlib.sha256(source).hexdigest()
+        upload = self.upload_script(handler, size=len(source), sha256=digest, pool=pool)
+        self._caller.put(upload.upload_url, upload.headers, source)
+        return upload
+
+    def list_scripts(
+        self, *, pool: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> ScriptPage:
+        """A page of the tenant's scripts, by pool and name. `limit`: 1 to 100."""
+        query = {"pool": pool, "limit": limit, "cursor": cursor}
+        return self._read(ScriptPage, "/v1/scripts", query)
+
+    def scripts(self, *, pool: str | None = None) -> Iterator[Script]:
+        """All scripts that `list_scripts` would list."""
+        return pages(partial(self.list_scripts, pool=pool))
+
+    def list_script_versions(
+        self, pool: str, handler: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> ScriptVersionPage:
+        """A page of the versions of a script, the latest first. `limit`: 1 to 100."""
+        path = f"/v1/scripts/{segment(pool)}/{segment(handler)}/versions"
+        return self._read(ScriptVersionPage, path, {"limit": limit, "cursor": cursor})
 
     # Pools
 

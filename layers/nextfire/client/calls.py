@@ -97,6 +97,30 @@ class Caller:
             self._pace.sleep(wait)
             attempt += 1
 
+    def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
+        """Upload *content* to a signed URL, which says by itself who may.
+
+        Raises:
+            ClientError: It was refused.
+            UnreachableError: There was no answer.
+        """
+        place = httpx.URL(url).host
+        try:
+            response = self._http.request(
+                "PUT", url, content=content, headers=dict(headers), auth=None
+            )
+        except httpx.HTTPError as error:
+            raise UnreachableError(
+                f"{place} did not take the upload: {type(error).__name__}.",
+                "Try again: an upload that comes twice is one.",
+                maybe_done=True,
+            ) from None  # what is behind it shows the URL
+        if not response.is_success:
+            raise ClientError(
+                f"{place} refused the upload with {response.status_code} {response.reason_phrase}.",
+                "Try again. If it stays so, look whether the API's role may write scripts.",
+            )
+
     def _once(
         self,
         method: str,

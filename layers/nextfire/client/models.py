@@ -204,6 +204,104 @@ class Job(Answer):
     labels: dict[str, str]
 
 
+class Fault(Answer):
+    """One offending field: what was given, what is wrong with it, and what to do."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str
+
+
+class Problem(Answer):
+    """What went wrong with one of many."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | None
+
+
+class BatchResult(Answer):
+    """What became of one job of a batch: the job, or the problem that it is."""
+
+    status: int
+    job: Job | None
+    problem: Problem | None
+
+
+class Batch(Answer):
+    """What became of each job of a batch, in their order."""
+
+    results: list[BatchResult]
+
+
+class NotChanged(Answer):
+    """A job that was not changed, and why."""
+
+    job_id: str
+    problem: Problem
+
+
+class Many(Answer):
+    """What was done to the jobs with some labels. `progress_token`: where the next call goes on."""
+
+    matched: int
+    changed: int
+    failed: list[NotChanged]
+    progress_token: str | None
+
+
+class Script(Answer):
+    """A script. `handler`: what jobs call it; `url`: where it lies; `size`: bytes."""
+
+    pool: str
+    handler: str
+    url: str
+    size: int
+    modified_at: datetime
+
+
+class ScriptPage(Answer):
+    """Scripts by pool and name. There are more where `cursor` is."""
+
+    items: list[Script]
+    cursor: str | None
+
+
+class ScriptVersion(Answer):
+    """A script as it was, or is, if `latest`. `size`: None where it was deleted."""
+
+    version_id: str
+    modified_at: datetime
+    latest: bool
+    size: int | None
+
+
+class ScriptVersionPage(Answer):
+    """Versions, the latest first. There are more where `cursor` is."""
+
+    items: list[ScriptVersion]
+    cursor: str | None
+
+
+class Upload(Answer):
+    """Where a script is to be PUT, with just these headers: whoever has `upload_url` can do so."""
+
+    pool: str
+    handler: str
+    url: str
+    method: str
+    upload_url: str
+    headers: dict[str, str]
+    expires_at: datetime
+
+    def __repr__(self) -> str:
+        shown = {name: value for name, value in self.document.items() if name != "uploadUrl"}
+        return f"Upload({shown!r})"
+
+
 class Upcoming(Answer):
     """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `due_at`:
     with jitter. `execution_id`: of a job's, the id that its execution will have.

@@ -57,6 +57,7 @@ MAX_WINDOW_SEC = 30 * 86_400
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
 
 MAX_EXPRESSION = 256

@@ -23,6 +23,7 @@ from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, Value
+from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
 
 T = TypeVar("T")
 
@@ -444,6 +445,34 @@ class ScriptStore(Protocol):
         Raises:
             NotFoundError: There is none.
             InvalidInputError: The executor may not read there.
+        """
+
+
+class ScriptShelf(Protocol):
+    """Holds scripts as those see them who upload them: tenant by tenant, with their versions."""
+
+    def upload(
+        self, key: ScriptKey, *, size: int, sha256: bytes, now: datetime, life: timedelta
+    ) -> Upload:
+        """Where *size* bytes of that digest, and nothing else, may be PUT as the script *key* until
+        *now* + *life*.
+        """
+
+    def list(
+        self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
+    ) -> Page[StoredScript]:
+        """*tenant*'s scripts, or those of one pool, by pool and name. At most *limit* (≥ 1) a page,
+        and perhaps fewer though others follow: what no handler can name lies between.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
+        """
+
+    def versions(self, key: ScriptKey, *, cursor: str | None, limit: int) -> Page[ScriptVersion]:
+        """The versions of the script *key*, the latest first. At most *limit* (≥ 1) a page.
+
+        Raises:
+            InvalidInputError: *cursor* is none of ours.
         """
 
 

@@ -4,8 +4,65 @@ below its tenant's prefix. A handler ``report.zip`` is that archive.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.job import Target
+
+MAX_SCRIPT_BYTES = 10 * 1024 * 1024
+"""A larger script no executor takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptKey:
+    """Which script: `name` is its file's, e.g. ``report.py``; no slash is in any of the three."""
+
+    tenant: str
+    pool: str
+    name: str
+
+    @property
+    def handler(self) -> str:
+        """What jobs call it."""
+        return self.name.removesuffix(".py")
+
+    @property
+    def path(self) -> str:
+        """Its key in the scripts bucket."""
+        return f"{self.tenant}/{self.pool}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScript:
+    """A script as it is now: `size` in bytes."""
+
+    key: ScriptKey
+    size: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptVersion:
+    """A script as it was, or is, if `latest`. `size` in bytes; None: then it was deleted."""
+
+    version_id: str
+    modified_at: datetime
+    latest: bool
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Where a script is to be PUT, with just these `headers`, until `expires_at`. Whoever knows
+    `url` can do so: it is told to nobody but who asked, and not logged.
+    """
+
+    key: ScriptKey
+    url: str = field(repr=False)
+    headers: Mapping[str, str]
+    expires_at: datetime
 
 
 def script_url(target: Target, *, bucket: str, tenant: str) -> str:

@@ -202,13 +202,7 @@ class ManageJobs:
             NotFoundError: There is no such job, or it is CANCELLED.
             ConflictError: It is COMPLETED; or as for `change`.
         """
-        if until is not None and not timedelta() < until - now <= MAX_DELAY:
-            raise InvalidInputError(
-                "until",
-                isoformat(until),
-                f"not within {MAX_DELAY.days} days from now",
-                "Give an instant to come, or leave it out and resume the job yourself.",
-            )
+        self.check_until(until, now)
         end = None if until is None else cut(until)
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
@@ -223,6 +217,21 @@ class ManageJobs:
             return paused, paused.resume_entry()
 
         return self._revise(key, next_revision, expected)
+
+    @staticmethod
+    def check_until(until: datetime | None, now: datetime) -> None:
+        """Let *until* pass, if a pause that begins *now* may end then.
+
+        Raises:
+            InvalidInputError: It may not.
+        """
+        if until is not None and not timedelta() < until - now <= MAX_DELAY:
+            raise InvalidInputError(
+                "until",
+                isoformat(until),
+                f"not within {MAX_DELAY.days} days from now",
+                "Give an instant to come, or leave it out and resume the job yourself.",
+            )
 
     def drain(
         self,

@@ -1,0 +1,37 @@
+"""Makes a job with `nextfire.Client`, has it run now, and prints what it printed.
+
+It finds the API as the command does: the local stack of the folder, or what NEXTFIRE_ENDPOINT and
+NEXTFIRE_API_KEY name. The script `hello` has to be there: nextfire scripts push examples/hello.py
+"""
+
+from nextfire import ApiError, Client, JobRequest
+from nextfire.domain.job import Target
+from nextfire.domain.schedule import ScheduleType
+
+with Client() as nextfire:
+    job = nextfire.put_job(
+        "client-example",
+        JobRequest(
+            type=ScheduleType.CRON,
+            schedule="0 3 * * MON-FRI",
+            timezone="Europe/Berlin",
+            target=Target(handler="hello"),
+            payload={"name": "client"},
+        ),
+    )
+    print(f"{job.job_id} is {job.state}, next at {job.next_fire_at}")
+
+    run = nextfire.run_job(job.job_id, reason="an example")
+    for line in nextfire.log(run.execution_id, follow=True):
+        print(f"  {line.text}")
+    done = nextfire.get_execution(run.execution_id)
+    print(f"{done.execution_id} is {done.state} after {len(done.attempts or ())} attempts")
+
+    try:
+        nextfire.change_job(job.job_id, {"priority": "HIHG"}, if_match=job.etag)
+    except ApiError as error:
+        print(f"refused: {error.problem}")
+        for fault in error.errors:
+            print(f"  {fault}")
+
+    nextfire.delete_job(job.job_id)

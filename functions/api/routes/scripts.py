@@ -1,0 +1,86 @@
+"""Scripts: uploaded past the API, listed with their versions."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer, page
+from functions.api.app import now, services, tenant
+from functions.api.documents import (
+    ScriptPage,
+    ScriptVersionPage,
+    UploadAnswer,
+    script_document,
+    upload_document,
+    version_document,
+)
+from functions.api.operation import area, operation
+from functions.api.requests import (
+    Cursor,
+    HandlerName,
+    Limit,
+    PoolFilter,
+    PoolName,
+    UploadBody,
+)
+from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.keys import Scope
+
+routes = area()
+
+
+@routes.post(
+    "/v1/scripts/uploads",
+    **operation(
+        "Upload a script",
+        {HTTPStatus.CREATED: ("Where to PUT it.", UploadAnswer)},
+        secret=True,
+        more="The answer says where the script is to be PUT, with which headers, and until when: "
+        "just these bytes, and as this script. Whoever has the URL can do so; it is told to you "
+        "alone. Jobs run the new text from their next run on.",
+    ),
+)
+def upload_script(request: UploadBody) -> Response[str]:
+    upload = services().scripts.upload(
+        tenant(),
+        request.pool,
+        request.handler,
+        size=request.size,
+        sha256=bytes.fromhex(request.sha256),
+        now=now(),
+    )
+    return answer(upload_document(upload, services().scripts_bucket), HTTPStatus.CREATED)
+
+
+@routes.get(
+    "/v1/scripts",
+    **operation(
+        "List scripts", {HTTPStatus.OK: ("A page of scripts.", ScriptPage)}, scope=Scope.READ
+    ),
+)
+def list_scripts(
+    pool: PoolFilter = None, limit: Limit = 50, cursor: Cursor = None
+) -> Response[str]:
+    if pool is not None and (not pool or "/" in pool):
+        raise InvalidInputError("pool", pool, "no pool's name", services().pools_there_are())
+    found = services().scripts.list(tenant(), pool=pool, cursor=cursor, limit=limit)
+    items = [script_document(each, services().scripts_bucket) for each in found.items]
+    return page(items, found.cursor)
+
+
+@routes.get(
+    "/v1/scripts/<pool>/<handler>/versions",
+    **operation(
+        "List the versions of a script, the latest first",
+        {HTTPStatus.OK: ("A page of versions.", ScriptVersionPage)},
+        scope=Scope.READ,
+    ),
+)
+def list_script_versions(
+    pool: PoolName, handler: HandlerName, limit: Limit = 50, cursor: Cursor = None
+) -> Response[str]:
+    pool = services().pool(pool)
+    found = services().scripts.versions(tenant(), pool, handler, cursor=cursor, limit=limit)
+    return page([version_document(each) for each in found.items], found.cursor)

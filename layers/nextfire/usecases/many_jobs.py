@@ -1,0 +1,167 @@
+"""Many jobs at a time: made, paused, resumed, deleted. What becomes of one hinders no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime
+
+from nextfire.domain.errors import NotFoundError, UnavailableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.ports import Clock, JobStore, Unreadable
+from nextfire.usecases.list_jobs import Wanted
+from nextfire.usecases.manage_jobs import ManageJobs
+
+TOGETHER = 20
+"""Jobs that are read in one go, and changed side by side; then the clock is looked at."""
+PAGES_AT_MOST = 50
+"""So many times `TOGETHER` jobs one call looks at."""
+_PAUSABLE = frozenset({JobState.ACTIVE, JobState.PAUSED})
+_LIVING = frozenset(JobState) - {JobState.CANCELLED}
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be stored, and what it is told apart by if it comes again."""
+
+    key: JobKey
+    definition: JobDefinition
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The jobs of a tenant that have all `labels`, with these values; from `cursor` on. What would
+    begin after `stop_at` is left for the next call.
+    """
+
+    tenant: str
+    labels: Mapping[str, str]
+    cursor: str | None
+    stop_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What one call did to the jobs with some labels: how many it met, how many of them it changed,
+    and which it could not change, with the error. `cursor`: where to go on; None: that were all.
+    """
+
+    matched: int
+    changed: int
+    failed: Sequence[tuple[JobKey, Exception]]
+    cursor: str | None
+    unreadable: Sequence[Unreadable]
+
+
+class ManyJobs:
+    """What `ManageJobs` does to one job, done to many, a bounded number at a time."""
+
+    def __init__(
+        self, manage: ManageJobs, jobs: JobStore, *, clock: Clock, executor: Executor
+    ) -> None:
+        self._manage = manage
+        self._jobs = jobs
+        self._clock = clock
+        self._executor = executor
+
+    def register(
+        self, new: Sequence[NewJob], *, asked_at: datetime, stop_at: datetime
+    ) -> list[Job | Exception]:
+        """Store each of *new* as by `ManageJobs.register`, but what would begin after *stop_at*.
+
+        Returns:
+            In their order the jobs, or why one is not stored.
+        """
+
+        def register(one: NewJob) -> Job | Exception:
+            now = self._clock.now()
+            if now >= stop_at:
+                return UnavailableError("There was no time left for this one. Send it again.")
+            try:
+                return self._manage.register(
+                    one.key, one.definition, uid=one.uid, now=now, asked_at=asked_at
+                )
+            except Exception as error:  # noqa: BLE001 — a defect, too, concerns this one only
+                return error
+
+        return list(self._executor.map(register, new))
+
+    def pause(self, labelled: Labelled, *, reason: str | None, until: datetime | None) -> Done:
+        """Pause those that are ACTIVE. One that is PAUSED stays as it is, but for *until*.
+
+        Raises:
+            InvalidInputError: *until* cannot be; or the cursor is none of ours.
+        """
+        self._manage.check_until(until, self._clock.now())
+
+        def pause(key: JobKey, now: datetime) -> Job:
+            return self._manage.pause(key, reason, now=now, until=until)
+
+        return self._each(labelled, _PAUSABLE, pause)
+
+    def resume(self, labelled: Labelled) -> Done:
+        """Resume those that are PAUSED. One that is ACTIVE stays as it is.
+
+        Raises:
+            InvalidInputError: The cursor is none of ours.
+        """
+
+        def resume(key: JobKey, now: datetime) -> Job:
+            return self._manage.resume(key, now=now)
+
+        return self._each(labelled, _PAUSABLE, resume)
+
+    def delete(self, labelled: Labelled) -> Done:
+        """Make those CANCELLED that are not.
+
+        Raises:
+            InvalidInputError: The cursor is none of ours.
+        """
+
+        def delete(key: JobKey, now: datetime) -> Job:
+            return self._manage.delete(key, now=now)
+
+        return self._each(labelled, _LIVING, delete)
+
+    def _each(
+        self,
+        labelled: Labelled,
+        states: frozenset[JobState],
+        change: Callable[[JobKey, datetime], Job],
+    ) -> Done:
+        wanted, cursor = Wanted(labels=labelled.labels), labelled.cursor
+
+        def changed(listed: Job) -> bool | Exception:
+            """Whether it was, or why it could not be."""
+            now = self._clock.now()
+            try:
+                job = change(listed.key, now)
+            except NotFoundError:
+                return False  # deleted meanwhile
+            except Exception as error:  # noqa: BLE001 — as above
+                return error
+            # The listing may be of a moment ago: before the same was asked once already.
+            return job.revision != listed.revision and job.updated_at >= cut(now)
+
+        found: list[tuple[JobKey, bool | Exception]] = []
+        unreadable: list[Unreadable] = []
+        for _ in range(PAGES_AT_MOST):
+            page = self._jobs.list(labelled.tenant, cursor=cursor, limit=TOGETHER)
+            unreadable += page.unreadable
+            jobs = [job for job in page.items if job in wanted and job.state in states]
+            outcomes = self._executor.map(changed, jobs)
+            found += [(job.key, each) for job, each in zip(jobs, outcomes, strict=True)]
+            cursor = page.cursor
+            if cursor is None or self._clock.now() >= labelled.stop_at:
+                break
+        return Done(
+            matched=len(found),
+            changed=sum(each is True for _, each in found),
+            failed=[(key, each) for key, each in found if isinstance(each, Exception)],
+            cursor=cursor,
+            unreadable=unreadable,
+        )

@@ -1,0 +1,173 @@
+"""Scripts: uploaded past the API, by a URL for just that; listed with their versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import requests
+
+from functions.api import app as api
+from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.usecases.manage_scripts import UPLOAD_LIFE
+from tests.fakes import Clock
+from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
+
+SOURCE = b"print('hi')\n"
+
+
+def asked(handler: str = "report", source: bytes = SOURCE, **more: Any) -> dict[str, Any]:
+    digest = hashlib.sha256(source).hexdigest()
+    return {"handler": handler, "size": len(source), "sha256": digest, **more}
+
+
+def push(system: Deployment, handler: str, source: bytes = SOURCE, **more: Any) -> dict[str, Any]:
+    """Upload it as the answer says; the answer."""
+    answer = system.call("POST", "/v1/scripts/uploads", asked(handler, source), **more)
+    assert answer.status == 201, answer.document
+    document: dict[str, Any] = answer.document
+    put = requests.put(document["uploadUrl"], source, headers=document["headers"], timeout=9)
+    assert put.ok, put.text
+    return document
+
+
+def listed(system: Deployment, tenant: str = TENANT, **query: str) -> list[str]:
+    found = []
+    while True:
+        answer = system.call("GET", "/v1/scripts", query=query, tenant=tenant)
+        assert answer.status == 200, answer.document
+        found += [f"{each['pool']}/{each['handler']}" for each in answer.document["items"]]
+        if "cursor" not in answer.document:
+            return found
+        query["cursor"] = answer.document["cursor"]
+
+
+def test_what_is_uploaded_is_what_a_job_runs(system: Deployment) -> None:
+    document = push(system, "report")
+
+    assert document["url"] == f"s3://{system.bucket}/{TENANT}/default/report.py"
+    there = system.objects.get_object(Bucket=system.bucket, Key=f"{TENANT}/default/report.py")
+    assert there["Body"].read() == SOURCE
+    [item] = system.call("GET", "/v1/scripts").document["items"]
+    assert (
+        item.items()
+        >= {
+            "pool": "default",
+            "handler": "report",
+            "url": document["url"],
+            "size": len(SOURCE),
+        }.items()
+    )
+
+
+def test_the_url_is_for_a_quarter_of_an_hour_and_for_just_that(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(parse_instant("2026-05-24T10:00:00Z"))
+    monkeypatch.setattr(api, "clock", clock)
+
+    document = system.call("POST", "/v1/scripts/uploads", asked("report.zip")).document
+
+    url = urlsplit(document["uploadUrl"])
+    query = parse_qs(url.query)
+    assert url.path == f"/{TENANT}/default/report.zip"
+    assert query["X-Amz-Expires"] == ["900"]
+    assert timedelta(minutes=15) == UPLOAD_LIFE
+    assert document["expiresAt"] == isoformat(clock.now() + UPLOAD_LIFE)
+    signed = set(query["X-Amz-SignedHeaders"][0].split(";"))
+    assert signed == {"host", *map(str.lower, document["headers"])}
+    assert {"content-length", "x-amz-checksum-sha256"} <= signed
+    assert document["headers"]["Content-Length"] == str(len(SOURCE))
+    assert (document["method"], document["handler"]) == ("PUT", "report.zip")
+
+
+def test_the_url_is_neither_logged_nor_kept(
+    system: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = {"Idempotency-Key": "k"}
+    first = system.call("POST", "/v1/scripts/uploads", asked(), headers=key)
+    again = system.call("POST", "/v1/scripts/uploads", asked(), headers=key)
+
+    assert (first.status, again.status) == (201, 201)
+    kept = json.dumps(system.database.scan(TableName=system.requests_table)["Items"])
+    printed = capsys.readouterr()
+    for text in (kept, printed.out, printed.err):
+        assert "X-Amz-Signature" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        *(
+            ({"handler": name}, "handler")
+            for name in ("../x", "a/b", "", ".", "..", "a" * 129, "a\n", "%2e", "ä", "-a", None)
+        ),
+        ({"pool": "nowhere"}, "pool"),
+        ({"pool": "../other"}, "pool"),
+        ({"size": 0}, "size"),
+        ({"size": 10 * 1024 * 1024 + 1}, "size"),
+        ({"size": "12"}, "size"),
+        ({"sha256": "x"}, "sha256"),
+        ({"sha256": "A" * 64}, "sha256"),
+        ({"tenant": OTHER_TENANT}, "tenant"),
+    ],
+)
+def test_refusals(system: Deployment, change: dict[str, Any], field: str) -> None:
+    answer = system.call("POST", "/v1/scripts/uploads", asked() | change)
+
+    assert (answer.status, answer.fault["field"]) == (422, field)
+
+
+def test_they_are_listed_by_pool_page_by_page(system: Deployment) -> None:
+    for name in ("b", "a", "c.zip"):
+        push(system, name)
+    for odd in ("default/deep/er.py", "default/data.json", "loose.py", "gone/old.py"):
+        system.objects.put_object(Bucket=system.bucket, Key=f"{TENANT}/{odd}", Body=b"x")
+
+    for limit in ("1", "2", "100"):
+        everything = ["default/a", "default/b", "default/c.zip", "gone/old"]
+        assert listed(system, limit=limit) == everything
+        assert listed(system, limit=limit, pool="default") == everything[:3]
+    assert listed(system, pool="gone") == ["gone/old"]
+    for query in ({"pool": ""}, {"pool": "a/b"}):
+        assert system.call("GET", "/v1/scripts", query=query).status == 422
+    assert system.call("GET", "/v1/scripts", query={"cursor": "x"}).status == 422
+
+
+def test_versions(system: Deployment) -> None:
+    system.objects.put_bucket_versioning(
+        Bucket=system.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
+    for source in (b"1", b"22", b"333"):
+        push(system, "report", source)
+    path = "/v1/scripts/default/report/versions"
+
+    first = system.call("GET", path, query={"limit": "2"}).document
+    rest = system.call("GET", path, query={"limit": "2", "cursor": first["cursor"]}).document
+
+    assert [each["size"] for each in first["items"] + rest["items"]] == [3, 2, 1]
+    assert [each["latest"] for each in first["items"]] == [True, False]
+    assert "cursor" not in rest
+    for absent in ("default/repor", "nowhere/report"):
+        assert system.call("GET", f"/v1/scripts/{absent}/versions").status == 404
+    assert system.call("GET", "/v1/scripts/default/..%2Fx/versions").status in {404, 422}
+    assert system.call("GET", path, query={"cursor": "x"}).status == 422
+
+
+def test_tenants_are_walled_from_each_other(system: Deployment) -> None:
+    ours = push(system, "report")
+    push(system, "second")
+    cursor = system.call("GET", "/v1/scripts", query={"limit": "1"}).document["cursor"]
+
+    theirs = system.call("POST", "/v1/scripts/uploads", asked(), tenant=OTHER_TENANT).document
+
+    assert f"/{OTHER_TENANT}/" in theirs["uploadUrl"]
+    assert ours["url"] != theirs["url"]
+    assert listed(system, OTHER_TENANT) == []
+    assert listed(system, OTHER_TENANT, cursor=cursor) == []
+    path = "/v1/scripts/default/report/versions"
+    assert system.call("GET", path, tenant=OTHER_TENANT).status == 404

@@ -1,0 +1,112 @@
+"""The commands for many jobs at a time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.test_cli_runs import Api, Call, api, call  # noqa: F401 — fixtures
+
+DONE: dict[str, Any] = {"matched": 2, "changed": 1, "failed": []}
+PROBLEM = {"title": "Conflict", "status": 409, "detail": "It is \x1b[2J taken."}
+CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "cancel"])
+def test_all_with_some_labels_call_by_call(call: Call, api: Api, what: str) -> None:  # noqa: F811
+    api.routes[f"POST /v1/jobs:{what}"] = [DONE | {"progressToken": "t"}, DONE]
+    yes = ["--yes"] if what == "cancel" else []
+
+    result = call("jobs", what, "--label", "team=etl", "--label", "a=b=c", *yes, "--json")
+
+    assert result.exit_code == 0, result.output
+    labels = {"labels": {"team": "etl", "a": "b=c"}}
+    assert api.bodies == [labels, labels | {"progressToken": "t"}]
+    assert json.loads(result.stdout) == {"matched": 4, "changed": 2, "failed": []}
+    assert "2 met, 1 changed so far" in result.stderr
+
+
+def test_pause_says_why_and_until(call: Call, api: Api) -> None:  # noqa: F811
+    api.routes["POST /v1/jobs:pause"] = [DONE]
+
+    call("jobs", "pause", "--label", "a=b", "--reason", "why", "--until", "2030-01-01T00:00:00Z")
+
+    asked = {"reason": "why", "until": "2030-01-01T00:00:00Z"}
+    assert api.bodies == [{"labels": {"a": "b"}, **asked}]
+
+
+def test_what_could_not_be_changed_is_told(call: Call, api: Api) -> None:  # noqa: F811
+    failed = {"jobId": "job_1", "problem": PROBLEM}
+    api.routes["POST /v1/jobs:resume"] = [DONE | {"failed": [failed]}]
+
+    result = call("jobs", "resume", "--label", "team=etl")
+
+    assert result.exit_code == 1
+    assert "Not changed: job_1: It is \\x1b[2J taken." in result.stdout
+
+
+def test_cancel_asks(call: Call, api: Api) -> None:  # noqa: F811
+    result = call("jobs", "cancel", "--label", "team=etl")
+
+    assert result.exit_code == 1
+    assert "Cancel all jobs labelled team=etl for good?" in result.stderr
+    assert not api.requests
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["pause"],
+        ["pause", "job_1", "--label", "a=b"],
+        ["resume"],
+        ["resume", "--label", "a"],
+        ["cancel"],
+        ["cancel", "--label", "a=b", "--json"],
+        ["create-many", "nothing"],
+        ["create-many", "empty.json"],
+    ],
+)
+def test_wrong_usage(call: Call, api: Api, args: list[str], tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "empty.json").write_text("[]")
+
+    result = call("jobs", *args)
+
+    assert result.exit_code == 2, result.output
+    assert not api.requests
+
+
+@pytest.mark.parametrize("form", ["[{}]", '{{"jobs": [{}]}}'])
+def test_many_are_created_a_few_at_a_time(
+    call: Call,  # noqa: F811
+    api: Api,  # noqa: F811
+    form: str,
+    tmp_path: Path,
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        count = len(json.loads(request.content)["jobs"])
+        results = [{"status": 201, "job": {"jobId": f"job_{n}"}} for n in range(count)]
+        results[-1] = {"status": 409, "problem": PROBLEM}
+        return httpx.Response(200, json={"results": results})
+
+    api.routes["POST /v1/jobs:batch"] = [answer]
+    (tmp_path / "jobs.json").write_text(form.format(", ".join([json.dumps(CRON)] * 30)))
+
+    result = call("jobs", "create-many", "jobs.json")
+
+    assert result.exit_code == 1
+    assert [len(body["jobs"]) for body in api.bodies] == [25, 5]
+    assert "25 of 30" in result.stderr
+    assert "job_3" in result.stdout
+    assert "It is \\x1b[2J taken." in result.stdout
+
+
+def test_many_from_yaml(call: Call, api: Api, tmp_path: Path) -> None:  # noqa: F811
+    api.routes["POST /v1/jobs:batch"] = [{"results": [{"status": 201, "job": {"jobId": "a"}}]}]
+    (tmp_path / "jobs.yaml").write_text("- taskId: a\n  cron: '0 3 * * *'\n")
+
+    result = call("jobs", "create-many", "jobs.yaml")
+
+    assert result.exit_code == 0, result.output
+    assert api.bodies == [{"jobs": [{"taskId": "a", "cron": "0 3 * * *"}]}]
