@@ -30,15 +30,17 @@ down: install ## Stop the local stack and remove its data; also ends one that wa
 
 test: install ## Run all tests
 	$(BIN)/pytest -n 2 --ignore tests/e2e
-	$(PROVE).simulation --seeds 2000
-	$(BIN)/pytest tests/e2e
+	@# The end-to-end tests mostly wait: histories are played beside them.
+	nice env $(PROVE).simulation --seeds 2000 > .nextfire/histories.log 2>&1 & histories=$$!; \
+	$(BIN)/pytest tests/e2e; failed=$$?; \
+	wait $$histories || failed=1; cat .nextfire/histories.log; exit $$failed
 
-test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives; minutes
+test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives, thousands of requests; minutes
 	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/unit/test_stretch.py tests/unit/test_simulation.py tests/unit/test_audit.py tests/integration/test_preview.py
 	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/integration tests/crashes tests/model
 	$(PROVE).fuzz
 	$(PROVE).simulation --seeds 10000
-	NEXTFIRE_LONG=1 $(BIN)/pytest tests/soak tests/e2e/test_redrive_many.py
+	NEXTFIRE_LONG=1 $(BIN)/pytest tests/soak tests/e2e/test_redrive_many.py tests/e2e/test_schema.py
 
 simulate: install ## Play histories under faults; SEEDS=n (2000), or SEED=n to read one
 	$(PROVE).simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
@@ -654,6 +655,9 @@ class MemoryDeadLetters:
             self.letters.append((body, failure[:_MAX_FAILURE] or "-"))
 
 
+_by_run_id = attrgetter("run_id")
+
+
 class MemoryRunStore:
     """`RunStore`."""
 
@@ -664,7 +668,7 @@ class MemoryRunStore:
         self._due = due
         self._jobs = jobs
         self._broken: set[RunKey] = set()
-        self._sorted: dict[JobKey, list[str]] = {}
+        self._sorted: dict[JobKey, list[RunKey]] = {}
         self._indexed = 0
         self._lock = threading.Lock()
 
@@ -672,16 +676,16 @@ class MemoryRunStore:
     def all(self) -> dict[RunKey, Run]:
         return dict(self.items)
 
-    def _ids(self, job: JobKey) -> list[str]:
-        """The run ids of *job*, in order. Nobody but a test takes a record from `items`, so their
-        number tells whether what was sorted still holds.
+    def _keys(self, job: JobKey) -> list[RunKey]:
+        """The keys of *job*'s records, in order. Nobody but a test takes a record from `items`, so
+        their number tells whether what was sorted still holds.
         """
         if self._indexed != len(self.items):
             self._sorted, self._indexed = {}, len(self.items)
             for key in self.items:
-                self._sorted.setdefault(key.job, []).append(key.run_id)
-            for ids in self._sorted.values():
-                ids.sort()
+                self._sorted.setdefault(key.job, []).append(key)
+            for keys in self._sorted.values():
+                keys.sort(key=_by_run_id)
         return self._sorted.get(job, [])
 
     def spoil(self, key: RunKey) -> None:
@@ -853,11 +857,12 @@ class MemoryRunStore:
     ) -> Iterator[Run]:
         def some(first: str, last: str) -> list[Run]:
             with self._lock:
-                ids = self._ids(job)
-                start, end = bisect_left(ids, first), bisect_right(ids, last)
-                found = ids[start:end]
+                keys = self._keys(job)
+                start = bisect_left(keys, first, key=_by_run_id)
+                end = bisect_right(keys, last, key=_by_run_id)
+                found = keys[start:end]
                 found = found[-page:][::-1] if newest_first else found[:page]
-                read = [(key, self.items[key]) for key in (RunKey(job, each) for each in found)]
+                read = [(key, self.items[key]) for key in found]
             return [self._read(key, run, lenient=lenient) for key, run in read]
 
         while found := some(first, last):

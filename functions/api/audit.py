@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 from pydantic.alias_generators import to_camel
 
 from functions.api.app import app, now, services, telemetry
@@ -76,7 +77,7 @@ def audit_event(
     who = _who(context.get("authorizer"))
     told, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
     done = status < HTTPStatus.BAD_REQUEST
-    resource = given | ({each: told[each] for each in _IDS if each in told} if done else {})
+    resource = given | (_named(event, told) if done else {})
     before, after = _before(given, seen), told if done else None
     record: dict[str, Any] = {
         "event": EVENT,
@@ -96,6 +97,17 @@ def audit_event(
         "userAgent": http.get("userAgent"),
     }
     return {name: _shortened(value) for name, value in record.items() if value is not None}
+
+
+def _named(event: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What was made, or was named by its labels."""
+    found = {each: told[each] for each in _IDS if each in told}
+    if "results" in told:
+        found["jobIds"] = [each["job"]["jobId"] for each in told["results"] if "job" in each]
+    if "matched" in told:
+        body = APIGatewayProxyEventV2(dict(event)).decoded_body or ""
+        found["labels"] = json.loads(body)["labels"]
+    return found
 
 
 def _operation(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
@@ -149,6 +161,8 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON
             if name in _AS_THEY_ARE
             else _references(inner)
             if name == "env" and isinstance(inner, dict)
+            else _problem(inner)
+            if name == "problem" and isinstance(inner, dict)
             else _hidden(inner)
             if name in _HIDDEN
             else _without_secrets(inner)
@@ -164,6 +178,12 @@ def _references(env: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value if isinstance(value, dict) else _hidden(value) for name, value in env.items()
     }
+
+
+def _problem(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Of one of many what stood in the way."""
+    telling = problem["status"] in _TELLING
+    return {name: problem[name] for name in ("status", "detail") if telling or name == "status"}
 
 
 def _hidden(value: object) -> dict[str, int]:

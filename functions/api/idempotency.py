@@ -88,6 +88,8 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
 def _fingerprint(app: Any) -> str:  # noqa: ANN401
     event = app.current_event
     parts = [event.http_method.upper(), app.context["_path"], event.decoded_body or ""]
+    if (condition := header("If-Match")) is not None:
+        parts.append(condition)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -59,8 +59,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         context: Lambda's; says how much time there is.
 
     Returns:
-        What was done, as JSON: jobs, restored, resent, covered, revived, waiting, behind,
-        quarantined, done.
+        What was done, as JSON: jobs, restored, resent, covered, revived, completed, waiting,
+        behind, quarantined, done.
     """
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     until = SystemClock().now() + left - _STOP_BEFORE

@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
+import boto3  # noqa: TID251 — see `_client`
 import pytest
 from botocore.loaders import Loader, create_loader  # noqa: TID251 — to read its data once
 from moto import mock_aws
@@ -31,6 +32,7 @@ from tests.integration.backends import (
 from tests.integration.deployment import Deployment
 
 if TYPE_CHECKING:
+    from botocore.config import Config  # noqa: TID251 — its type
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_sqs import SQSClient
@@ -177,8 +179,24 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return answer(self, *args, **kwargs)
 
     monkeypatch.setattr(BotocoreStubber, "__call__", one_at_a_time)
-    with mock_aws():
+    monkeypatch.setattr("boto3.client", _client)
+    monkeypatch.setattr("moto.core.models.RESPONSES_METHODS", [])  # of a library not used here
+    with mock_aws(config={"core": {"reset_boto3_session": False}}):
         yield
+
+
+_new_client = boto3.client
+
+
+def _client(service: str, *args: Any, **options: Any) -> Any:
+    ours = not args and options.keys() == {"config"}
+    return _kept(service, options["config"]) if ours else _new_client(service, *args, **options)  # type: ignore[call-overload]
+
+
+@cache
+def _kept(service: str, config: Config) -> Any:
+    """A client for all tests on moto: to make one takes longer than most of them do."""
+    return _new_client(service, config=config)  # type: ignore[call-overload]
 
 
 @pytest.fixture

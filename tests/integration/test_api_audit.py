@@ -155,6 +155,34 @@ class TestWhatItTells:
         assert "payload" in changed["changed"]
         assert len(found) == 6
 
+    def test_of_many_jobs_which_were_made_and_no_secret_of_those_that_were_not(
+        self, system: Deployment, events: Events
+    ) -> None:
+        jobs = [JOB, JOB | {"jobId": "b", "payloads": SECRETS}, JOB | {"jobId": "c"}, JOB]
+        answer = system.call("POST", "/v1/jobs:batch", {"jobs": jobs})
+        assert SECRETS["in the payload"] in json.dumps(answer.document), "the caller is told"
+
+        [event] = events()
+        for secret in SECRETS.values():
+            assert secret not in json.dumps(event)
+        assert event["resource"] == {"jobIds": ["a", "c"]}
+        results = event["after"]["results"]
+        assert [each["status"] for each in results] == [201, 422, 201, 422]
+        assert results[1]["problem"] == {"status": 422}
+
+    def test_of_all_jobs_with_some_labels_which(self, system: Deployment, events: Events) -> None:
+        system.call("POST", "/v1/jobs", JOB)
+        events()
+        asked = json.dumps({"labels": JOB["labels"], "reason": "r"}).encode()
+        system.call("POST", "/v1/jobs:pause", text=asked)
+        system.call("POST", "/v1/jobs:pause", {"labels": "odd"})
+
+        done, refused = events()
+        assert (done["operation"], done["status"]) == ("pauseJobs", 200)
+        assert done["resource"] == {"labels": JOB["labels"]}
+        assert done["after"] == {"matched": 1, "changed": 1, "failed": []}
+        assert (refused["status"], refused["resource"]) == (422, {})
+
     def test_what_stood_in_the_way(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
         events()

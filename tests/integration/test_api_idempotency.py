@@ -103,6 +103,17 @@ class TestAgain:
             assert (answer.status, answer.fault["field"]) == (422, "Idempotency-Key")
         assert system.job("a").revision == 1
 
+    def test_another_condition_is_another_request(self, system: Deployment) -> None:
+        etag = system.call("POST", "/v1/jobs", CRON | {"jobId": "a"}).headers["etag"]
+        pause = partial(system.call, "POST", "/v1/jobs/a/pause")
+        first = pause(headers=KEY | {"If-Match": etag})
+
+        again = pause(headers=KEY | {"If-Match": etag})
+        other = pause(headers=KEY | {"If-Match": "no tag"})
+
+        assert again == first
+        assert (other.status, other.fault["field"]) == (422, "Idempotency-Key")
+
     def test_each_key_makes_a_job_of_its_own(self, system: Deployment) -> None:
         for key in ("a", "b", "A", "a#b", "~!x"):
             assert system.call("POST", "/v1/jobs", CRON, headers={"Idempotency-Key": key}).status

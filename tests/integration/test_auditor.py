@@ -20,7 +20,10 @@ from tests.integration.deployment import SHARDS, TENANT, Context, Deployment, Pr
 
 MINUTE = timedelta(minutes=1)
 IDLE = dict.fromkeys(
-    (*("jobs", "restored", "resent", "covered", "revived"), *("waiting", "behind", "quarantined")),
+    (
+        *("jobs", "restored", "resent", "covered", "revived", "completed"),
+        *("waiting", "behind", "quarantined"),
+    ),
     0,
 )
 

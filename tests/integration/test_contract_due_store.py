@@ -205,6 +205,10 @@ def test_an_entry_of_normal_rank_is_as_small_as_ever() -> None:
     assert "exclusive" not in entry_item(a_retry(run_key(), NOON), NOON, 4)
 
 
+def test_a_retry_of_no_version_says_nothing_of_versions() -> None:
+    assert "version" not in entry_item(a_retry(run_key(), NOON), NOON, 4)
+
+
 def test_entries_are_read_by_due_instant_up_to_a_bound(held: Held) -> None:
     entries = [entry_of(0, NOON + timedelta(milliseconds=ms)) for ms in (9000, 10, 0, 2000, 1999)]
     held.store.put(entries, NOON)
@@ -403,6 +407,17 @@ def test_an_entry_that_no_message_could_be_made_of_does_not_decode(
     client.put_item(
         TableName=tables.due, Item=item | {"bucket": {"S": BROKEN}, "entry": {"S": sort_key}}
     )
+
+    (found,) = store.read(NOON, 0, before=None, consistent=True)
+
+    assert isinstance(found, BrokenEntry)
+
+
+@on_dynamodb
+def test_an_entry_of_no_uid_does_not_decode(tables: Tables) -> None:
+    client = dynamodb()
+    store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    store.put([replace(a_fire(a_job(), NOON), uid="UID")], NOON)
 
     (found,) = store.read(NOON, 0, before=None, consistent=True)
 

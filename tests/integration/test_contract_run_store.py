@@ -243,6 +243,14 @@ def test_a_claim_that_is_repeated_after_its_run_ended_takes_nothing(store: RunSt
     assert (again.taken, again.run) == (False, ended)
 
 
+def test_a_run_whose_record_has_no_lease_is_taken_over(store: RunStore) -> None:
+    run = claim(store).run
+    was = store.advance(run, replace(run, lease_until=None)).run
+    to = was.taken_over(dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON + LEASE)
+
+    assert store.advance(was, to, lapsed=True).taken
+
+
 def test_of_twenty_concurrent_take_overs_one_has_the_run(store: RunStore) -> None:
     lost = claim(store).run
     now = at("12:02")

@@ -157,7 +157,7 @@ def delivery(client: Any) -> SqsDelivery:
 
 def borrow(client: Any) -> None:
     role = StsJobRole(client, role_arn="role", environment={}, clock=Clock(NOON))
-    with role.lent(RUN.job, RUN.execution_id):
+    with role.lent(RUN.job):
         pytest.fail("it was lent")
 
 

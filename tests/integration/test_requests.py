@@ -5,7 +5,8 @@ batch that was not done whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,14 +16,21 @@ from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
-from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.domain.due import Slot
+from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
+from nextfire.domain.due import BrokenEntry, Slot
+from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.instants import to_ms
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.builders import NOON, a_fire, a_job, a_message, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
+
+
+FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+YEAR = timedelta(days=365)
 
 
 class Adapters:
@@ -99,8 +107,10 @@ def test_a_read_is_consistent_where_its_port_says_so(
         asked.extend(request.get("ConsistentRead", False) for request in requests)
 
     dynamodb.meta.events.register("provide-client-params.dynamodb", note)
-
-    read(adapters)
+    try:
+        read(adapters)
+    finally:
+        dynamodb.meta.events.unregister("provide-client-params.dynamodb", note)
 
     assert asked == [consistent]
 
@@ -127,6 +137,45 @@ def test_what_of_a_batch_was_not_written_is_told(dynamodb: DynamoDBClient, table
     there = [*whole.due.read(NOON, 0, before=at("12:01"), consistent=True)]
     assert len(stored) == 1 == len(there)
     assert whole.due.put(entries, NOON + timedelta(seconds=1)) == set(entries)
+
+
+@pytest.mark.parametrize(
+    ("to", "counted_from"),
+    [
+        (lambda run: run.ended(RunState.SUCCEEDED, FAILED, at("12:05")), at("12:05")),
+        (lambda run: run.ended(RunState.DEAD, FAILED, at("12:05")), at("12:05")),
+        (lambda run: run.retrying(FAILED, at("12:05"), not_before=NOON + YEAR), NOON + YEAR),
+        (lambda run: run.retrying(FAILED, at("12:05"), not_before=NOON), at("12:05")),
+    ],
+    ids=["succeeded", "dead", "retried in a year", "retried at once"],
+)
+def test_a_record_is_kept_from_its_last_change_or_next_attempt_on_and_only_the_dead_are_listed(
+    dynamodb: DynamoDBClient, tables: Tables, to: Callable[[Run], Run], counted_from: datetime
+) -> None:
+    runs = Adapters(dynamodb, tables).runs
+    run = runs.claim(
+        a_message(),
+        token="t",
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=NOON,
+        lease_until=at("12:01"),
+    ).run
+
+    changed = runs.advance(run, to(run)).run
+
+    [item] = dynamodb.scan(TableName=tables.runs)["Items"]
+    assert int(item["expires_at"]["N"]) * 1000 == to_ms(counted_from + RETENTION)
+    assert ("attention" in item) is (changed.state is RunState.DEAD)
+
+
+def test_a_job_of_no_uid_does_not_decode(dynamodb: DynamoDBClient, tables: Tables) -> None:
+    jobs = Adapters(dynamodb, tables).jobs
+    jobs.create(replace(a_job(), uid="UID"), None, NOON)
+
+    with pytest.raises(UndecodableError):
+        jobs.get(job_key())
 
 
 class Refusing:
@@ -161,6 +210,27 @@ def test_a_batch_is_tried_one_by_one_unless_there_is_too_much_to_do_already(
         *("batch_write_item", *["put_item"] * singles),
         *("send_message_batch", *["send_message"] * singles),
     ]
+
+
+def test_an_entry_alone_is_written_as_those_may_who_write_only_one() -> None:
+    """The roles of the API and of executors allow no BatchWriteItem."""
+    client: Any = Refusing("ThrottlingException")
+    due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
+
+    due.put([a_fire(a_job(), NOON)], NOON)
+    due.delete([slot(1)])
+
+    assert client.asked == ["put_item", "delete_item"]
+
+
+def test_a_broken_entry_stays_where_it_is_unless_a_copy_is_kept() -> None:
+    client: Any = Refusing("ThrottlingException")
+    due = DynamoDbDueStore(client, table="due", shards=1, executor=InlineExecutor())
+
+    with pytest.raises(UnavailableError):
+        due.quarantine(BrokenEntry(slot(1), {}, "for the test", None, None), NOON)
+
+    assert client.asked == ["put_item"]
 
 
 def test_what_of_a_batch_was_not_acknowledged_is_told() -> None:

@@ -46,6 +46,11 @@ def main(arguments: list[str]) -> int:
     ledger = Ledger(WORK / "ledger.jsonl")
     if asked.again:
         wanted = [each for each in wanted if ledger.survived(each)]
+    before = {
+        number: Verdict(killer, before=True)
+        for number, each in enumerate(wanted)
+        if asked.resume and (killer := ledger.still(each)) is not None
+    }
     if asked.list:
         for each in wanted:
             print(f"{each.kind:9} {each.place} {each.where}: {each.change}")
@@ -59,7 +64,9 @@ def main(arguments: list[str]) -> int:
     for each in wanted:
         ast.parse(each.applied(sources[each.path]))  # what does not import would count as killed
     kept = Kept(folders[0], WORK / "meeting")
-    plan = Plan(sources, wanted, folders, kept, ledger, _say, thorough=asked.thorough)
+    plan = Plan(
+        sources, wanted, folders, kept, ledger, _say, thorough=asked.thorough, verdicts=before
+    )
     found = tried(plan)
     verdicts = [(each, found[number]) for number, each in enumerate(wanted)]
     survived = [mutant for mutant, verdict in verdicts if verdict.killer is None]
@@ -72,6 +79,7 @@ def main(arguments: list[str]) -> int:
     document = {
         "mutants": len(verdicts),
         "killed": len(verdicts) - len(survived),
+        "of_these_before": sum(verdict.before for _, verdict in verdicts),
         "equivalent": len(equivalent),
         "unused_equivalents": len(unused),
         "kinds": dict(sorted(kinds.items())),
@@ -117,6 +125,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="children at a time; 2")
     parser.add_argument(
         "--again", action="store_true", help="only those that survived when they were last tried"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="not again those whose function is as it was when a test found them out that still is "
+        "there and green; they are counted",
     )
     parser.add_argument(
         "--thorough",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.mutation.source import Module, Mutant, Product
 
 KIND = "id"
-_SAME = "__import__('re').sub('[0-9a-z]', '1', {})"
+_SAME = "__import__('re').sub('[0-9A-Za-z]', '1', {})"
 
 
 def mutants(product: Product) -> Iterator[Mutant]:

@@ -14,21 +14,27 @@ _NEAR = 20
 class Ledger:
     """Kept in *file*, a line for each verdict, so that a run that is broken off is of use, too.
 
-    It saves time only: the test that found a mutant out before is tried first, and has to do it
-    again. Then those that found out others near it.
+    The test that found a mutant out before is tried first, and has to do it again, unless a run is
+    told to go on where others ended. Then those that found out others near it.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._killers: dict[str, str | None] = {}
+        self._around: dict[str, str] = {}
         if file.exists():
             for line in file.read_text().splitlines():
-                name, killer = json.loads(line)
-                self._killers[name] = killer
+                name, killer, around = json.loads(line)
+                self._killers[name], self._around[name] = killer, around
 
     def killer(self, mutant: Mutant) -> str | None:
         """The id of the test that was red; None where none was, or where it was never tried."""
         return self._killers.get(mutant.name)
+
+    def still(self, mutant: Mutant) -> str | None:
+        """As `killer`; None also where the function around is not what it was then."""
+        same = self._around.get(mutant.name) == mutant.around
+        return self.killer(mutant) if same else None
 
     def near(self, mutant: Mutant) -> list[str]:
         """The tests that found others out: those of its function, then those of its file, the most
@@ -46,6 +52,6 @@ class Ledger:
         return mutant.name in self._killers and self._killers[mutant.name] is None
 
     def keep(self, mutant: Mutant, killer: str | None) -> None:
-        self._killers[mutant.name] = killer
+        self._killers[mutant.name], self._around[mutant.name] = killer, mutant.around
         with self._file.open("a") as file:
-            file.write(json.dumps([mutant.name, killer]) + "\n")
+            file.write(json.dumps([mutant.name, killer, mutant.around]) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from tests.mutation.source import Module, Mutant, Product, names_in
@@ -50,14 +51,11 @@ def _swapped(
             order = [*texts[1:], texts[0]]
         joined = ("\n" + " " * block[first].col_offset).join(order)
         span = module.span(block[first])[0], module.span(last)[1]
-        yield product.mutant_of_span(
-            ORDER,
-            module,
-            last,
-            span,
-            joined,
-            f"first {_head(texts[second - first])}, then {_head(texts[0])}",
-        )
+        change = f"first {_head(texts[second - first])}, then {_head(texts[0])}"
+        mutant = product.mutant_of_span(ORDER, module, last, span, joined, change)
+        # Whoever leaves by the first does not come to the second, but would if that were first.
+        met = {(module.path, line) for line in module.line_span(block[first])}
+        yield replace(mutant, lines=mutant.lines | met)
 
 
 def _operands(

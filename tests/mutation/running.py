@@ -51,7 +51,7 @@ class Tests:
     red: list[str] = field(default_factory=list)
     _items: dict[str, pytest.Item] = field(default_factory=dict)
 
-    def __contains__(self, nodeid: str) -> bool:
+    def __contains__(self, nodeid: object) -> bool:
         return nodeid in self._items
 
     def of(self, path: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ class Mutant:
     the place of. `where`: the function's qualified name; `owner`: that of the outermost function
     around, empty at the level of the module. `change`: what was done to what, which
     together with `path` and `where` names the mutant whatever line it stands on. `lines`: those
-    that a test has to meet, by path.
+    that a test has to meet, by path. `around`: a digest of the function around, unchanged.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class Mutant:
     end: int
     replacement: str
     lines: frozenset[tuple[str, int]] = field(repr=False)
+    around: str
 
     @property
     def place(self) -> str:
@@ -113,6 +115,15 @@ class Module:
         inside = any(isinstance(each, ast.FunctionDef) for each in self.above(node))
         return ".".join(reversed(names)) if inside else ""
 
+    def outermost(self, node: ast.AST) -> ast.AST:
+        """The outermost function around *node*, or the statement of the module or class."""
+        inside = [
+            each
+            for each in (node, *self.above(node))
+            if isinstance(each, ast.stmt) and not isinstance(each, ast.ClassDef)
+        ]
+        return inside[-1] if inside else node
+
     def constant(self, node: ast.AST) -> str:
         """The name that the module gives to the value around *node*; empty if there is none."""
         for each in (node, *self.above(node)):
@@ -170,7 +181,10 @@ class Product:
         line = module.source[: span[0]].count(b"\n") + 1
         where = module.where(node)
         owner = module.owner(node)
-        return Mutant(kind, module.path, line, where, owner, words, *span, replacement, lines)
+        digest = hashlib.sha256(module.text(module.outermost(node)).encode()).hexdigest()[:16]
+        return Mutant(
+            kind, module.path, line, where, owner, words, *span, replacement, lines, digest
+        )
 
     def _uses(self, name: str) -> frozenset[tuple[str, int]]:
         """The lines of functions in which *name* is read."""

@@ -249,6 +249,20 @@ def test_what_found_a_mutant_out_is_kept(mutants: list[Mutant], tmp_path: Path) 
     assert [each for each in (killed, survived, untried) if ledger.survived(each)] == [survived]
 
 
+def test_what_was_found_out_stands_while_the_function_around_is_as_it_was(
+    mutants: list[Mutant], tmp_path: Path
+) -> None:
+    Ledger(tmp_path / "ledger.jsonl").keep(mutants[0], "tests/unit/test_run.py::test")
+
+    def kept(ports: str) -> list[str | None]:
+        product = Product([Module("ports.py", ports.encode()), *SAMPLE.modules[1:]])
+        alike = [each for each in derived(product) if each.name == mutants[0].name]
+        return [Ledger(tmp_path / "ledger.jsonl").still(each) for each in alike]
+
+    assert kept("# new" + PORTS) == ["tests/unit/test_run.py::test"]
+    assert kept(PORTS.replace("Key=run", "Key=run.key")) == [None]
+
+
 def test_a_guard_that_tests_miss_is_killed_and_one_that_none_misses_survives(
     tmp_path: Path,
 ) -> None:

@@ -36,6 +36,7 @@ _AT_FIRST = 5.0
 """Seconds of tests that each mutant has before any has more: what is found out then tells which
 tests are likely to find out what is near it.
 """
+_FEW = 12
 _STAMPS = count(2_000_000_000)  # the times of mutated files: never twice the same
 
 Say = Callable[[str], None]
@@ -44,19 +45,20 @@ Say = Callable[[str], None]
 @dataclass(slots=True)
 class Verdict:
     """`killer`: the test that was red, or how else it was found out; None: nothing noticed it.
-    `ran`, `met_by`: how many tests were run, of those that meet it.
+    `ran`, `met_by`: how many tests were run, of those that meet it. `before`: in an earlier run.
     """
 
     killer: str | None = None
     ran: int = 0
     met_by: int = 0
     seconds: float = 0.0
+    before: bool = False
 
 
 @dataclass(slots=True)
 class Plan:
     """What to try. `thorough`: with all the tests that meet a mutant. `distrusted`: tests that are
-    red without any mutant.
+    red without any mutant. `verdicts`: at first, earlier ones that stand if their tests do.
     """
 
     sources: dict[str, bytes]
@@ -145,8 +147,8 @@ def tried(plan: Plan) -> dict[int, Verdict]:
         for outcome in fan_out([plan], _serve, [root], limit=lambda _: _NO_LIMIT):
             if outcome.answer is None:
                 raise ChildError(f"The tests' process was killed: see {root / LOG}")
-            for number, values in outcome.answer["verdicts"].items():
-                plan.verdicts[int(number)] = Verdict(**values)
+            answered = outcome.answer["verdicts"].items()
+            plan.verdicts = {int(number): Verdict(**values) for number, values in answered}
             plan.distrusted.update(outcome.answer["distrusted"])
         _try_anew(plan)
         doubtful = [n for n, v in plan.verdicts.items() if v.killer in plan.distrusted]
@@ -167,6 +169,9 @@ def _serve(plan: Plan, root: Path) -> dict[str, Any]:
         called = calls.end(root)
         for each in tests.broken:
             plan.say(each)
+        plan.verdicts = {
+            n: v for n, v in plan.verdicts.items() if not v.before or v.killer in tests
+        }
         _trace(plan, tests, root)
         _try_swapped(plan, tests, root, called)
         return {
@@ -257,11 +262,10 @@ def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
 def _try_anew(plan: Plan) -> None:
     """Try what is left, each mutant in a process that imports it."""
     meeting = plan.kept.meeting()
-    numbers = [number for number in range(len(plan.mutants)) if number not in plan.verdicts]
 
-    def run(number: int, folder: Path) -> dict[str, Any]:
+    def run(number: int, folder: Path, at_most: int | None) -> dict[str, Any]:
         mutant = plan.mutants[number]
-        chosen = plan.tests_of(meeting, mutant)
+        chosen = plan.tests_of(meeting, mutant)[:at_most]
         _write(folder / mutant.path, mutant.applied(plan.sources[mutant.path]))
         red: list[str] = []
         ran = 0
@@ -271,11 +275,17 @@ def _try_anew(plan: Plan) -> None:
             red, ran = tests.broken + tests.red, len(tests.seconds)
         return {"red": red[:1], "ran": ran}
 
-    for outcome in fan_out(numbers, run, plan.folders, limit=partial(plan.limit, meeting)):
-        mutant = plan.mutants[outcome.task]
-        _write(outcome.folder / mutant.path, plan.sources[mutant.path])
-        met_by = len(meeting.of(mutant))
-        plan.judge(outcome.task, _verdict(outcome.answer, met_by, outcome.seconds))
+    # At first with tests that are likely to find it out, so that few files are imported.
+    for at_most in (_FEW, None):
+        numbers = [number for number in range(len(plan.mutants)) if number not in plan.verdicts]
+        work = partial(run, at_most=at_most)
+        for outcome in fan_out(numbers, work, plan.folders, limit=partial(plan.limit, meeting)):
+            mutant = plan.mutants[outcome.task]
+            _write(outcome.folder / mutant.path, plan.sources[mutant.path])
+            met_by = len(meeting.of(mutant))
+            verdict = _verdict(outcome.answer, met_by, outcome.seconds)
+            if verdict.killer is not None or at_most is None:
+                plan.judge(outcome.task, verdict)
 
 
 def _verdict(answer: dict[str, Any] | None, met_by: int, seconds: float) -> Verdict:

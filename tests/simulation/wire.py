@@ -341,8 +341,10 @@ def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line a type
             return brief(value.items)
         case Mapping():
             return "{" + ", ".join(f"{brief(k)}: {brief(v)}" for k, v in value.items()) + "}"
-        case list() | tuple() | set() | frozenset():
+        case list() | tuple():
             return "[" + ", ".join(brief(each) for each in value) + "]"
+        case set() | frozenset():  # whose order is another in each process
+            return "[" + ", ".join(sorted(brief(each) for each in value)) + "]"
         case str():
             return value[:60]
     return repr(value)[:80]

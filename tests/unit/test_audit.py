@@ -31,7 +31,18 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import LOOK_AGAIN_AFTER, PAGE, AuditJobs, AuditReport
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, records, settle
-from tests.builders import NOON, RUN_ALL, RUN_LATEST, SKIP, a_fire, a_job, at, job_key, run_key
+from tests.builders import (
+    NOON,
+    RUN_ALL,
+    RUN_LATEST,
+    SKIP,
+    a_fire,
+    a_job,
+    a_message,
+    at,
+    job_key,
+    run_key,
+)
 from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed
 from tests.unit.test_simulation import History
@@ -541,6 +552,43 @@ def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) 
     settle(world)
     expected = RunState.CANCELLED if state is JobState.CANCELLED else RunState.SUCCEEDED
     assert world.run(job, "12:00").state is expected
+
+
+def test_a_job_whose_last_run_has_ended_is_completed(world: World) -> None:
+    """Its run was cancelled before it was due, and then its FIRE entry, whose message would have
+    been settled, was deleted; or an auditor died after it wrote the record of the last occurrence.
+    """
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    key = RunKey(job.key, run_id(job.uid, at("12:00")))
+    world.runs.cancel(a_message(key), reason="enough", now=world.now)
+    without_entries(world, DueKind.FIRE)
+    live(world, "12:10")
+    early = audit(world)
+    live(world, "12:40")
+
+    report = audit(world)
+
+    assert (early.repaired, report.repaired, report.completed) == (0, 1, 1)
+    assert world.job(job.key).state is JobState.COMPLETED
+    assert audit(world).repaired == 0
+
+
+def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    world.runs.claim(
+        a_message(RunKey(job.key, run_id(job.uid, at("12:00")))),
+        token="t",
+        worker="a",
+        pool="default",
+        job_revision=1,
+        now=world.now,
+        lease_until=at("13:00"),
+    )
+    world.tick_at("12:40")
+
+    assert audit(world).repaired == 0
+    assert world.job(job.key).state is JobState.ACTIVE
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.CANCELLED])

@@ -245,6 +245,12 @@ def test_a_running_run_is_waited_for_up_to_its_lease_s_end(
     assert (lapsed.action, lapsed.until) == (action, None)
 
 
+def test_a_running_run_whose_record_has_no_lease_is_nobody_s() -> None:
+    run = a_run(worker="a", lease_until=None, attempt=1)
+
+    assert decide_claim(run, a_message(), POLICY, LATER).action is ClaimAction.TAKE_OVER
+
+
 # Endings
 
 

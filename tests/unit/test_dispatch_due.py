@@ -268,6 +268,16 @@ def test_an_entry_whose_job_is_absent_is_left_then_dropped_after_a_minute(world:
     assert (world.entries, world.sent) == ([], [])
 
 
+def test_an_entry_that_is_left_is_not_decided_again_by_every_poll(world: World) -> None:
+    world.due.put([a_fire(a_job(), at("12:00"))], world.now)
+
+    world.tick_at("12:00:00")
+    asked = world.faults.calls.count("jobs.get")
+    world.tick_at("12:00:01")
+
+    assert world.faults.calls.count("jobs.get") == asked > 0
+
+
 def test_a_job_that_appears_after_its_entry_is_dispatched(world: World) -> None:
     job = world.register()
     world.jobs.forget(job.key)
@@ -446,6 +456,17 @@ def test_only_a_consistent_read_lets_the_cursor_pass(world: World) -> None:
     assert times(world.entries) == ["13:00"]
 
 
+def test_what_was_read_is_dispatched_though_the_cursor_cannot_be_moved(world: World) -> None:
+    world.register(type="ONCE", schedule="2026-05-24T12:00:35Z")
+    world.faults.refuse("control.move_cursor")
+
+    with pytest.raises(UnavailableError):
+        world.tick_at("12:00:35")
+    world.watcher.release(world.now)
+
+    assert world.sent == ["report 12:00:35"]
+
+
 def test_a_former_holder_cannot_move_the_cursor_back(world: World) -> None:
     world.tick_at("11:59")
     former = world.watcher
@@ -521,6 +542,18 @@ def test_a_broken_entry_is_set_aside_and_its_chain_goes_on(world: World) -> None
     assert sorted(world.sent) == ["other 12:00", "report 12:00"]
     assert times(world.entries) == ["13:00", "13:00"]
     assert report.quarantined == 0, "it was counted when it was set aside"
+
+
+def test_a_broken_entry_of_a_paused_job_brings_no_chain(world: World) -> None:
+    job = world.register()
+    world.jobs.put(job.paused(world.now, None))
+    world.due.delete([Slot("2026-05-24T12:00Z#000", a_fire(job, at("12:00")).sort_key)])
+    world.due.spoil(a_broken_slot("12:00"), tenant="acme", job_id="report")
+
+    world.tick_at("11:59:59")
+
+    assert len(world.due.quarantined) == 1
+    assert world.entries == []
 
 
 def test_a_broken_entry_brings_no_run_beyond_the_most_there_may_be(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -47,6 +48,13 @@ def test_sort_keys_are_written_as_they_are_stored() -> None:
     assert a_retry(run_key(), at("12:00:10"), dispatch=3).sort_key == (
         "1779624010000#uid00001#R#20260524T120000000Z-uid00001#3"
     )
+
+
+def test_two_occurrences_that_jitter_puts_on_one_instant_are_two_entries() -> None:
+    entry = a_fire(a_job(), at("12:05"))
+    keys = [replace(entry, occurrence=at(time)).sort_key for time in ("12:00", "12:01")]
+
+    assert len({entry.sort_key, *keys}) == 3
 
 
 def test_sort_keys_sort_by_instant() -> None:

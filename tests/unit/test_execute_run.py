@@ -16,9 +16,9 @@ from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_REASON, decode_message
-from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Run, RunState, Value
+from nextfire.domain.run import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Run, RunState, Value
 from nextfire.usecases.execute_run import Disposition
-from tests.builders import LEASE, a_message, a_retry, at
+from tests.builders import LEASE, a_message, a_retry, at, run_key
 from tests.fakes import Killed
 from tests.world import World
 
@@ -548,6 +548,13 @@ def test_a_cancel_of_a_run_that_is_handed_back_ends_it(world: World) -> None:
     assert len(world.runner.calls) == 1
 
 
+def test_a_stopping_executor_still_sets_aside_what_does_not_decode(world: World) -> None:
+    world.queue.queues["default"].send("garbage", group="g", dedup="d")
+
+    assert world.worker("a").work_one(stopping=lambda: True).quarantined
+    assert len(world.dead_letters.letters) == 1
+
+
 def test_a_stopping_executor_begins_nothing(world: World) -> None:
     job = dispatched(world)
 
@@ -691,6 +698,19 @@ def test_a_deleted_job_s_run_whose_worker_vanished_is_cancelled(world: World) ->
     assert world.queued == []
 
 
+def test_a_deleted_job_s_run_whose_record_has_no_lease_is_cancelled(world: World) -> None:
+    job = dispatched(world)
+    delivery = world.worker("a").receive()
+    assert delivery is not None
+    began = Attempt(1, "a", at("12:00"))
+    run = Run(run_key(uid=job.uid), RunState.RUNNING, fence=1, attempt=1, attempts=(began,))
+    world.runs._store(run)  # noqa: SLF001 — no writer leaves one behind
+    world.delete(job)
+
+    assert world.worker("b").handle(delivery).lost
+    assert world.run(job, "12:00").state is RunState.CANCELLED
+
+
 def test_a_deleted_job_s_run_under_a_live_lease_is_waited_for(world: World) -> None:
     job = dispatched(world)
     delivery = world.worker("a").receive()
@@ -737,6 +757,7 @@ def test_a_message_is_not_acknowledged_before_its_copy_is_kept(world: World) -> 
 
     with pytest.raises(UnavailableError):
         world.worker().work_one()
+    assert world.events.told == []
     world.advance(minutes=1)
     world.worker().work_one()
 

@@ -368,6 +368,31 @@ def test_the_id_of_a_job_deleted_in_the_second_it_was_due_is_not_free_before_tha
     assert states(world, old.uid) == {"12:00": RunState.CANCELLED}
 
 
+def test_an_entry_that_only_a_consistent_read_shows_keeps_the_id(world: World) -> None:
+    world.tick()
+    world.due.freeze()
+    old = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.at("12:00:00.2")
+    world.delete(old)
+
+    with pytest.raises(ConflictError):
+        world.register()
+
+
+def test_the_id_of_a_deleted_job_is_kept_by_its_own_entries_alone(world: World) -> None:
+    world.tick()
+    once = {"type": "ONCE", "schedule": "2026-05-24T12:00:02Z"}
+    world.register("other", type="ONCE", schedule="2026-05-24T12:00:01Z")
+    due, later = world.register("due", **once), world.register("later", schedule="0 13 * * *")
+    world.at("12:00:03")
+    world.delete(due)
+    world.delete(world.job(later.key))
+
+    with pytest.raises(ConflictError):
+        world.register("due")
+    world.register("later")
+
+
 def test_what_waits_for_room_keeps_the_id_of_a_deleted_job(world: World) -> None:
     """Its entry is carried along: the cursor has passed the minute in which it was due."""
     world.shares = Shares(backlogs={"default": 0})

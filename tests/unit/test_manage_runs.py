@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ import pytest
 from nextfire.domain.due import DueKind
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
-from nextfire.domain.job import Job
+from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState
 from nextfire.usecases import manage_runs
 from nextfire.usecases.manage_runs import ManageRuns, Waiting
@@ -123,6 +124,13 @@ def test_a_run_is_asked_once(desk: Desk) -> None:
     assert again.cancel_reason == "first"
 
 
+def test_a_waiting_run_that_was_to_be_cancelled_when_it_ran_is_cancelled(desk: Desk) -> None:
+    run = replace(desk.started(), state=RunState.PENDING, cancel_requested=True)
+    desk.runs._store(run)  # noqa: SLF001 — no writer leaves one behind
+
+    assert desk.manage.cancel(run.key, None).state is RunState.CANCELLED
+
+
 def test_an_occurrence_of_a_paused_job_can_be_cancelled(desk: Desk) -> None:
     desk.jobs.put(desk.job.paused(at("11:30"), None))
     key = run_key(at("12:00"))
@@ -133,7 +141,71 @@ def test_an_occurrence_of_a_paused_job_can_be_cancelled(desk: Desk) -> None:
         desk.manage.cancel(run_key(at("13:00")), None)
 
 
+# Who is in the way of what waits
+
+
+def starts(run: Run) -> Run:
+    return run
+
+
+def is_handed_back(run: Run) -> Run:
+    return run.handed_back(Result(AttemptOutcome.HANDED_BACK, "shut down"), at("11:01"))
+
+
+def is_to_be_retried_at(time: str) -> Callable[[Run], Run]:
+    return lambda run: run.retrying(FAILED, at("11:01"), not_before=at(time))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "in_the_way"),
+    [
+        (starts, True),
+        (is_handed_back, True),
+        (is_to_be_retried_at("12:00"), True),
+        (is_to_be_retried_at("12:01"), False),
+    ],
+    ids=["it runs", "handed back", "retried at 12:00", "retried later"],
+)
+def test_an_occurrence_waits_for_an_earlier_run_whose_message_came_first(
+    desk: Desk, earlier: Callable[[Run], Run], *, in_the_way: bool
+) -> None:
+    desk.registered(overlap="QUEUE")
+    run = desk.started(run_key(at("11:00")))
+    desk.runs.advance(run, earlier(run))
+
+    waiting = desk.manage.find(run_key(at("12:00")))
+
+    assert isinstance(waiting, Waiting)
+    assert (f"waits for {run.key.execution_id}" in waiting.reason) is in_the_way
+
+
 # Redriving
+
+
+@pytest.mark.parametrize(
+    ("state", "remedy"),
+    [
+        (RunState.RUNNING, "It has not ended. Only a DEAD execution can be redriven."),
+        (RunState.SUCCEEDED, "Only a DEAD execution can be redriven."),
+    ],
+)
+def test_what_is_not_dead_is_not_redriven(desk: Desk, state: RunState, remedy: str) -> None:
+    run = desk.started()
+    if state.ended:
+        desk.runs.advance(run, run.ended(state, FAILED, at("12:01")))
+
+    with pytest.raises(ConflictError) as refused:
+        desk.manage.redrive(run.key, None)
+
+    assert (refused.value.problem, refused.value.remedy) == (f"The execution is {state}", remedy)
+
+
+def test_what_is_not_dead_says_so_though_its_job_is_gone(desk: Desk) -> None:
+    run = desk.started()
+    desk.jobs.put(replace(desk.job, state=JobState.CANCELLED))
+
+    with pytest.raises(ConflictError, match="RUNNING"):
+        desk.manage.redrive(run.key, None)
 
 
 def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(desk: Desk) -> None:

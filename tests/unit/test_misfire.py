@@ -18,7 +18,7 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, ranges, records, settle
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_job, at
+from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, a_job, at, run_key
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
 
@@ -156,6 +156,41 @@ def test_many_jobs_are_caught_up_side_by_side(world: World) -> None:
 
     assert {str(covered(world, job)) for job in jobs} == {"['12:00-17:59 (360)']"}
     assert_all_accounted(world, jobs[-1])
+
+
+def test_all_jobs_of_a_tick_are_put_on_record_and_told_once(world: World) -> None:
+    for n in range(3):
+        world.register(f"job{n}", misfire=SKIP)
+    outage(world)
+    world.due.deletes = False
+    report = world.tick()
+    assert len(report.skipped) == 3
+    assert report.notes == []
+
+    world.due.deletes = True
+    world.new_watcher()
+    world.tick()
+    assert world.tick().skipped == []
+
+
+def test_what_cannot_be_put_on_record_now_is_no_defect(world: World) -> None:
+    world.register(misfire=SKIP)
+    outage(world)
+    world.faults.refuse("runs.skip", times=2)
+
+    refused = world.tick()
+    world.advance(seconds=1)
+
+    assert (refused.quarantined, refused.skipped) == (0, [])
+    assert len(world.tick().skipped) == 1
+
+
+def test_what_can_never_be_put_on_record_is_counted(world: World) -> None:
+    job = world.register(misfire=SKIP)
+    world.runs.spoil(run_key(uid=job.uid))
+    outage(world)
+
+    assert world.tick().quarantined > 0
 
 
 def test_work_on_missed_occurrences_is_not_endless(world: World) -> None:
@@ -662,6 +697,17 @@ def test_what_a_range_of_older_ones_reaches_does_not_run_though_it_is_not_late(
     first = RunKey(job.key, run_id(job.uid, at("12:00")))
     covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
     key = RunKey(job.key, run_id(job.uid, at(occurrence)))
+
+    assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
+
+
+def test_what_a_range_of_a_replaced_schedule_reaches_does_not_run_though_it_is_not_late() -> None:
+    """Of the schedule that stands now nothing says how near its occurrences were to each other."""
+    before = a_job(**TEN_SECONDS, since=at("11:00"))
+    job = replace(before.with_new_version(at("12:00:55")), definition=a_definition(**MINUTELY))
+    first = RunKey(job.key, run_id(job.uid, at("12:00")))
+    covering = Run.skipped(first, "late", at("12:01:02"), covered_to=at("12:00:50"), covered=6)
+    key = RunKey(job.key, run_id(job.uid, at("12:00:50")))
 
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 

@@ -81,6 +81,19 @@ def test_checkpoint_is_kept_in_a_file() -> None:
     assert [path.name for path in Path().iterdir()] == [".nextfire-checkpoint.json"]
 
 
+def test_a_save_that_is_broken_off_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    nextfire_job.save_checkpoint("first")
+    monkeypatch.setattr(Path, "replace", dies)
+    with pytest.raises(KeyboardInterrupt):
+        nextfire_job.save_checkpoint("second")
+
+    assert nextfire_job.checkpoint() == "first"
+    assert all(path.name.startswith(nextfire_job.LOCAL_CHECKPOINT) for path in Path().iterdir())
+
+
 def test_what_nextfire_would_not_keep_is_not_kept_by_hand() -> None:
     most = "x" * (1024 * 1024 - 2)  # and two quotes
 

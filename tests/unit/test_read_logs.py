@@ -168,6 +168,20 @@ def test_the_records_output_is_its_own_attempts(shelf: Shelf) -> None:
     assert cursor is not None
 
 
+@pytest.mark.parametrize("parts", [0, 1])
+def test_an_attempt_that_is_over_is_not_read_again_while_the_next_is_waited_for(
+    shelf: Shelf, parts: int
+) -> None:
+    shelf.record((FAILED, parts), stdout="a", state=RunState.PENDING)
+    for part in range(parts):
+        shelf.part(1, part, "a")
+
+    lines, cursor = shelf.read()
+
+    assert lines == ["1 a"]
+    assert shelf.read(cursor)[0] == []
+
+
 def test_parts_that_are_missing_or_broken_hide_nothing_else(shelf: Shelf) -> None:
     shelf.record((FAILED, 4), (None, 0))
     shelf.part(1, 0, "a")

@@ -552,6 +552,7 @@ class TestCheck:
             (schedule("INTERVAL", "PT0.5S"), "schedule", "shorter"),
             (schedule("INTERVAL", f"P{'9' * 400}D"), "schedule", "duration"),
             (schedule("DATES", ["2030-01-01", "x"]), "schedule.1", "ISO 8601"),
+            (schedule("DATES", ["x"]), "schedule.0", "ISO 8601"),
             (schedule("DATES", []), "schedule", "list"),
             (schedule("DATES", "2030-01-01"), "schedule", "list"),
             (schedule("DATES", ["2026-05-24T10:00:00Z"]), "schedule", "never fires"),
@@ -604,7 +605,7 @@ def _mended(of: Schedule, field: str, value: str) -> Schedule:
     }
     if field == "schedule.1":
         parts["expression"] = (of.expression[0], value) if of.expression else ()
-    elif field == "schedule" and of.type is ScheduleType.DATES:
+    elif of.type is ScheduleType.DATES:
         parts["expression"] = (value.strip('[]"'),)
     else:
         names = {"schedule": "expression", "startAt": "start_at", "endAt": "end_at"}

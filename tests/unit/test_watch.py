@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -161,3 +163,30 @@ def test_a_large_backlog_is_released_before_more_is_read(world: World) -> None:
 
     assert len(world.sent) == 1_301
     assert world.sent[-1] == "second 12:00:01"
+
+
+class Leases:
+    """Stands in for `HoldLease`: holds, under another epoch each time."""
+
+    next_at = None
+
+    def __init__(self) -> None:
+        self._epochs = count(1)
+
+    def step(self, _: datetime) -> Lease:
+        return Lease("a", next(self._epochs), 1)
+
+
+def test_under_another_epoch_nothing_is_known_of_the_one_before(world: World) -> None:
+    leases: Any = Leases()
+    made: list[int] = []
+
+    def dispatcher(lease: Lease) -> DispatchDue:
+        made.append(lease.epoch)
+        return world.dispatcher(lease.epoch)
+
+    watch = Watch(leases, dispatcher)
+    for _ in range(3):
+        watch.step(world.now)
+
+    assert made == [1, 2, 3]

@@ -128,11 +128,11 @@ class DynamoDbControlStore:
         return {shard: cursor for shard, cursor in decoded.items() if cursor is not None}
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
-        # An epoch that is none holds nobody off: its holder's knowledge mends the item.
+        # An epoch that is none holds nobody off: its holder's knowledge mends the item. Nor does an
+        # item that is not there, of which no attribute has a type.
         condition = {
             "ConditionExpression": (
-                "attribute_not_exists(id) OR NOT attribute_type(epoch, :number)"
-                " OR epoch <= :epoch OR epoch > :last"
+                "NOT attribute_type(epoch, :number) OR epoch <= :epoch OR epoch > :last"
             ),
             "ExpressionAttributeValues": to_item(
                 {":epoch": epoch, ":last": _LAST_EPOCH, ":number": "N"}

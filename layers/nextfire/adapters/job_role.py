@@ -92,11 +92,10 @@ class StsJobRole:
         self._lock = threading.Lock()  # of the sessions' order, and of the server's start and end
 
     @contextmanager
-    def lent(self, job: JobKey, execution_id: str) -> Iterator[Mapping[str, str]]:
+    def lent(self, job: JobKey) -> Iterator[Mapping[str, str]]:
         self._credentials(job)
         address = self._address()
-        # Numbered: an execution that was given back may be here again before its loan is over.
-        path = f"/{execution_id}/{next(self._numbers)}"
+        path = f"/{next(self._numbers)}"
         loan = _Loan(job, secrets.token_urlsafe(32))
         self._loans[path] = loan
         try:

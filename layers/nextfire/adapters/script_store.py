@@ -47,7 +47,7 @@ class S3ScriptStore:
         with self._lock:
             self._copies.pop(url, None)  # the one that was used last stands last
             self._copies[url] = copy
-            while len(self._copies) > _CACHED:
+            if len(self._copies) > _CACHED:
                 del self._copies[next(iter(self._copies))]
         return copy.source
 

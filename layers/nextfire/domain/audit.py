@@ -167,8 +167,8 @@ class Comparison:
 
     `stuck`: runs that nobody has been working on for `GRACE`. `covered_to`: the last occurrence
     that a record stands for. `taken_from`: the latest that was sent `OVERTAKEN_AFTER` before `now`
-    and that an executor has taken: what comes before it was sent before it. `partial`: there was
-    more than was looked at.
+    and that an executor has taken: what comes before it was sent before it. `at_work`: a run has
+    not ended. `partial`: there was more than was looked at.
     """
 
     now: datetime
@@ -176,6 +176,7 @@ class Comparison:
     stuck: list[Run] = field(default_factory=list)
     covered_to: datetime | None = None
     taken_from: datetime | None = None
+    at_work: bool = False
     partial: bool = False
 
     @property
@@ -244,6 +245,7 @@ def compare(
             found.stuck.append(run)
         if run.key.uid != job.uid or run.trigger is Trigger.MANUAL:
             continue
+        found.at_work = found.at_work or not run.state.ended
         at = run.key.scheduled_at
         gaps.judge_before(at, found.covered_to)
         if at <= now:  # what is to come may have been asked to be skipped
@@ -280,6 +282,20 @@ def owes_records(uid: str, owed: Iterable[Span], records: Iterable[Run]) -> bool
         covered_to = max(covered_to or at, run.covers_until)
     gaps.judge_before(_FOREVER, covered_to)
     return bool(gaps.found)
+
+
+def is_done(job: Job, found: Comparison) -> bool:
+    """Whether *job* is ACTIVE with nothing left that would complete it: its last occurrence has
+    been on record for `GRACE`, and all its runs have ended.
+
+    Raises:
+        InvalidInputError: The schedule cannot be read.
+    """
+    if job.state is not JobState.ACTIVE or found.covered_to is None or found.at_work:
+        return False
+    recent = found.now - GRACE - job.definition.jitter_width
+    whole = found.clean and not found.partial
+    return whole and job.is_last(found.covered_to) and job.is_last(recent)
 
 
 class _Gaps:

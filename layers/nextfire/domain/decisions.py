@@ -330,13 +330,14 @@ def decide_covered(
     """
     at = key.scheduled_at
     in_pause = job.resumed_at is not None and at <= job.resumed_at
-    late = now - job.due_at(at)
-    if not in_pause and late <= CLOCKS_DIFFER:
-        return None
-    # A range that begins with an older one may reach to one that is not late yet itself.
-    alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
-    if not in_pause and alone and late <= MISFIRE_AFTER - CLOCKS_DIFFER:
-        return None
+    if not in_pause and at > job.effective_from:  # of a replaced version less is known
+        late = now - job.due_at(at)
+        if late <= CLOCKS_DIFFER:
+            return None
+        # A range that begins with an older one may reach to one that is not late yet itself.
+        alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
+        if alone and late <= MISFIRE_AFTER - CLOCKS_DIFFER:
+            return None
     return range_over(key, before())
 
 

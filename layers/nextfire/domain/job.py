@@ -76,6 +76,8 @@ class Document(BaseModel):
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
+        # Most are a part of another, which has a validator of its own for them.
+        defer_build=True,
     )
 
 
@@ -384,6 +386,8 @@ def _form(kind: ScheduleType | None) -> tuple[str, str]:
 
 class JobDefinition(WhenDocument):
     """A job as its owner wrote it, defaults filled in."""
+
+    model_config = ConfigDict(defer_build=False)  # threads read jobs side by side
 
     name: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     target: Target

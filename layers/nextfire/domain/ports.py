@@ -549,9 +549,9 @@ class Secrets(Protocol):
 class JobRole(Protocol):
     """The role that a pool's scripts act in."""
 
-    def lent(self, job: JobKey, execution_id: str) -> AbstractContextManager[Mapping[str, str]]:
-        """Within: the environment by which a script of *job*, in that execution, finds the role's
-        credentials, renewed for as long as it runs. Afterwards nobody gets any there.
+    def lent(self, job: JobKey) -> AbstractContextManager[Mapping[str, str]]:
+        """Within: the environment by which a script of *job* finds the role's credentials, renewed
+        for as long as it runs. Afterwards nobody gets any there.
 
         Raises:
             InvalidInputError: The executor may not act in that role.

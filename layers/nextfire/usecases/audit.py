@@ -16,6 +16,7 @@ from nextfire.domain.audit import (
     Missing,
     compare,
     first_of,
+    is_done,
     longest_run,
     lost_part,
     next_audit,
@@ -57,7 +58,8 @@ R = TypeVar("R")
 @dataclass(slots=True)
 class AuditReport:
     """What was done. Repaired: `restored` chains, runs `resent` that had no record, occurrences
-    `covered` by a record that they do not run, and runs `revived` whose message was lost.
+    `covered` by a record that they do not run, runs `revived` whose message was lost, and jobs
+    `completed` whose last run had ended.
 
     `waiting`: runs without a record, or without a worker, that may still be in a queue. `behind`:
     jobs not judged since their shard's watcher is behind. `quarantined`: jobs and records that
@@ -69,6 +71,7 @@ class AuditReport:
     resent: int = 0
     covered: int = 0
     revived: int = 0
+    completed: int = 0
     waiting: int = 0
     behind: int = 0
     quarantined: int = 0
@@ -77,7 +80,7 @@ class AuditReport:
 
     @property
     def repaired(self) -> int:
-        return self.restored + self.resent + self.covered + self.revived
+        return self.restored + self.resent + self.covered + self.revived + self.completed
 
     def __iadd__(self, other: AuditReport) -> Self:
         self.jobs += other.jobs
@@ -85,6 +88,7 @@ class AuditReport:
         self.resent += other.resent
         self.covered += other.covered
         self.revived += other.revived
+        self.completed += other.completed
         self.waiting += other.waiting
         self.behind += other.behind
         self.quarantined += other.quarantined
@@ -197,7 +201,8 @@ class AuditJobs:
             entry = following.get(job.key)
             if entry is not None and slots[job.key] not in there:
                 return False
-            return self._compare(job, now, since, [entry] if entry else []).clean
+            found = self._compare(job, now, since, [entry] if entry else [])
+            return found.clean and not is_done(job, found)
 
         jobs = [job for job in scan.jobs if job.key in following]
         sound = visited.of(self._mapped(looks_sound, jobs))
@@ -263,6 +268,9 @@ class AuditJobs:
         for each in missing:
             self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, report)
+        if not entries and is_done(job, found) and self._jobs.complete(job, now):
+            report.completed += 1
+            report.notes.append(f"{_told(job.key)}: was ACTIVE though its last run had ended")
         if found.partial:
             report.notes.append(f"{_told(job.key)}: not all was looked at, or done")
         return report

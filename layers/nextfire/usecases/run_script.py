@@ -76,7 +76,7 @@ class RunScript:
             source = self._scripts.fetch(url)
             environment = self._environment(job)
             heart.load()
-            with self._credentials(job, run) as credentials:
+            with self._credentials(job) as credentials:
                 # What it took to come here is no longer there to give.
                 timeout = min(timeout, longest - (self._clock.now() - began_at))
                 call = ScriptCall(
@@ -116,10 +116,10 @@ class RunScript:
             for name, value in job.definition.target.env.items()
         }
 
-    def _credentials(self, job: Job, run: Run) -> AbstractContextManager[Mapping[str, str]]:
+    def _credentials(self, job: Job) -> AbstractContextManager[Mapping[str, str]]:
         if self._job_role is None:
             return nullcontext({})
-        return self._job_role.lent(job.key, run.key.execution_id)
+        return self._job_role.lent(job.key)
 
 
 def _result(ended: ScriptExit, timeout: timedelta, heart: Heart) -> Result:

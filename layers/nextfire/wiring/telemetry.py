@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
-from nextfire.usecases.audit import AuditReport
-from nextfire.usecases.dispatch_due import Dispatched, TickReport
-from nextfire.usecases.execute_run import Handled
+
+if TYPE_CHECKING:  # each function has use cases of its own to import
+    from nextfire.usecases.audit import AuditReport
+    from nextfire.usecases.dispatch_due import Dispatched, TickReport
+    from nextfire.usecases.execute_run import Handled
 
 _NOTES = 20
 """Lines that one step may log; a pool that is gone concerns thousands of entries at once."""
