@@ -16,6 +16,7 @@ from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
 from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
@@ -52,6 +53,7 @@ class World:
         stores: Stores | None = None,
         clock: Clock | None = None,
         first_epoch: int = 1,
+        quotas: TenantQuotas = NO_QUOTAS,
     ) -> None:
         """*stores*, *clock*: those of another, to go on there; *first_epoch*: with a later one."""
         self.clock = clock or Clock(at(now))
@@ -70,13 +72,13 @@ class World:
         self.output_cap = 1000
         self.runner = MemoryScriptRunner(self.clock)
         self.shards = shards
-        self.shares = Shares()
+        self.shares = Shares(quotas=quotas)
         self._executor = executor or InlineExecutor()
         self._uids = count(1)
         self._epochs = count(first_epoch)
         self.manage = ManageJobs(
             self.faults.through(self.jobs, "jobs"),
-            Limits(POOLS, scripts_bucket=BUCKET),
+            Limits(POOLS, BUCKET, quotas),
             FindUnsent(
                 self.faults.through(self.due, "due"),
                 self.faults.through(self.control, "control"),
@@ -98,6 +100,7 @@ class World:
             retention=timedelta(days=90),
             clock=self.clock,
             executor=InlineExecutor(),
+            quotas=quotas,
         )
         self.watcher = self.new_watcher()
 

@@ -97,6 +97,7 @@ class Services:
         limits = Limits(
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
+            settings.quotas,
         )
         control = DynamoDbControlStore(database, table=settings.control_table)
         due = DynamoDbDueStore(
@@ -117,6 +118,7 @@ class Services:
             retention=RETENTION,
             clock=clock,
             executor=side_by_side,
+            quotas=settings.quotas,
         )
         self.logs = ReadLogs(self.executions, self.files)
         shelf = S3ScriptShelf(s3(), s3_for_others(), bucket=settings.scripts_bucket)

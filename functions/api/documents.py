@@ -162,6 +162,7 @@ class Problem(Answer):
     title: str
     status: int
     detail: str
+    quota: Literal["jobs", "payloadBytes", "shortestIntervalSec"] | None = None
     errors: list[Fault] | None = None
 
 

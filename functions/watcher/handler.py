@@ -44,6 +44,7 @@ def _watch_for(group: int) -> Watch:
     shares = Shares(
         backlogs={name: pool.max_backlog for name, pool in settings.pools.items()},
         weights=settings.tenant_weights,
+        quotas=settings.quotas,
     )
 
     def dispatcher(lease: Lease) -> DispatchDue:

@@ -18,10 +18,11 @@ from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
+    QuotaUsedUpError,
     UnavailableError,
     UndecodableError,
 )
-from nextfire.domain.ids import JobKey, RunKey, group_id, run_id
+from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition, JobState
 from nextfire.domain.run import RunState
@@ -33,7 +34,14 @@ from tests.simulation.system import Client
 if TYPE_CHECKING:
     from tests.simulation.history import History
 
-REFUSALS = (ConflictError, InvalidInputError, NotFoundError, UnavailableError, UndecodableError)
+REFUSALS = (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaUsedUpError,
+    UnavailableError,
+    UndecodableError,
+)
 """What a caller of the API may be told instead of an answer."""
 
 TENANTS = ("acme", "bolt")
@@ -471,7 +479,7 @@ def doubled_message(history: History) -> None:
     history.kernel.tell("somebody", f"doubles {message.key.execution_id} d{message.dispatch}")
     history.stores.queue.queues["default"].send(
         message.encode(),
-        group=group_id(message.key, exclusive=message.exclusive),
+        group=message.group,
         dedup=f"copy {history.copies}",
     )
 

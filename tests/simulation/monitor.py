@@ -14,7 +14,7 @@ from typing import Any
 
 from nextfire.domain.backfill import AT_ONCE
 from nextfire.domain.due import DueEntry, DueKind, Slot
-from nextfire.domain.ids import JobKey, RunKey, dedup_id, group_id, run_id
+from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, Page
@@ -279,7 +279,7 @@ class Monitor:
                     key.run_id,
                     str(message.dispatch),
                 ),
-                group_id(key, exclusive=message.exclusive): (key.job.tenant, key.job.job_id),
+                message.group: (key.job.tenant, "" if message.abreast else key.job.job_id),
             }
             for each, means in ids.items():
                 if meant.setdefault(each, means) != means:

@@ -332,7 +332,7 @@ class Client:
         port = system.wire.port
         self.jobs = ManageJobs(
             port(actor, "jobs"),
-            Limits(POOLS, scripts_bucket=BUCKET),
+            Limits(POOLS, BUCKET, system.setting.shares.quotas),
             FindUnsent(
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),

@@ -7,7 +7,7 @@ its sort key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -41,7 +41,9 @@ class DueEntry:
     checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
     `exclusive`, of a RETRY, says that the job's runs share one message group; `trigger`, of the
     first dispatch of a run that was asked for, how that came to be. BACKFILL has the `request` that
-    it goes on with, and as `ordinal` which of its occurrences is next.
+    it goes on with, and as `ordinal` which of its occurrences is next. `held`: it is due, and had
+    to wait for its pool's queue, its job's turn or its tenant's quota, or the one before it had; it
+    is the same entry all the same.
     """
 
     kind: DueKind
@@ -58,6 +60,7 @@ class DueEntry:
     exclusive: bool = False
     trigger: Trigger = Trigger.SCHEDULE
     request: str = ""
+    held: bool = field(default=False, compare=False)
 
     def __hash__(self) -> int:
         # What tells entries apart; over all fields it takes thrice as long, and is asked for often.

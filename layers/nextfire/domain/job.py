@@ -427,6 +427,10 @@ class JobState(StrEnum):
     COMPLETED = "COMPLETED"
     CANCELLED = "CANCELLED"
 
+    @property
+    def ended(self) -> bool:
+        return self in {JobState.COMPLETED, JobState.CANCELLED}
+
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
@@ -471,6 +475,8 @@ class Job:
     `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `drain_asked_at`: of a
     PAUSED job, when it was asked to drain, if it was: then it is told until when its runs go on.
     `backfill`: the latest that did not come to its end; see `backfilling`.
+    `counted`: it is one of those that count toward its tenant's quota of jobs; one that has ended
+    is not.
     """
 
     key: JobKey
@@ -488,6 +494,7 @@ class Job:
     pause_reason: str | None = None
     skips: tuple[datetime, ...] = ()
     resumes_at: datetime | None = None
+    counted: bool = False
     drain_asked_at: datetime | None = None
     backfill: Backfill | None = None
 
@@ -547,7 +554,7 @@ class Job:
         )
         first = resumed.first()
         if first is None and resumed.definition.type is not ScheduleType.MANUAL:
-            return replace(resumed, state=JobState.COMPLETED), None
+            return replace(resumed, state=JobState.COMPLETED, counted=False), None
         return resumed, first
 
     def resume_entry(self) -> DueEntry | None:
