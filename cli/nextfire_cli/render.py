@@ -123,8 +123,10 @@ def job(document: Document) -> RenderableType:
         ("Name", document.get("name")),
         ("State", state(document.get("state"))),
         ("Paused", _beside(document, "pausedAt", document.get("pauseReason", ""))),
+        ("Resumes", document.get("resumesAt")),
         ("Backfill", _backfill(document.get("backfill"))),
         ("Next run", _next(document)),
+        ("To be skipped", ", ".join(document.get("skips", ()))),
         ("Schedule", _schedule(document)),
         ("Target", _target(document)),
         ("Variables", _variables(document.get("target", {}))),
@@ -171,7 +173,7 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
                 each["at"],
                 *([each["local"], each["offset"]] * zoned),
                 *([each.get("dueAt", "")] * jittered),
-                _with_reason(each.get("executionId", ""), each.get("note"))
+                _with_reason(each.get("executionId", ""), _noted(each))
                 if of_a_job
                 else each.get("note", ""),
             )
@@ -179,6 +181,11 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
         ),
         folding=() if of_a_job else (len(headers),),
     )
+
+
+def _noted(each: Document) -> str | None:
+    told = ["to be skipped" if each.get("skipped") else "", each.get("note", "")]
+    return "; ".join(filter(None, told)) or None
 
 
 def executions(items: Sequence[Document], job: Document | None = None) -> RenderableType:

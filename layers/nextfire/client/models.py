@@ -221,6 +221,7 @@ class Problem(Answer):
     status: int
     detail: str
     errors: list[Fault] | None
+    quota: str | None
 
 
 class BatchResult(Answer):
