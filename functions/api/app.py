@@ -56,6 +56,7 @@ from nextfire.domain.keys import Scope
 from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
 from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
@@ -107,6 +108,7 @@ class Services:
         )
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent)
+        self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = SideBySide(_SIDE_BY_SIDE)
         self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
