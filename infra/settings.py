@@ -25,6 +25,8 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+
 MIN_LIFE = timedelta(minutes=2)
 LAMBDA_LIMIT = timedelta(minutes=15)
 SQS_VISIBILITY_LIMIT = timedelta(hours=12)
@@ -36,6 +38,9 @@ _LEAST_SCRIPT_MEMORY = 64
 _WORKER_SCRIPT_MEMORY = 2048
 EXECUTOR_MARGIN = timedelta(minutes=1)
 """Of an executor's timeout, what a run may not use: it is there to record how the run ended."""
+
+_MOST_OF_TENANTS = 2_000
+"""Bytes of a function's environment for what tenants have; the rest of its 4 KB is for us."""
 
 _LOG_RETENTIONS = {
     timedelta(days=days): retention
@@ -288,6 +293,8 @@ class Settings(_Settings):
         dict[str, Annotated[int, Field(ge=1, le=1000)]], BeforeValidator(_json_if_text)
     ] = Field(default_factory=dict)
     """A tenant's part of the turns where not all can go at once; 1 where it is not named."""
+    quotas: Annotated[TenantQuotas, BeforeValidator(_json_if_text)] = NO_QUOTAS
+    """What a tenant may have at most: `default`, and by `tenants` what some have instead."""
     life: Duration = timedelta(seconds=125)
     """How long one invocation of a watcher lives; over two minutes, so that two overlap."""
     lease: Duration = timedelta(seconds=60)
@@ -322,6 +329,11 @@ class Settings(_Settings):
         return _LOG_RETENTIONS[self.log_retention]
 
     @property
+    def quotas_json(self) -> str:
+        """`quotas` as the functions read them: what is given, a null included."""
+        return self.quotas.model_dump_json(by_alias=True, exclude_unset=True)
+
+    @property
     def audit_days(self) -> logs.RetentionDays:
         return _LOG_RETENTIONS[self.audit_retention]
 
@@ -346,6 +358,11 @@ class Settings(_Settings):
             raise ValueError("readShards must be at least writeShards, or entries are never read")
         if self.groups > self.read_shards:
             raise ValueError("groups must not exceed readShards: a group without shards is idle")
+        if len(self.quotas_json) + len(json.dumps(self.tenant_weights)) > _MOST_OF_TENANTS:
+            raise ValueError(
+                f"quotas and tenantWeights must have at most {_MOST_OF_TENANTS} bytes as JSON: "
+                "a function's environment has 4 KB; put what most tenants have into the default"
+            )
         if self.life < MIN_LIFE:
             raise ValueError(
                 f"life must be at least {iso8601(MIN_LIFE)}: a watcher is woken each minute, and "

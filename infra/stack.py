@@ -125,13 +125,15 @@ class NextfireStack(Stack):
                 **self._shards(),
                 **self._identity_environment(),
                 "NEXTFIRE_POOLS": self._pools_json(),
+                "NEXTFIRE_QUOTAS": self._settings.quotas_json,
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
             },
         )
+        # It counts the jobs of tenants that have a quota of them.
         allow(
             api.role,
-            dynamodb("GetItem", "PutItem", "Query"),
+            dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
         # Before it forgets what the watchers may need, it looks whether they have sent it all.
@@ -200,6 +202,7 @@ class NextfireStack(Stack):
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_GROUPS": str(self._settings.groups),
                 "NEXTFIRE_TENANT_WEIGHTS": self.to_json_string(self._settings.tenant_weights),
+                "NEXTFIRE_QUOTAS": self._settings.quotas_json,
                 "NEXTFIRE_LIFE": iso8601(self._settings.life),
             },
         )
@@ -214,10 +217,15 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        allow(watcher.role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
         allow(
             watcher.role,
-            dynamodb("GetItem", "BatchGetItem", "PutItem"),
+            dynamodb("GetItem", "Query", "PutItem", "UpdateItem"),
+            stores.runs.table_arn,
+        )
+        # It counts the runs of tenants that have a quota of them.
+        allow(
+            watcher.role,
+            dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
             stores.control.table_arn,
         )
         for pool in self._pools:

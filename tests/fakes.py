@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from bisect import bisect_left, bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ from nextfire.domain.errors import (
     UndecodableError,
 )
 from nextfire.domain.events import Event
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, group_id, runs_from
+from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, runs_from
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey, ending, revoked
@@ -46,6 +46,7 @@ from nextfire.domain.ports import (
     Verdict,
     Written,
 )
+from nextfire.domain.quotas import too_many_jobs
 from nextfire.domain.run import Attempt, Run, RunState, Value
 from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
 
@@ -54,6 +55,7 @@ T = TypeVar("T")
 
 DEDUP_WINDOW = timedelta(minutes=5)
 _NO_WAIT = timedelta()
+_CLOCKS_DIFFER = timedelta(minutes=1)
 _STAMP = 13
 _CURSOR = "after:"
 _MAX_FAILURE = 1000
@@ -275,6 +277,12 @@ class MemoryDueStore:
                 self.items[Slot(entry.bucket(now, self.shards), entry.sort_key)] = entry
         return stored
 
+    def mark_held(self, entries: Collection[StoredEntry]) -> None:
+        with self._lock:
+            for each in entries:
+                if not self.refuses(each.entry):
+                    self.items[each.slot] = replace(each.entry, held=True)
+
     def delete(self, slots: Collection[Slot]) -> None:
         with self._lock:
             for slot in slots:
@@ -316,6 +324,8 @@ class MemoryJobStore:
     def __init__(self, due: MemoryDueStore) -> None:
         self._due = due
         self.items: dict[JobKey, Job] = {}
+        self.counts: Counter[str] = Counter()
+        """By tenant, the jobs that are counted."""
         self.ever: list[Job] = []
         """All that was stored, in order."""
         self._frozen: dict[JobKey, Job] | None = None
@@ -344,23 +354,45 @@ class MemoryJobStore:
         del self.items[key]
 
     def create(
-        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
     ) -> Job | None:
         with self._lock:
             there = self.get(job.key)
             gone = former is not None and there is not None and there.uid == former.uid
             if there is not None and not (gone and there.state is JobState.CANCELLED):
                 return None if there.uid == job.uid else there
+            self._count(job, int(job.counted), most)
             self._write(job, first, now)
+            self.counts[job.key.tenant] += int(job.counted)
             return None
 
-    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
         with self._lock:
             there = self.items.get(job.key)
             if there is None or (there.uid, there.revision) != (job.uid, job.revision - 1):
                 return there == _cut_job(job)
+            self._count(job, counts, most)
             self._write(job, entry, now)
+            self.counts[job.key.tenant] += counts
             return True
+
+    def _count(self, job: Job, counts: int, most: int | None) -> None:
+        if counts > 0 and most is not None and self.counts[job.key.tenant] >= most:
+            raise too_many_jobs(most)
 
     def get(self, key: JobKey) -> Job | None:
         if key in self._broken:
@@ -415,10 +447,12 @@ class MemoryJobStore:
             )
             if there is None or not same:
                 return False
+            self.counts[job.key.tenant] -= int(there.counted)
             self._keep(
                 replace(
                     there,
                     state=JobState.COMPLETED,
+                    counted=False,
                     revision=there.revision + 1,
                     updated_at=cut(now),
                 )
@@ -461,6 +495,7 @@ class MemoryControlStore:
         self.leases: dict[int, Lease] = {}
         self.moved: dict[int, tuple[datetime, int]] = {}
         self.audited: Audit | None = None
+        self.taken: dict[str, tuple[datetime, int]] = {}
         self._lost: set[int] = set()
         self._spoilt = 0
         self._lock = threading.Lock()
@@ -515,6 +550,19 @@ class MemoryControlStore:
             self.moved[shard] = (minute, epoch)
             self._lost.discard(shard)
             return True
+
+    def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
+        with self._lock:
+            there, taken = self.taken.get(tenant, (minute, 0))
+            if not minute <= there <= minute + _CLOCKS_DIFFER:
+                there, taken = minute, 0
+            granted = max(min(wanted, most - taken), 0)
+            self.taken[tenant] = (there, taken + granted)
+            return granted
+
+    def spoil_taken(self, tenant: str) -> None:
+        """Make the item of *tenant* one that does not decode."""
+        self.taken.pop(tenant, None)
 
     def audit(self) -> Audit | None:
         return self.audited
@@ -629,7 +677,7 @@ class MemoryRunQueue:
                 continue
             self.queues[pool].send(
                 message.encode(),
-                group=group_id(message.key, exclusive=message.exclusive),
+                group=message.group,
                 dedup=dedup_id(message.key, message.dispatch),
             )
             self.log.append(message)
@@ -825,6 +873,7 @@ class MemoryRunStore:
                 return Written.REFUSED
             self._jobs.update(job, None, job.updated_at)
             del self.items[run]
+            self._indexed = -1  # as many as before, once another is stored
             return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:

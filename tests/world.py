@@ -16,10 +16,12 @@ from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
 from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
@@ -51,6 +53,7 @@ class World:
         stores: Stores | None = None,
         clock: Clock | None = None,
         first_epoch: int = 1,
+        quotas: TenantQuotas = NO_QUOTAS,
     ) -> None:
         """*stores*, *clock*: those of another, to go on there; *first_epoch*: with a later one."""
         self.clock = clock or Clock(at(now))
@@ -69,13 +72,21 @@ class World:
         self.output_cap = 1000
         self.runner = MemoryScriptRunner(self.clock)
         self.shards = shards
-        self.shares = Shares()
+        self.shares = Shares(quotas=quotas)
         self._executor = executor or InlineExecutor()
         self._uids = count(1)
         self._epochs = count(first_epoch)
         self.manage = ManageJobs(
             self.faults.through(self.jobs, "jobs"),
-            Limits(POOLS, scripts_bucket=BUCKET),
+            Limits(POOLS, BUCKET, quotas),
+            FindUnsent(
+                self.faults.through(self.due, "due"),
+                self.faults.through(self.control, "control"),
+                read_shards=shards,
+            ),
+        )
+        self.backfills = ManageBackfills(
+            self.faults.through(self.jobs, "jobs"),
             FindUnsent(
                 self.faults.through(self.due, "due"),
                 self.faults.through(self.control, "control"),
@@ -89,6 +100,7 @@ class World:
             retention=timedelta(days=90),
             clock=self.clock,
             executor=InlineExecutor(),
+            quotas=quotas,
         )
         self.watcher = self.new_watcher()
 

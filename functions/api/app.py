@@ -56,6 +56,7 @@ from nextfire.domain.keys import Scope
 from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
 from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
@@ -96,6 +97,7 @@ class Services:
         limits = Limits(
             {name: pool.max_timeout for name, pool in settings.pools.items()},
             settings.scripts_bucket,
+            settings.quotas,
         )
         control = DynamoDbControlStore(database, table=settings.control_table)
         due = DynamoDbDueStore(
@@ -106,6 +108,7 @@ class Services:
         )
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent)
+        self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = ThreadPoolExecutor(_SIDE_BY_SIDE)
         self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
@@ -115,6 +118,7 @@ class Services:
             retention=RETENTION,
             clock=clock,
             executor=side_by_side,
+            quotas=settings.quotas,
         )
         self.logs = ReadLogs(self.executions, self.files)
         shelf = S3ScriptShelf(s3(), s3_for_others, bucket=settings.scripts_bucket)

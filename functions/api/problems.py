@@ -13,11 +13,13 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from nextfire.domain.errors import (
+    BeyondQuotaError,
     ChangedError,
     ConflictError,
     InvalidInputError,
     NextfireError,
     NotFoundError,
+    QuotaUsedUpError,
     UnavailableError,
     shorten,
 )
@@ -142,10 +144,11 @@ def problem(
     errors: list[dict[str, str]] | None = None,
     *,
     title: str | None = None,
+    quota: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response[str]:
     """A problem document. *errors* tell each offending field with its value, problem and remedy;
-    *title* says more than the status does by itself.
+    *title* says more than the status does by itself; *quota* names the one that refuses it.
     """
     document: dict[str, Any] = {
         "type": "about:blank",
@@ -153,6 +156,8 @@ def problem(
         "status": int(status),
         "detail": detail,
     }
+    if quota:
+        document["quota"] = quota
     if errors:
         document["errors"] = errors
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
@@ -174,7 +179,16 @@ def problem_of(error: NextfireError, place: str = "") -> Response[str]:
             "problem": error.problem,
             "remedy": error.remedy,
         }
-        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), [fault])
+        quota = error.quota if isinstance(error, BeyondQuotaError) else None
+        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, str(error), [fault], quota=quota)
+    if isinstance(error, QuotaUsedUpError):
+        return problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            str(error),
+            title="Quota used up",
+            quota=error.quota,
+            headers={"Retry-After": str(error.retry_after)},
+        )
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     for family, answer in (
         (MalformedError, HTTPStatus.BAD_REQUEST),

@@ -44,6 +44,7 @@ def _watch_for(group: int) -> Watch:
     shares = Shares(
         backlogs={name: pool.max_backlog for name, pool in settings.pools.items()},
         weights=settings.tenant_weights,
+        quotas=settings.quotas,
     )
 
     def dispatcher(lease: Lease) -> DispatchDue:
@@ -61,7 +62,12 @@ def _watch_for(group: int) -> Watch:
                 shards=settings.write_shards,
                 executor=batches,
             ),
-            runs=DynamoDbRunStore(database, table=settings.runs_table),
+            runs=DynamoDbRunStore(
+                database,
+                table=settings.runs_table,
+                due_table=settings.due_table,
+                shards=settings.write_shards,
+            ),
             queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
             control=control,
             clock=SystemClock(),

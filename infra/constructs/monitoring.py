@@ -143,6 +143,10 @@ class Monitoring(Construct):
             "Ticks": [_metric(Metric.TICKS, "watcher")],
             "Undelivered": [_metric(Metric.UNDELIVERED, "watcher")],
             "Held back": [_metric(Metric.HELD_BACK, "watcher")],
+            "Held back for (ms)": [
+                _metric(Metric.HELD_BACK_FOR, "watcher", statistic)
+                for statistic in ("p50", "p99", "Maximum")
+            ],
             "Skipped": [
                 _metric(Metric.SKIPPED, service) for service in ("watcher", "executor", "worker")
             ],

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+
 _PREFIX = "NEXTFIRE_"
 
 
@@ -73,6 +75,7 @@ class ApiSettings(_Settings):
     read_shards: Annotated[int, Field(ge=1, le=999)]
     keys_table: str
     requests_table: str
+    quotas: Json[TenantQuotas] = NO_QUOTAS
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """The claim that holds the tenant, with `auth` jwt."""
@@ -92,6 +95,7 @@ class WatcherSettings(_Settings):
     read_shards: Annotated[int, Field(ge=1, le=999)]
     groups: Annotated[int, Field(ge=1)] = 1
     tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
+    quotas: Json[TenantQuotas] = NO_QUOTAS
     life: timedelta = timedelta(seconds=125)
 
 

@@ -19,7 +19,7 @@ from nextfire.domain.audit import Audit
 from nextfire.domain.decisions import decide_claim, decide_due
 from nextfire.domain.due import BrokenEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
-from nextfire.domain.ids import RunKey, dedup_id, group_id, run_id
+from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job, JobDefinition, RetryPolicy
 from nextfire.domain.message import RunMessage, decode_message
@@ -83,7 +83,7 @@ def check_message(body: str) -> None:
         return
     assert decode_message(message.encode()) == message
     assert len(dedup_id(message.key, message.dispatch)) == 64
-    assert len(group_id(message.key, exclusive=message.exclusive)) == 64
+    assert len(message.group) == 64
 
 
 @counted("due item")

@@ -46,6 +46,7 @@ PAGES = [
     ROOT / "docs" / "schedules.md",
     ROOT / "docs" / "scripts.md",
     ROOT / "docs" / "security.md",
+    ROOT / "docs" / "tenants.md",
     ROOT / "CHANGELOG.md",
     ROOT / "examples" / "README.md",
 ]

@@ -1,9 +1,11 @@
+import json
 from datetime import timedelta
 
 import pytest
 from pydantic import ValidationError
 
 from infra.settings import PoolSettings, Settings, Target, iso8601
+from nextfire.domain.quotas import TenantQuotas
 
 
 def test_defaults_need_no_context() -> None:
@@ -40,6 +42,10 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
     ("context", "reason"),
     [
         ({"writeShards": 8}, "readShards must be at least writeShards"),
+        ({"quotas": {"default": {"runs": 5}}}, "runs"),
+        ({"quotas": {"tenant": {}}}, "tenant"),
+        ({"quotas": {"tenants": {"acme": {"concurrentRuns": 0}}}}, "greater than or equal to 1"),
+        ({"quotas": {"tenants": {f"t{n}": {"jobs": n + 1} for n in range(200)}}}, "2000 bytes"),
         ({"groups": 5}, "groups must not exceed readShards"),
         ({"life": "PT15M"}, "a watcher is a Lambda function"),
         ({"auditEvery": "PT10M"}, "at least auditorWakeEvery"),
@@ -119,3 +125,17 @@ def test_scripts_get_what_their_host_can_spare(
 
     assert settings.script_memory_or_default == memory
     assert settings.packages_or_default == packages
+
+
+def test_quotas_come_to_the_functions_as_they_are_given() -> None:
+    given = {"default": {"jobs": 5}, "tenants": {"acme": {"jobs": None, "runsPerMinute": 60}}}
+
+    settings = Settings.from_context({"quotas": json.dumps(given)})
+
+    assert json.loads(settings.quotas_json) == given
+    read = TenantQuotas.model_validate_json(settings.quotas_json)
+    assert (read.of("acme").jobs, read.of("acme").runs_per_minute, read.of("x").jobs) == (
+        None,
+        60,
+        5,
+    )

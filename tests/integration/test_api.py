@@ -69,7 +69,7 @@ def assert_problem(answer: Answer, status: int, *, field: str | None = None) -> 
     assert document["status"] == status
     assert document["title"]
     assert document["detail"]
-    assert document.keys() <= {"type", "title", "status", "detail", "errors"}
+    assert document.keys() <= {"type", "title", "status", "detail", "quota", "errors"}
     for fault in document.get("errors", []):
         assert fault.keys() == {"field", "value", "problem", "remedy"}
         assert all(isinstance(text, str) and text for text in fault.values())

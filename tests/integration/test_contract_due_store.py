@@ -141,6 +141,15 @@ def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
     assert entry in held.entries()
 
 
+def test_how_far_a_backfill_has_come_comes_back(held: Held) -> None:
+    job = a_job(jobs_of_shard(0, 1)[0])
+    entry = DueEntry(DueKind.BACKFILL, job.key, job.uid, NOON, ordinal=11, request="b")
+
+    held.store.put([entry, entry_of(0, NOON)], NOON)
+
+    assert entry in held.entries()
+
+
 @on_dynamodb
 @pytest.mark.parametrize(
     ("kind", "key", "foreign"),
@@ -451,3 +460,30 @@ def test_slots_are_occupied_by_whatever_lies_there(held: Held) -> None:
     assert held.store.occupied([*there, broken, *absent, *there]) == {*there, broken}
     assert held.store.occupied(absent) == set()
     assert held.store.occupied([]) == set()
+
+
+def test_an_entry_that_is_held_lies_where_it_lay_and_says_so(held: Held) -> None:
+    job, other = a_job(), a_job("other", uid="uid00002")
+    entries = [a_fire(job, at("12:00:01")), a_fire(other, at("12:00:02"))]
+    held.store.put(entries, NOON)
+    shards = {entry.job.shard(4) for entry in entries}
+    stored = [s for shard in shards for s in held.read(shard=shard) if isinstance(s, StoredEntry)]
+
+    held.store.mark_held([each for each in stored if each.entry.job == job.key])
+
+    again = [s for shard in shards for s in held.read(shard=shard) if isinstance(s, StoredEntry)]
+    assert again == stored
+    assert {s.entry.job: s.entry.held for s in again} == {job.key: True, other.key: False}
+
+
+def test_an_entry_that_is_held_stays_it_when_it_is_moved(held: Held) -> None:
+    entry = replace(a_fire(a_job(), at("12:00:01")), held=True)
+    held.store.put([entry], at("12:07"))
+
+    [moved] = held.entries(at("12:07"), entry.job.shard(4))
+
+    assert moved.held
+
+
+def test_nothing_is_held_of_nothing(held: Held) -> None:
+    held.store.mark_held([])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 
 import pytest
 
@@ -14,8 +15,14 @@ from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore, decode_job
 from nextfire.adapters.job_store import _encode as encode_job
+from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.errors import InvalidInputError, UndecodableError
+from nextfire.domain.errors import (
+    InvalidInputError,
+    QuotaUsedUpError,
+    UnavailableError,
+    UndecodableError,
+)
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobState, Misfire, Overlap
 from nextfire.domain.ports import DueStore, JobStore
@@ -95,6 +102,17 @@ def test_a_job_is_stored_with_its_first_due_entry(held: Held) -> None:
     assert held.entries() == [first]
 
 
+A_BACKFILL = Backfill(
+    "0123456789abcdef",
+    7,
+    at("10:00"),
+    at("11:00:00.125"),
+    61,
+    Order.NEWEST_FIRST,
+    at("12:00:00.007"),
+)
+
+
 def with_a_past() -> Job:
     """Changed, paused with a reason, changed again and resumed."""
     job = a_job(type="INTERVAL", schedule="PT10M").with_new_version(at("12:10"))
@@ -114,6 +132,8 @@ def with_a_past() -> Job:
         a_job().paused(at("12:20"), "a reason").resumed(at("12:30:00.001")),
         with_a_past(),
         with_a_past().paused(at("12:50"), None),
+        replace(a_job(), backfill=A_BACKFILL),
+        replace(a_job(), backfill=replace(A_BACKFILL, reason="a reason — ü")),
     ],
 )
 def test_what_a_pause_leaves_behind_comes_back(store: JobStore, job: Job) -> None:
@@ -474,3 +494,156 @@ def test_a_scan_goes_on_after_any_job(store: JobStore) -> None:
 def test_a_scan_of_nothing_is_at_its_end(store: JobStore) -> None:
     scan = store.scan(None, limit=5)
     assert (list(scan.jobs), scan.last) == ([], None)
+
+
+# Jobs that are counted
+
+
+def counted(number: int = 0) -> Job:
+    job = a_job(f"job{number}", uid=f"uid{number:05d}", since=NOON)
+    return replace(job, counted=True)
+
+
+def revised(job: Job, **fields: object) -> Job:
+    return replace(job, revision=job.revision + 1, **fields)  # type: ignore[arg-type]
+
+
+_numbers = count(100)
+
+
+def full(store: JobStore, most: int) -> bool:
+    """Whether not one job more than there are may be stored."""
+    job = counted(next(_numbers))
+    try:
+        assert store.create(job, None, NOON, most=most) is None
+    except QuotaUsedUpError:
+        return True
+    gone = revised(job, state=JobState.CANCELLED, counted=False)
+    assert store.update(gone, None, NOON, counts=-1)
+    return False
+
+
+def test_a_job_more_than_the_quota_is_not_stored(held: Held) -> None:
+    for number in range(2):
+        assert held.store.create(counted(number), None, NOON, most=2) is None
+
+    with pytest.raises(QuotaUsedUpError):
+        held.store.create(counted(2), a_fire(counted(2), at("13:00")), NOON, most=2)
+
+    assert held.store.get(job_key("job2")) is None
+    assert held.entries() == []
+    theirs = replace(counted(2), key=job_key("job2", "other"))
+    assert held.store.create(theirs, None, NOON, most=2) is None
+
+
+def test_a_job_that_is_stored_again_counts_once(store: JobStore) -> None:
+    for _ in range(3):
+        assert store.create(counted(), None, NOON, most=1) is None
+
+    assert store.create(counted(), None, NOON, most=1) is None
+    assert full(store, 1)
+    assert not full(store, 2)
+
+
+def test_whoever_finds_the_id_taken_counts_nothing(store: JobStore) -> None:
+    store.create(counted(), None, NOON, most=9)
+
+    there = store.create(replace(counted(), uid="uid77777"), None, NOON, most=9)
+
+    assert there == counted()
+    assert not full(store, 2)
+
+
+def test_a_job_that_is_not_counted_takes_no_room(store: JobStore) -> None:
+    store.create(a_job("free"), None, NOON, most=1)
+
+    assert not full(store, 1)
+
+
+def test_a_deleted_job_makes_room_and_its_id_takes_it_again(store: JobStore) -> None:
+    store.create(counted(), None, NOON, most=1)
+    gone = revised(counted(), state=JobState.CANCELLED, counted=False)
+    for _ in range(2):
+        assert store.update(gone, None, NOON, counts=-1), "a repetition finds what it wrote"
+    assert not full(store, 1)
+
+    assert store.create(replace(counted(), uid="uid77777"), None, NOON, former=gone, most=1) is None
+
+    assert full(store, 1)
+
+
+def test_a_job_that_goes_on_is_counted_if_there_is_room(store: JobStore) -> None:
+    done = replace(counted(), state=JobState.COMPLETED, counted=False)
+    store.create(done, None, NOON)
+    store.create(counted(1), None, NOON, most=1)
+    again = revised(done, state=JobState.ACTIVE, counted=True)
+
+    with pytest.raises(QuotaUsedUpError):
+        store.update(again, None, NOON, counts=1, most=1)
+    assert store.get(done.key) == done
+    assert store.update(again, None, NOON, counts=1, most=2)
+
+    assert store.get(done.key) == again
+    assert full(store, 2)
+
+
+def test_a_change_that_comes_too_late_counts_nothing(store: JobStore) -> None:
+    store.create(counted(), None, NOON, most=9)
+    store.update(revised(counted(), state=JobState.PAUSED), None, NOON)
+
+    late = revised(counted(), state=JobState.CANCELLED, counted=False)
+    assert not store.update(late, None, NOON, counts=-1)
+
+    assert full(store, 1)
+
+
+@pytest.mark.parametrize("read_as", [True, False])
+def test_a_job_that_is_completed_makes_room_once(store: JobStore, *, read_as: bool) -> None:
+    """Also where it was read before it was counted, or was when it was."""
+    store.create(counted(), None, NOON, most=1)
+    seen = replace(counted(), counted=read_as)
+
+    assert [store.complete(seen, NOON) for _ in range(3)] == [True, False, False]
+
+    job = store.get(counted().key)
+    assert job is not None
+    assert (job.state, job.counted) == (JobState.COMPLETED, False)
+    assert not full(store, 1)
+
+
+def test_a_job_that_is_not_counted_is_completed_as_if_it_were(store: JobStore) -> None:
+    store.create(counted(1), None, NOON, most=1)
+    store.create(replace(counted(), counted=False), None, NOON)
+
+    assert store.complete(counted(), NOON)
+
+    assert full(store, 1)
+
+
+def test_what_counts_is_no_job(store: JobStore) -> None:
+    store.create(counted(), None, NOON, most=5)
+
+    assert [job.key for job in store.list("acme", cursor=None, limit=9).items] == [counted().key]
+    scan = store.scan(None, limit=9)
+    assert [job.key for job in scan.jobs] == [counted().key]
+    assert scan.unreadable == []
+
+
+@pytest.mark.parametrize("_round", ROUNDS)
+def test_of_many_that_are_made_at_once_no_more_are_stored_than_the_quota(
+    store: JobStore, _round: int
+) -> None:
+    def create(number: int) -> bool:
+        try:
+            return store.create(counted(number), None, NOON, most=5) is None
+        except (QuotaUsedUpError, UnavailableError):
+            return False
+
+    stored = at_once(*(partial(create, number) for number in range(8)))
+
+    assert sum(stored) <= 5
+    listed = store.list("acme", cursor=None, limit=20).items
+    assert len(listed) == sum(stored)
+    for number in range(8):
+        create(number)
+    assert len(store.list("acme", cursor=None, limit=20).items) == 5

@@ -394,6 +394,25 @@ def test_the_second_exclusive_run_is_not_received_while_the_first_is_in_flight(
     assert held.receive() == [SECOND.run_id]
 
 
+def test_runs_of_one_place_wait_for_each_other(held: Held) -> None:
+    """Where a tenant may have one in work at a time, whatever its jobs are."""
+    keys = [run_key(job_id=f"job{n}") for n in range(3)]
+    of_tenant = [a_message(key).model_copy(update={"abreast": 1}) for key in keys]
+    held.send(*of_tenant, a_message(run_key(tenant="other")))
+    done: list[str] = []
+    while taken := held.take(10):
+        received = [decode_message(delivery.body) for delivery in taken]
+        first = next((m for m in received if m.tenant == "acme"), None)
+        assert first is None or first.job_id == f"job{len(done)}", "in order"
+        assert held.receive() == []
+        for delivery, message in zip(taken, received, strict=True):
+            if message.tenant == "acme":
+                done.append(message.job_id)
+            held.pool.acknowledge(delivery)
+
+    assert done == ["job0", "job1", "job2"]
+
+
 def test_exclusive_messages_are_merged_by_run_and_dispatch(held: Held) -> None:
     held.send(exclusive(FIRST), exclusive(SECOND), exclusive(FIRST), exclusive(FIRST, 2))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -31,7 +32,7 @@ from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.audit import Audit
-from nextfire.domain.due import BrokenEntry, Slot
+from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.job import ParameterReference, SecretReference
@@ -44,6 +45,7 @@ from tests.fakes import Clock, InlineExecutor
 
 SECOND = timedelta(seconds=1)
 JOB = a_job()
+COUNTED = replace(JOB, counted=True)
 RUN = run_key()
 KEY = a_key()
 SCRIPT = ScriptKey("acme", "default", "report.py")
@@ -168,6 +170,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "seed cursors": lambda c: control(c).seed_cursors(1, NOON),
     "read cursors": lambda c: control(c).cursors([0]),
     "move cursor": lambda c: control(c).move_cursor(0, NOON, 1),
+    "take runs": lambda c: control(c).take_runs("acme", NOON, 1, 5),
     "read audit": lambda c: control(c).audit(),
     "replace audit": lambda c: control(c).replace_audit(None, Audit(NOON)),
     "look into slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
@@ -177,6 +180,9 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "delete broken entry": lambda c: due(putting(c)).quarantine(BROKEN, NOON),
     "create job": lambda c: jobs(c).create(JOB, a_fire(JOB, NOON), NOON),
     "update job": lambda c: jobs(c).update(JOB, None, NOON),
+    "create counted job": lambda c: jobs(c).create(COUNTED, None, NOON, most=1),
+    "update counted job": lambda c: jobs(c).update(COUNTED, None, NOON, counts=1, most=1),
+    "complete counted job": lambda c: jobs(c).complete(COUNTED, NOON),
     "get job": lambda c: jobs(c).get(JOB.key),
     "get jobs": lambda c: jobs(c).get_many([JOB.key]),
     "list jobs": lambda c: jobs(c).list("acme", cursor=None, limit=1),
@@ -298,6 +304,7 @@ def test_batch_that_fails_altogether_says_that_nothing_was_done(error: Exception
     assert run_queue(client).send([("default", MESSAGE), ("nowhere", MESSAGE)]) == set()
     assert due(client).put([a_fire(JOB, NOON)], NOON) == set()
     due(client).delete([Slot("2026-05-24T12:00Z#000", "x")])
+    due(client).mark_held([StoredEntry(Slot("2026-05-24T12:00Z#000", "x"), a_fire(JOB, NOON))])
 
 
 @pytest.mark.parametrize("reason", ["TransactionConflict", "ThrottlingError", "None"])
@@ -306,7 +313,7 @@ def test_transaction_cancelled_by_another_is_unavailable(reason: str) -> None:
         "TransactionCanceledException", CancellationReasons=[{"Code": reason}, {"Code": "None"}]
     )
 
-    for name in ("create job", "update job"):
+    for name in ("create job", "update job", "create counted job", "complete counted job"):
         with pytest.raises(UnavailableError, match=reason):
             CALLS[name](Failing(error))
 
@@ -404,8 +411,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
 
     assert walked == {
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
-        *("audit", "replace_audit"),
-        *("read", "occupied", "put", "delete", "keep", "quarantine"),
+        *("audit", "replace_audit", "take_runs"),
+        *("read", "occupied", "put", "mark_held", "delete", "keep", "quarantine"),
         *("create", "update", "get", "get_many", "list", "ids", "scan", "complete"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),

@@ -218,7 +218,8 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
 ) -> None:
     totals: dict[str, dict[str, float]] = {}
     for (name, dimensions), unit, values in lines:
-        assert unit == ("Milliseconds" if name == Metric.DISPATCH_LATENESS else "Count")
+        durations = {Metric.DISPATCH_LATENESS, Metric.HELD_BACK_FOR}
+        assert unit == ("Milliseconds" if name in durations else "Count")
         [(_, service)] = dimensions
         of_service = totals.setdefault(service, {})
         of_service[name] = of_service.get(name, 0) + sum(values)
@@ -232,6 +233,19 @@ def test_numbers_and_units_are_as_the_alarms_read_them(
     assert totals["watcher"]["HeldBack"] >= 1
     assert totals["watcher"]["Ticks"] >= 2
     assert 0 <= totals["watcher"]["DispatchLateness"] < 1000, "a start-up of the watcher, in ms"
+
+
+def test_what_was_held_back_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry = Telemetry("watcher")
+    late = [(timedelta(milliseconds=n), n > 100) for n in (7, 60_000, 8, 3_600_000)]
+    runs = [Dispatched(run_key(), lateness, "due", held) for lateness, held in late]
+
+    telemetry.tick(TickReport(dispatched=runs))
+    telemetry.flush()
+
+    found = {name: values for (name, _), _, values in emitted(capsys.readouterr().out)}
+    assert found["DispatchLateness"] == [7, 8]
+    assert found["HeldBackFor"] == [60_000, 3_600_000]
 
 
 def test_what_a_hundred_runs_and_more_emit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -152,7 +152,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "layers/nextfire/usecases/dispatch_due.py",
         "DispatchDue._wait",
-        "first self._move(put_off…",
+        "first self._move(far…",
         "They are different entries.",
     ),
     Equivalent(

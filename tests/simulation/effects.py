@@ -15,6 +15,7 @@ from typing import Any
 
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, Overlap
+from nextfire.domain.quotas import TenantQuotas
 from nextfire.domain.run import Run, RunState
 from tests.simulation.kernel import Actor
 from tests.simulation.monitor import CLOCKS_APART, Monitor
@@ -45,8 +46,9 @@ class Held:
 class Effects:
     """Watches workers. `begun` counts the scripts."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: Monitor, quotas: TenantQuotas) -> None:
         self._monitor = monitor
+        self._quotas = quotas
         self._held: dict[RunKey, dict[int, Held]] = defaultdict(dict)
         self._of_job: dict[tuple[JobKey, str], set[RunKey]] = defaultdict(set)
         self._alone: dict[str, bool] = {}
@@ -109,6 +111,7 @@ class Effects:
             return
         mine = max(claims, key=lambda held: held.fence)
         self._check_alone(key, mine, now)
+        self._check_quota(key, mine, now)
         mine.begun = mine.running = True
         try:
             yield
@@ -135,6 +138,25 @@ class Effects:
                         f"{key.execution_id}: began on {mine.actor.name} while {told} ran on "
                         f"{held.actor.name} (invariants 4, 9)"
                     )
+
+    def _check_quota(self, key: RunKey, mine: Held, now: datetime) -> None:
+        most = self._quotas.of(key.job.tenant).concurrent_runs
+        if most is None or self.purged:
+            return
+        at_work = [
+            other.execution_id
+            for other, claims in self._held.items()
+            for held in claims.values()
+            if other.job.tenant == key.job.tenant
+            and held.pool == mine.pool
+            and held is not mine
+            and held.stands(now)
+        ]
+        if len(at_work) >= most:
+            self._wrong(
+                f"{key.execution_id}: began on {mine.actor.name} while {at_work} ran, and"
+                f" {key.job.tenant} may have {most} at work in a pool"
+            )
 
     def _wrong(self, what: str) -> None:
         self._monitor.wrong(what)

@@ -14,8 +14,9 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import check
+from nextfire.domain.schedule import check, occurrences
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, assert_chained, settle
@@ -50,7 +51,17 @@ SCHEDULES: list[dict[str, Any]] = [
         "schedule": [f"2026-05-24T{h}:{m}:00Z" for h in range(12, 16) for m in ("02", 10, 11, 40)],
     },
 ]
+QUOTAS = [
+    TenantQuotas.model_validate({"tenants": {TENANTS[0]: quotas}})
+    for quotas in (
+        {"concurrentRuns": 1},
+        {"concurrentRuns": 2, "jobs": 2},
+        {"runsPerMinute": 4},
+        {"runsPerMinute": 9, "concurrentRuns": 1, "jobs": 1},
+    )
+]
 _STEP = timedelta(seconds=2)
+_MOMENT = timedelta(milliseconds=1)
 _GAPS = [0, 0, 100_000, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND]
 _AUDIT_EVERY = timedelta(minutes=15)
 
@@ -68,6 +79,13 @@ class Outcome:
     steps: int
     digest: int
     violations: list[str]
+
+
+def _without_rates(quotas: TenantQuotas) -> TenantQuotas:
+    """*quotas*, but that nothing waits: or what is due each ten seconds would never be all sent."""
+    none = {"runs_per_minute": None}
+    own = {tenant: each.model_copy(update=none) for tenant, each in quotas.tenants.items()}
+    return quotas.model_copy(update={"tenants": own})
 
 
 class History:
@@ -91,7 +109,8 @@ class History:
             doomed=dice.choice([0.0, 0.1, 0.5]),
             dies_within=dice.choice([30, 200]),
             shares=Shares(
-                backlogs=dice.choice([{}, {}, {"default": 3}, {"default": 1, "batch": 2}])
+                backlogs=dice.choice([{}, {}, {"default": 3}, {"default": 1, "batch": 2}]),
+                quotas=dice.choice([NO_QUOTAS, NO_QUOTAS, *QUOTAS]),
             ),
         )
         self.stores = memory_stores(self.kernel.clock, POOLS, shards=shards)
@@ -100,7 +119,7 @@ class History:
         ports = dict(vars(self.stores))
         self.wire = Wire(self.kernel, ports, self.weather)
         self.wire.watched = self._watched
-        self.effects = Effects(self.monitor)
+        self.effects = Effects(self.monitor, self.setting.shares.quotas)
         self.system = System(self.kernel, self.wire, self.stores, self.setting, self.effects)
         self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
@@ -121,6 +140,8 @@ class History:
         """Those of which that may have been undone."""
         self.drained: list[tuple[Job, datetime]] = []
         """Of jobs as they were: from when on it was told that nothing of before was left."""
+        self.backfills: dict[str, Job | None] = {}
+        """By what was asked for the job as it was then; None if that was not answered."""
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
@@ -359,11 +380,13 @@ class History:
         Returns:
             How many occurrences were accounted for.
         """
+        self._check_rates()
         world = World(
             stores=self.stores,
             clock=self.kernel.clock,
             shards=self.setting.shards,
             first_epoch=10**15,
+            quotas=_without_rates(self.setting.shares.quotas),
         )
         self.kernel.tell("rest", "all processes are new, all is well")
         for key in [*self.stores.jobs.items]:
@@ -411,7 +434,9 @@ class History:
         self._check_asked()
         self._check_skipped()
         self._check_drained()
+        self._check_backfilled()
         self._check_undecodable()
+        self._check_counts()
         self.monitor.check_queue_ids()
         assert not self.monitor.violations, self.monitor.violations[0]
         return occurrences
@@ -442,6 +467,27 @@ class History:
         )
         for report in audit.go_on(world.now + timedelta(minutes=14), anew=True):
             self.kernel.tell("auditor", str(report))
+
+    def _check_rates(self) -> None:
+        """No more of a tenant was sent than its quota of runs per minute. A watcher may take a run
+        at the end of a minute and send it in the next.
+        """
+        sent = {(m.key, m.dispatch): m for m in reversed(self.stores.queue.log)}.values()
+        minutes = Counter((m.tenant, floor_minute(m.dispatched_at)) for m in sent)
+        for (tenant, minute), count in minutes.items():
+            most = self.setting.shares.quotas.of(tenant).runs_per_minute
+            assert most is None or count <= 2 * most, f"{count} runs of {tenant} in {minute}"
+
+    def _check_counts(self) -> None:
+        """As many jobs of a tenant are counted as there are."""
+        jobs = self.stores.jobs.items.values()
+        for tenant in TENANTS:
+            counted = [job for job in jobs if job.key.tenant == tenant and job.counted]
+            count = self.stores.jobs.counts[tenant]
+            assert count == len(counted), f"{len(counted)} jobs of {tenant} count as {count}"
+            assert not any(job.state.ended for job in counted), f"{tenant}: one that ended counts"
+            most = self.setting.shares.quotas.of(tenant).jobs
+            assert most is None or count <= most, f"{tenant} has {count} jobs, more than {most}"
 
     def _check_cancelled(self) -> None:
         """What was cancelled was not tried again, unless it was redriven. It may have done well
@@ -501,6 +547,36 @@ class History:
                 assert not of_before or run.attempt_base, (
                     f"{key.execution_id} began at {started.at}; its job had drained at {told_at}"
                 )
+
+    def _check_backfilled(self) -> None:
+        """What was answered to be made up for has its record, unless that was stopped: by a
+        request, a change of *when*, a pause or a deletion.
+        """
+        for name, job in self.backfills.items():
+            if job is None or job.backfill is None:
+                continue
+            now = self.stores.jobs.items[job.key]
+            assert now.backfilling is None, f"{name} goes on, and all is at rest"
+            versions = {each.job.schedule_version for each in self.ever[job.key, job.uid]}
+            stopped = any(
+                each.job.backfill is not None
+                and (each.job.backfill.backfill_id, each.job.backfill.version) == (name, 0)
+                for each in self.ever[job.key, job.uid]
+            )
+            if stopped or max(versions) > job.schedule_version or now.uid != job.uid:
+                continue
+            asked = job.backfill
+            for each in occurrences(job.past_schedule(asked.first), asked.first - _MOMENT):
+                if each.at > asked.last:
+                    break
+                key = RunKey(job.key, run_id(job.uid, each.at))
+                covered = any(
+                    run.key.job == job.key
+                    and run.key.uid == job.uid
+                    and run.key.scheduled_at <= each.at <= run.covers_until
+                    for run in self.stores.runs.items.values()
+                )
+                assert covered, f"{key.execution_id} was to be made up for by {name}"
 
     def _check_payload(self, run: Run, payload: str | None) -> None:
         name = run.key.execution_id

@@ -463,6 +463,33 @@ def test_a_change_without_a_condition_is_sent_again(ask: Callable[[Client], obje
     assert len(api.came) == 2
 
 
+@pytest.mark.parametrize("trouble", [LOST, REFUSED, 503])
+def test_an_upload_is_sent_again_and_without_what_says_who_calls(
+    trouble: int | Exception,
+) -> None:
+    upload = {"uploadUrl": "https://bucket.example.com/x?signed", "headers": {"x-a": "b"}}
+    api = Api(upload, trouble, {})
+
+    client(api).push_script("hello", b"print()")
+
+    assert [request.method for request in api.came] == ["POST", "PUT", "PUT"]
+    for request in api.came[1:]:
+        assert (request.content, request.headers["x-a"]) == (b"print()", "b")
+        assert "Authorization" not in request.headers
+
+
+def test_an_upload_that_is_not_taken_shows_no_url() -> None:
+    upload = {"uploadUrl": "https://bucket.example.com/x?signed", "headers": {}}
+
+    with pytest.raises(ClientError, match=r"bucket\.example\.com refused the upload") as refused:
+        client(Api(upload, 403)).push_script("hello", b"")
+    with pytest.raises(UnreachableError) as lost:
+        client(Api(upload, LOST), retries=0).push_script("hello", b"")
+
+    for error in (refused.value, lost.value):
+        assert "signed" not in f"{error} {error.__cause__} {error.__context__}"
+
+
 def test_a_preview_needs_no_key() -> None:
     api = Api(LOST, {"items": []})
 

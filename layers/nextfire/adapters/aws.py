@@ -118,6 +118,10 @@ def is_transient(error: ClientError) -> bool:
     return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
 
 
+class ContendedError(UnavailableError):
+    """Others wrote the same item in the same moment: nothing was written."""
+
+
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Let a foreign error that may pass by itself out as `UnavailableError`, any other as it is.
@@ -169,7 +173,9 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
             if reason.get("Code") == "ConditionalCheckFailed":
                 return index, dict(reason.get("Item", {}))
         codes = ", ".join(str(reason.get("Code")) for reason in reasons)
-        raise UnavailableError(f"{what}: transaction cancelled ({codes}). Try again.") from error
+        contended = "TransactionConflict" in codes
+        kind = ContendedError if contended else UnavailableError
+        raise kind(f"{what}: transaction cancelled ({codes}). Try again.") from error
     return None
 
 

@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import Item, chunks, error_code, from_item, to_item, translated
 from nextfire.domain.audit import Audit
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, isoformat, parse_instant, to_ms
 from nextfire.domain.ports import Lease
@@ -28,6 +29,9 @@ _AUDIT_FIELDS = ("started_at", "since", "tenant", "job_id", "done")
 _BEGINNING, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _LAST_EPOCH = to_ms(_END)
 """No holder has a later epoch; a higher number was not written by one."""
+_TAKEN_FIELDS = ("minute", "taken")
+_TRIES = 8  # of a write that meets other watchers' of the same tenant
+_CLOCKS_DIFFER = timedelta(minutes=1)
 _SET_BACK = timedelta(days=1)
 _AHEAD = timedelta(hours=1)
 
@@ -51,7 +55,8 @@ class _BrokenAudit(Audit):
 
 
 class DynamoDbControlStore:
-    """`ControlStore` on the table `control`: ``lease#<group>``, ``cursor#<shard>``, ``audit``.
+    """`ControlStore` on the table `control`: ``lease#<group>``, ``cursor#<shard>``, ``audit``,
+    ``runs#<tenant>``.
 
     Neither item ends a watcher by not decoding. A lease that does not is one of nobody: whoever
     sees it stand still takes it over. A cursor that does not is seeded again, see `seed_cursors`.
@@ -139,6 +144,71 @@ class DynamoDbControlStore:
             ),
         }
         return self._set_cursor(shard, minute, epoch, condition)
+
+    def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
+        key = to_item({"id": f"runs#{tenant}"})
+        granted = min(wanted, most)
+        for _ in range(_TRIES):
+            if granted <= 0:
+                return 0
+            there = self._count_taken(key, minute, granted, most)
+            if there is None:
+                return granted
+            taken = _decode_taken(there, minute)
+            if taken is not None:
+                granted = min(wanted, most - taken)
+            elif self._begin_minute(key, there, minute, granted):
+                return granted
+        raise UnavailableError(f"The runs of {tenant!r} are being counted by others. Try again.")
+
+    def _count_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
+        """Count *granted* more, if there is room. Returns the item that refuses it."""
+        try:
+            with translated("take runs"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=key,
+                    UpdateExpression="SET taken = taken + :granted",
+                    ConditionExpression=(
+                        "attribute_type(#minute, :text) AND attribute_type(taken, :number)"
+                        " AND #minute BETWEEN :minute AND :ahead AND taken BETWEEN :none AND :room"
+                    ),
+                    ExpressionAttributeNames={"#minute": "minute"},
+                    ExpressionAttributeValues=to_item(
+                        {
+                            ":granted": granted,
+                            ":minute": isoformat(minute),
+                            ":ahead": isoformat(minute + _CLOCKS_DIFFER),
+                            ":none": 0,
+                            ":text": "S",
+                            ":number": "N",
+                            ":room": most - granted,
+                        }
+                    ),
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+            return dict(error.response.get("Item", {}))  # type: ignore[call-overload,no-any-return]
+        return None
+
+    def _begin_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
+        """Count from *granted* on, in place of *there*."""
+        condition = (
+            _unchanged(there, _TAKEN_FIELDS)
+            if there
+            else {"ConditionExpression": "attribute_not_exists(id)"}
+        )
+        item = key | to_item({"minute": isoformat(minute), "taken": granted})
+        try:
+            with translated("take runs"):
+                self._client.put_item(TableName=self._table, Item=item, **condition)
+        except ClientError as error:
+            if error_code(error) == _REFUSED:
+                return False
+            raise
+        return True
 
     def audit(self) -> Audit | None:
         with translated("read audit"):
@@ -248,6 +318,19 @@ def _decode_cursor(item: Mapping[str, Any]) -> datetime | None:
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
     return minute if _BEGINNING <= minute < _END else None
+
+
+def _decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
+    """How many were taken in *minute*; None if *item* tells nothing of that."""
+    try:
+        values = from_item(item)
+        there = parse_instant(values["minute"])
+        # As the condition compares them.
+        sound = values["minute"] == isoformat(there)
+        taken = _count(values["taken"])
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return None
+    return taken if sound and minute <= there <= minute + _CLOCKS_DIFFER else None
 
 
 def _encode_audit(audit: Audit) -> Item:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -125,6 +126,13 @@ class DynamoDbDueStore:
             )
         )
         return {entry for entry, slot in zip(entries, slots, strict=True) if slot in stored}
+
+    def mark_held(self, entries: Collection[StoredEntry]) -> None:
+        items = {each.slot: _item(replace(each.entry, held=True), each.slot) for each in entries}
+        self._write(
+            {slot: {"PutRequest": {"Item": item}} for slot, item in items.items()},
+            single=lambda slot: self._client.put_item(TableName=self._table, Item=items[slot]),
+        )
 
     def delete(self, slots: Collection[Slot]) -> None:
         self._write(
@@ -247,8 +255,12 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
         item["rank"] = {"N": str(entry.rank)}
     if entry.exclusive:
         item["exclusive"] = {"BOOL": True}
+    if entry.held:
+        item["held"] = {"BOOL": True}
     if entry.trigger is not Trigger.SCHEDULE:
         item["trigger"] = {"S": entry.trigger.value}
+    if entry.request:
+        item["request"] = {"S": entry.request}
     return item
 
 
@@ -271,6 +283,8 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
             rank=int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK,
             exclusive=bool(item["exclusive"]["BOOL"]) if "exclusive" in item else False,
             trigger=Trigger(item["trigger"]["S"]) if "trigger" in item else Trigger.SCHEDULE,
+            request=item["request"]["S"] if kind is DueKind.BACKFILL else "",
+            held=bool(item["held"]["BOOL"]) if "held" in item else False,
         )
         if entry.sort_key != slot.sort_key:
             raise ValueError(f"its contents belong to the key {entry.sort_key}")

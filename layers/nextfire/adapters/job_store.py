@@ -6,7 +6,9 @@ import base64
 import binascii
 import json
 import math
+import random
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -14,14 +16,25 @@ from typing import TYPE_CHECKING, Any, Never
 
 from botocore.exceptions import ClientError
 
-from nextfire.adapters.aws import Item, chunks, error_code, to_item, transact, translated
+from nextfire.adapters.aws import (
+    ContendedError,
+    Item,
+    chunks,
+    error_code,
+    to_item,
+    transact,
+    transact_all,
+    translated,
+)
 from nextfire.adapters.due_store import entry_item
+from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JOB_ID, UID, JobKey
 from nextfire.domain.instants import from_ms, isoformat, parse_instant, to_ms
 from nextfire.domain.job import Job, JobDefinition, JobState, Replaced, WhenDocument
 from nextfire.domain.ports import Page, Scan, Unreadable
+from nextfire.domain.quotas import too_many_jobs
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -33,7 +46,7 @@ _CACHED = 4 * 1024
 _FIELDS = (
     *("tenant", "job_id", "uid", "revision", "schedule_version", "effective_from", "state"),
     *("definition", "created_at", "updated_at", "replaced", "counted_from", "resumed_at"),
-    *("pause_reason", "skips", "resumes_at", "drain_asked_at"),
+    *("pause_reason", "skips", "resumes_at", "counted", "drain_asked_at", "backfill"),
 )
 _WITHOUT_PAYLOAD: Any = {
     "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
@@ -42,8 +55,18 @@ _WITHOUT_PAYLOAD: Any = {
 """A watcher has no use for payloads, and a hundred of them may be more than its memory."""
 
 
+_COUNT = "#"
+"""No tenant's name begins so: the partition of a tenant's count is this and the name."""
+_TRIES = 6  # of a write that meets others of the same count
+_BETWEEN_TRIES = 0.1  # seconds, at most
+
+
 class DynamoDbJobStore:
-    """`JobStore` on the tables `jobs` and (for a job's first entry) `due`."""
+    """`JobStore` on the tables `jobs` and (for a job's first entry) `due`.
+
+    How many jobs of a tenant are counted is an item of the table `jobs`, in a partition of its own.
+    It is written in one transaction with the job, so it is right whatever dies.
+    """
 
     def __init__(
         self, client: DynamoDBClient, *, table: str, due_table: str = "", shards: int = 1
@@ -54,7 +77,13 @@ class DynamoDbJobStore:
         self._shards = shards
 
     def create(
-        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
     ) -> Job | None:
         put: dict[str, Any] = {
             "TableName": self._table,
@@ -68,16 +97,26 @@ class DynamoDbJobStore:
             put["ExpressionAttributeValues"] = to_item(
                 {":former": former.uid, ":cancelled": JobState.CANCELLED.value}
             )
-        refused = self._write(put, first, now, "create job")
+        count = self._count(job.key.tenant, int(job.counted), most)
+        refused = self._write(put, first, now, "create job", count)
         if refused is None:
             return None
         there = decode_job(refused)
         # The SDK may have sent it twice: what was refused then is our own success.
         return None if there.uid == job.uid else there
 
-    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
         put = replacing(job, self._table)
-        refused = self._write(put, entry, now, "update job")
+        count = self._count(job.key.tenant, counts, most)
+        refused = self._write(put, entry, now, "update job", count)
         return refused is None or refused == put["Item"]
 
     def get(self, key: JobKey) -> Job | None:
@@ -157,6 +196,8 @@ class DynamoDbJobStore:
         jobs: list[Job] = []
         unreadable: list[tuple[JobKey, str]] = []
         for item in answer["Items"]:
+            if item["tenant"]["S"].startswith(_COUNT):
+                continue
             try:
                 jobs.append(decode_job(item))
             except UndecodableError as error:
@@ -165,44 +206,122 @@ class DynamoDbJobStore:
         return Scan(jobs, unreadable, _job_key(last) if last else None)
 
     def complete(self, job: Job, now: datetime) -> bool:
+        counted = job.counted
+        while True:
+            there = self._complete(job, now, counted=counted)
+            if there is None:
+                return True
+            if not _is_so(there, job) or ("counted" in there) == counted:
+                return False
+            counted = not counted  # since it was read
+
+    def _complete(self, job: Job, now: datetime, *, counted: bool) -> Item | None:
+        """Make *job* COMPLETED, if it is *counted* or not. Returns the item that refuses it."""
+        exists = "attribute_exists" if counted else "attribute_not_exists"
+        update: Any = {
+            "TableName": self._table,
+            "Key": _key(job.key),
+            "UpdateExpression": (
+                "SET #state = :completed, updated_at = :now REMOVE counted ADD revision :one"
+            ),
+            "ConditionExpression": (
+                "uid = :uid AND schedule_version = :version AND #state = :active"
+                f" AND {exists}(counted)"
+            ),
+            "ExpressionAttributeNames": {"#state": "state"},
+            "ExpressionAttributeValues": to_item(
+                {
+                    ":completed": JobState.COMPLETED.value,
+                    ":active": JobState.ACTIVE.value,
+                    ":uid": job.uid,
+                    ":version": job.schedule_version,
+                    ":now": isoformat(now),
+                    ":one": 1,
+                }
+            ),
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        count = self._count(job.key.tenant, -int(counted), None)
+        if count is not None:
+            return self._transact([{"Update": update}, count], "complete job")
         try:
             with translated("complete job"):
-                self._client.update_item(
-                    TableName=self._table,
-                    Key=_key(job.key),
-                    UpdateExpression="SET #state = :completed, updated_at = :now ADD revision :one",
-                    ConditionExpression=(
-                        "uid = :uid AND schedule_version = :version AND #state = :active"
-                    ),
-                    ExpressionAttributeNames={"#state": "state"},
-                    ExpressionAttributeValues=to_item(
-                        {
-                            ":completed": JobState.COMPLETED.value,
-                            ":active": JobState.ACTIVE.value,
-                            ":uid": job.uid,
-                            ":version": job.schedule_version,
-                            ":now": isoformat(now),
-                            ":one": 1,
-                        }
-                    ),
-                )
+                self._client.update_item(**update)
         except ClientError as error:
-            if error_code(error) == "ConditionalCheckFailedException":
-                return False
-            raise
-        return True
+            if error_code(error) != "ConditionalCheckFailedException":
+                raise
+            return dict(error.response.get("Item", {}))  # type: ignore[call-overload,no-any-return]
+        return None
+
+    def _count(self, tenant: str, counts: int, most: int | None) -> dict[str, Any] | None:
+        """The write that counts *counts* more of *tenant*'s jobs, to *most*; None if there is
+        nothing to count.
+        """
+        if not counts:
+            return None
+        update: dict[str, Any] = {
+            "TableName": self._table,
+            "Key": _key(JobKey(_COUNT + tenant, _COUNT)),
+            "UpdateExpression": "ADD jobs :counts",
+            "ExpressionAttributeValues": to_item(
+                {":counts": counts, ":most": most if counts > 0 else None}
+            ),
+        }
+        if most is not None and counts > 0:
+            update["ConditionExpression"] = "attribute_not_exists(jobs) OR jobs < :most"
+        return {"Update": update}
 
     def _write(
-        self, put: dict[str, Any], entry: DueEntry | None, now: datetime, what: str
+        self,
+        put: dict[str, Any],
+        entry: DueEntry | None,
+        now: datetime,
+        what: str,
+        count: dict[str, Any] | None,
     ) -> Item | None:
-        """Write the job, and *entry* with it. Returns the item that is there instead, if
-        refused.
+        """Write the job, and *entry* and *count* with it. Returns the item that is there instead,
+        if refused.
         """
         writes: list[Any] = [{"Put": put}]
         if entry is not None:
             due = {"TableName": self._due_table, "Item": entry_item(entry, now, self._shards)}
             writes.append({"Put": due})
-        return transact(self._client, writes, what)
+        if count is None:
+            return transact(self._client, writes, what)
+        return self._transact([*writes, count], what)
+
+    def _transact(self, writes: Sequence[Any], what: str) -> Item | None:
+        """Do all *writes*, of which the last is a count. Where many of a tenant's jobs are made at
+        once, they meet there.
+
+        Raises:
+            QuotaUsedUpError: The count refuses it.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                refused = transact_all(self._client, [*writes], what)
+            except ContendedError:
+                if not left:
+                    raise
+                time.sleep(random.uniform(0, _BETWEEN_TRIES))  # noqa: S311 — no secret
+                continue
+            if refused is None:
+                return None
+            index, item = refused
+            if index == 0:
+                return item
+            raise too_many_jobs(writes[-1]["Update"]["ExpressionAttributeValues"][":most"]["N"])
+        raise AssertionError("not reached")
+
+
+def _is_so(item: Mapping[str, Any], job: Job) -> bool:
+    """Whether *item* is *job*, ACTIVE and of its schedule version."""
+    wanted = {
+        "uid": {"S": job.uid},
+        "schedule_version": {"N": str(job.schedule_version)},
+        "state": {"S": JobState.ACTIVE.value},
+    }
+    return all(item.get(name) == value for name, value in wanted.items())
 
 
 def replacing(job: Job, table: str) -> dict[str, Any]:
@@ -273,7 +392,9 @@ def _encode(job: Job) -> Item:
             "pause_reason": job.pause_reason,
             "skips": [to_ms(at) for at in job.skips] or None,
             "resumes_at": job.resumes_at and isoformat(job.resumes_at),
+            "counted": job.counted or None,
             "drain_asked_at": job.drain_asked_at and isoformat(job.drain_asked_at),
+            "backfill": job.backfill and _encode_backfill(job.backfill),
         }
     )
 
@@ -299,6 +420,35 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
         counted_from=_from_text(values.get("counted_from")),
         resumed_at=_from_text(values.get("resumed_at")),
         paused=bool(values.get("paused", False)),
+    )
+
+
+def _encode_backfill(asked: Backfill) -> str:
+    return _json(
+        {
+            "backfill_id": asked.backfill_id,
+            "version": asked.version,
+            "first": isoformat(asked.first),
+            "last": isoformat(asked.last),
+            "count": asked.count,
+            "order": asked.order.value,
+            "asked_at": isoformat(asked.asked_at),
+            "reason": asked.reason,
+        }
+    )
+
+
+def _decode_backfill(text: str) -> Backfill:
+    values = json.loads(text)
+    return Backfill(
+        backfill_id=str(values["backfill_id"]),
+        version=int(values["version"]),
+        first=parse_instant(values["first"]),
+        last=parse_instant(values["last"]),
+        count=int(values["count"]),
+        order=Order(values["order"]),
+        asked_at=parse_instant(values["asked_at"]),
+        reason=None if values["reason"] is None else str(values["reason"]),
     )
 
 
@@ -372,7 +522,9 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             counted_from=_instant(item, "counted_from"),
             resumed_at=_instant(item, "resumed_at"),
             resumes_at=_instant(item, "resumes_at"),
+            counted="counted" in item,
             drain_asked_at=_instant(item, "drain_asked_at"),
+            backfill=_decode_backfill(item["backfill"]["S"]) if "backfill" in item else None,
             pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
             skips=tuple(from_ms(int(at["N"])) for at in item["skips"]["L"])
             if "skips" in item

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from nextfire.adapters.aws import chunks, error_code, is_transient, one_by_one, translated
-from nextfire.domain.ids import dedup_id, group_id
+from nextfire.domain.ids import dedup_id
 from nextfire.domain.message import RunMessage
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _parameters(message: RunMessage) -> Any:
     key = message.key
     return {
         "MessageBody": message.encode(),
-        "MessageGroupId": group_id(key, exclusive=message.exclusive),
+        "MessageGroupId": message.group,
         "MessageDeduplicationId": dedup_id(key, message.dispatch),
     }
 

@@ -6,8 +6,9 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -15,6 +16,7 @@ import httpx
 from nextfire.client.access import ENDPOINT, Bearer, is_local
 from nextfire.client.errors import MAYBE_DONE, ApiError, ClientError, UnreachableError, error_of
 
+T = TypeVar("T")
 FIRST_WAIT = 0.2
 """Seconds before the first retry, on average; twice as long before each next one."""
 LONGEST_WAIT = 20.0
@@ -83,11 +85,24 @@ class Caller:
             UnreachableError: There was no answer.
             ClientError: There was one, but not of this API.
         """
+        ask = partial(self._once, method, path + _query(query), body, headers)
+        return self._patiently(ask, again=again)
+
+    def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
+        """Upload *content* to a signed URL, which says by itself who may.
+
+        Raises:
+            ClientError: It was refused.
+            UnreachableError: It was not taken, several times.
+        """
+        self._patiently(partial(self._put, url, headers, content), again=True)
+
+    def _patiently(self, ask: Callable[[], T], *, again: bool) -> T:
         begun = self._pace.monotonic()
         attempt = 1
         while True:
             try:
-                return self._once(method, path + _query(query), body, headers)
+                return ask()
             except (UnreachableError, ApiError) as error:
                 wait = self._pace.wait(attempt, getattr(error, "retry_after", None))
                 late = self._pace.monotonic() + wait > begun + self._pace.timeout
@@ -97,27 +112,25 @@ class Caller:
             self._pace.sleep(wait)
             attempt += 1
 
-    def put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
-        """Upload *content* to a signed URL, which says by itself who may.
-
-        Raises:
-            ClientError: It was refused.
-            UnreachableError: There was no answer.
-        """
+    def _put(self, url: str, headers: Mapping[str, str], content: bytes) -> None:
         place = httpx.URL(url).host
         try:
             response = self._http.request(
                 "PUT", url, content=content, headers=dict(headers), auth=None
             )
+            why = f"{response.status_code} {response.reason_phrase}"
         except httpx.HTTPError as error:
+            response, why = None, type(error).__name__
+        # What is behind an error shows the URL, so it is not told.
+        if response is None or response.is_server_error:
             raise UnreachableError(
-                f"{place} did not take the upload: {type(error).__name__}.",
+                f"{place} did not take the upload: {why}.",
                 "Try again: an upload that comes twice is one.",
                 maybe_done=True,
-            ) from None  # what is behind it shows the URL
+            )
         if not response.is_success:
             raise ClientError(
-                f"{place} refused the upload with {response.status_code} {response.reason_phrase}.",
+                f"{place} refused the upload with {why}.",
                 "Try again. If it stays so, look whether the API's role may write scripts.",
             )
 

@@ -71,7 +71,7 @@ class ApiError(ClientError):
 
     `status`: HTTP's. `title`, `detail`: what went wrong, and what to do. `errors`: the offending
     fields. `request_id`: what to look for in the gateway's log. `retry_after`: seconds after which
-    it may go better. `quota`: the tenant's quota that is used up, by its name. `by_gateway`: the
+    it may go better. `quota`: the tenant's quota that refuses it, by its name. `by_gateway`: the
     API was not asked, or did not answer. `body`: the problem document.
     """
 

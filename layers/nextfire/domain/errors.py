@@ -2,11 +2,13 @@
 
     NextfireError
     ├── InvalidInputError      400/422 at the API; at the queue: to the dead-letter queue, at once
+    │   ├── BeyondQuotaError   422 too, with the quota's name: no waiting helps
     │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed,
     │                          blocks nothing
     ├── NotFoundError          404; at the queue: acknowledged and logged
     ├── ConflictError          409; the caller decides
     │   └── ChangedError       412; what the caller knew is not so any more
+    ├── QuotaUsedUpError       429, with the quota's name and `Retry-After`
     └── UnavailableError       503; at the queue: this record fails and comes again
 
 Anything else is a defect: 500, this record fails, an alarm rings.
@@ -40,8 +42,24 @@ class InvalidInputError(NextfireError):
     def about(self, field: str) -> InvalidInputError:
         """The same, told of *field*: what the caller calls it."""
         told = InvalidInputError(field, None, self.problem, self.remedy)
-        told.value = self.value
-        told.args = (f"{field}: {self.problem} (got {self.value}). {self.remedy}",)
+        told._say(self.value)
+        return told
+
+    def _say(self, value: str) -> None:
+        self.value = value
+        self.args = (f"{self.field}: {self.problem} (got {value}). {self.remedy}",)
+
+
+class BeyondQuotaError(InvalidInputError):
+    """A value that the tenant's *quota* does not allow, whenever it comes."""
+
+    def __init__(self, quota: str, field: str, value: object, problem: str, remedy: str) -> None:
+        self.quota = quota
+        super().__init__(field, value, problem, remedy)
+
+    def about(self, field: str) -> BeyondQuotaError:
+        told = BeyondQuotaError(self.quota, field, None, self.problem, self.remedy)
+        told._say(self.value)
         return told
 
 
@@ -71,6 +89,17 @@ class ConflictError(NextfireError):
 
 class ChangedError(ConflictError):
     """The thing is not as the caller expected it to be: somebody else was first."""
+
+
+class QuotaUsedUpError(NextfireError):
+    """The tenant has as much as its *quota* allows; *retry_after*: in how many seconds to ask
+    again, if nothing is done about it.
+    """
+
+    def __init__(self, quota: str, problem: str, remedy: str, *, retry_after: int) -> None:
+        self.quota = quota
+        self.retry_after = retry_after
+        super().__init__(f"{problem}. {remedy}")
 
 
 class UnavailableError(NextfireError):

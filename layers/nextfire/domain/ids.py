@@ -96,11 +96,16 @@ def dedup_id(key: RunKey, dispatch: int) -> str:
     return _digest(key.job.tenant, key.job.job_id, key.run_id, str(dispatch))
 
 
-def group_id(key: RunKey, *, exclusive: bool = False) -> str:
+def group_id(key: RunKey, *, exclusive: bool = False, abreast: int | None = None) -> str:
     """The FIFO message group of a run: its own, so that runs do not wait for each other;
-    *exclusive*: its job's, so that they do. 64 characters.
+    *exclusive*: its job's, so that they do. *abreast*: one of so many that all runs of its tenant
+    share, so that so many are in work at a time; those of an exclusive job are of the same one. 64
+    characters.
     """
-    return _digest(key.job.tenant, key.job.job_id, key.uid if exclusive else key.run_id)
+    alone = _digest(key.job.tenant, key.job.job_id, key.uid if exclusive else key.run_id)
+    if abreast is None:
+        return alone
+    return _digest(key.job.tenant, "", str(int(alone, 16) % abreast))
 
 
 def content_id(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import AwareDatetime, Field, ValidationError
 
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.ids import TENANT, JobKey, RunKey
+from nextfire.domain.ids import TENANT, JobKey, RunKey, group_id
 from nextfire.domain.job import Document
 
 ORDINARY = "occurrence is due"
@@ -20,7 +20,8 @@ MAX_REASON = 500
 class RunMessage(Document):
     """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from
     1. `exclusive`: the job's runs share one message group, so that they wait for each other.
-    `reason`: why it was dispatched.
+    `reason`: why it was dispatched. `abreast`: how many runs of its tenant may be in work at a
+    time, where that is bounded; it makes the message's group, and is not in its body.
     """
 
     v: Literal[1] = 1
@@ -31,6 +32,12 @@ class RunMessage(Document):
     dispatched_at: AwareDatetime
     exclusive: bool = False
     reason: str = Field(default=ORDINARY, max_length=MAX_REASON)
+    abreast: int | None = Field(default=None, ge=1, exclude=True)
+
+    @property
+    def group(self) -> str:
+        """The message group to send it in."""
+        return group_id(self.key, exclusive=self.exclusive, abreast=self.abreast)
 
     @property
     def key(self) -> RunKey:

@@ -13,10 +13,11 @@ class Metric(StrEnum):
     DISPATCH_LATENESS = (
         "DispatchLateness"  # ms from a run's due instant to its message's acceptance
     )
+    HELD_BACK_FOR = "HeldBackFor"  # the same of runs that had to wait; they are not in that
     DISPATCHED = "Dispatched"  # runs sent to a queue
     TICKS = "Ticks"  # polls of the due table by a watcher that holds its group's lease
     UNDELIVERED = "Undelivered"  # due runs that a queue did not take; they are tried again
-    HELD_BACK = "HeldBack"  # due runs that had to wait for their pool's queue or their job's turn
+    HELD_BACK = "HeldBack"  # due runs that had to wait for a queue, their job's turn or a quota
     SKIPPED = "Skipped"  # occurrences that do not run, by misfire or overlap policy or by window
     QUARANTINED = "Quarantined"  # entries, jobs and messages that could not be decoded
     STARTED = "Started"  # attempts begun

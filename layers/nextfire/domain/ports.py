@@ -72,18 +72,40 @@ class JobStore(Protocol):
     """Holds jobs; writes a job and its first due entry together or not at all."""
 
     def create(
-        self, job: Job, first: DueEntry | None, now: datetime, *, former: Job | None = None
+        self,
+        job: Job,
+        first: DueEntry | None,
+        now: datetime,
+        *,
+        former: Job | None = None,
+        most: int | None = None,
     ) -> Job | None:
         """Store *job* and *first*, if the id is free, or still that of *former*, which is
-        CANCELLED. What was stored with the same `uid` before stays as it is, cancelled or not.
+        CANCELLED. What was stored with the same `uid` before stays as it is, cancelled or not. A
+        *job* that is `counted` is counted, if there are less than *most*.
 
         Returns:
             None if stored, now or before; else the job that has the id, CANCELLED or not.
+
+        Raises:
+            QuotaUsedUpError: Its tenant has *most* jobs that are counted, or more.
         """
 
-    def update(self, job: Job, entry: DueEntry | None, now: datetime) -> bool:
+    def update(
+        self,
+        job: Job,
+        entry: DueEntry | None,
+        now: datetime,
+        *,
+        counts: int = 0,
+        most: int | None = None,
+    ) -> bool:
         """Replace revision `job.revision - 1` by *job*, and store *entry*. False if another change
-        came first.
+        came first. *counts*: 1 if *job* is counted from now on (where *most* is given, if there are
+        less), -1 if it is so no more.
+
+        Raises:
+            QuotaUsedUpError: Its tenant has *most* jobs that are counted, or more.
         """
 
     def get(self, key: JobKey) -> Job | None:
@@ -113,7 +135,9 @@ class JobStore(Protocol):
         """
 
     def complete(self, job: Job, now: datetime) -> bool:
-        """Make an ACTIVE job COMPLETED, if it is still of this `uid` and `schedule_version`."""
+        """Make an ACTIVE job COMPLETED, if it is still of this `uid` and `schedule_version`. It is
+        not counted any more.
+        """
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         """Up to *limit* (≥ 1) of all tenants' jobs, by consistent reads, in an order of the store's
@@ -184,6 +208,9 @@ class DueStore(Protocol):
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         """Store *entries*, each in the bucket for *now*. Returns those that were stored."""
 
+    def mark_held(self, entries: Collection[StoredEntry]) -> None:
+        """Store *entries* anew where they lie, as `held`, as far as it goes."""
+
     def delete(self, slots: Collection[Slot]) -> None:
         """Delete what lies in *slots*, as far as it goes: what stays is read, and decided,
         again.
@@ -211,7 +238,9 @@ class Lease:
 
 
 class ControlStore(Protocol):
-    """Holds the watchers' leases and cursors, and how far the audit is."""
+    """Holds the watchers' leases and cursors, how far the audit is, and how many runs of those
+    tenants that have a quota were let go.
+    """
 
     def lease(self, group: int) -> Lease | None:
         """The group's lease as it stands, or stood a moment ago; None if there never was one. One
@@ -235,6 +264,17 @@ class ControlStore(Protocol):
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
         """Set a cursor, unless a holder of a later epoch has set it."""
+
+    def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
+        """Take up to *wanted* (≥ 1) of the *most* runs that *tenant* may have in *minute*.
+
+        Of all that is taken in a minute, by any number of concurrent callers, the sum is at most
+        *most*; where an answer was lost, what is made use of is less. A caller whose clock is up to
+        a minute ahead has others count in its minute; what does not decode counts as nothing taken.
+
+        Returns:
+            How many were taken; 0: there is none left.
+        """
 
     def audit(self) -> Audit | None:
         """The latest audit as it stands, by a consistent read; None if there never was one."""

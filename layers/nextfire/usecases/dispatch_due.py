@@ -6,7 +6,8 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -27,8 +28,10 @@ from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, Trigger
 from nextfire.usecases.cover_missed import Covered, cover_missed
+from nextfire.usecases.go_on_backfill import GoOnBackfill
 
 POLL_EVERY = timedelta(milliseconds=500)
 LOOK_AHEAD = timedelta(seconds=2)
@@ -51,22 +54,29 @@ _AGAIN_AFTER = timedelta(milliseconds=100)
 _BROKEN_FOR = timedelta(seconds=60)
 _FOREIGN_FOR = timedelta(minutes=10)  # well above a watcher's life
 _BROKEN_REACH = timedelta(days=1)
+_WRITTEN_LATE = 2 * LOOK_AHEAD  # an entry may come into the table so long after it was due
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
 _ROOM_AFTER = timedelta(seconds=1)
 _TURN_AFTER = timedelta(seconds=5)
+_PARTS = 10
+_KEEPS_ROOM = 100  # a queue that is bounded to less is for those who come first
 _WAITING_AT_MOST = 1_000  # entries that wait in their buckets; more go to the next minute's
 _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
+_BACKFILL_FOR = timedelta(milliseconds=500)  # spent on backfills in one step
 _READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
 _NO_TIME = timedelta()
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """A run that was sent, and how late."""
+    """A run that was sent, and how late. `held_back`: it had to wait for its pool's queue, its
+    job's turn or its tenant's quota, and that is why.
+    """
 
     run: RunKey
     lateness: timedelta
     reason: str
+    held_back: bool = False
 
 
 @dataclass(slots=True)
@@ -98,19 +108,43 @@ class TickReport:
 class Shares:
     """Who gets how much. `backlogs`: by pool, the messages that its queue may hold; a pool that is
     not named has no bound. `weights`: by tenant, its part of the turns where all cannot go at once;
-    1 where it is not named.
+    1 where it is not named. `quotas`: what each may have at most.
     """
 
     backlogs: Mapping[str, int] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
+    quotas: TenantQuotas = NO_QUOTAS
 
 
 @dataclass(slots=True)
 class _Room:
-    """How many messages a queue still takes, as it said at `asked_at` and less what was sent."""
+    """How many messages a queue still takes, as it said at `asked_at` and less what was sent.
+
+    The last tenth, `kept`, of a queue of some size is for tenants of whom nothing waits for room:
+    one that fills a queue does not keep the others out of it. Each gets a part of it, the same for
+    all, each time that the queue is asked. `refused`: the tenants of whom something has to wait;
+    `before`: those when it was asked last.
+    """
 
     left: int
     asked_at: datetime
+    kept: int
+    before: Collection[str] = ()
+    refused: set[str] = field(default_factory=set)
+    given: Counter[str] = field(default_factory=Counter)
+
+    def lets_in(self, entry: DueEntry) -> bool:
+        """Whether there is room for *entry*; if so, that is taken."""
+        tenant = entry.job.tenant
+        if self.left <= self.kept:
+            waits = entry.held or tenant in self.refused or tenant in self.before
+            part = 0 if waits else max(self.kept // _PARTS, 1)
+            if self.left <= 0 or (self.kept and self.given[tenant] >= part):
+                self.refused.add(tenant)
+                return False
+            self.given[tenant] += 1
+        self.left -= 1
+        return True
 
 
 class DispatchDue:
@@ -145,6 +179,7 @@ class DispatchDue:
         self._shards = list(shards)
         self._epoch = epoch
         self._shares = shares
+        self._backfill = GoOnBackfill(jobs, runs, due, queue, clock)
         self._ready = FairQueue(shares.weights)
         self._rooms: dict[str, _Room] = {}
         self._reading: dict[int, Future[tuple[list[StoredEntry | BrokenEntry], datetime]]] = {}
@@ -153,6 +188,8 @@ class DispatchDue:
         self._held: dict[Slot, StoredEntry] = {}
         self._ignored: dict[Slot, datetime] = {}
         self._waiting: dict[Slot, str] = {}
+        self._spent: dict[str, datetime] = {}
+        self._read_until: dict[int, datetime] = {}
         self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
 
@@ -294,22 +331,27 @@ class DispatchDue:
             minute = max(minute, floor_minute(now) - MINUTE)
             found += self._read_open(minute, shard, now)
             minute += MINUTE
+        self._read_until[shard] = until
         return found, cursor
 
     def _read_open(
         self, minute: datetime, shard: int, now: datetime
     ) -> list[StoredEntry | BrokenEntry]:
         """What is due in a bucket that is still written to. Where much waits, its keys come first:
-        what is due about now is read as well, or it never would be.
+        what has come due since the last poll, however long ago that was, is read as well, or it
+        might never be.
         """
         until = now + LOOK_AHEAD
         due = self._due.read(minute, shard, before=until, consistent=False)
         found = [*islice(due, READ_AT_MOST)]
-        if len(found) == READ_AT_MOST:
-            fresh = self._due.read(
-                minute, shard, since=now - LOOK_AHEAD, before=until, consistent=False
-            )
-            found += islice(fresh, READ_AT_MOST)
+        last = found
+        # What was carried along into this bucket was due before its minute.
+        known_until = self._read_until.get(shard, minute) - _WRITTEN_LATE
+        for since in (max(minute, min(now, known_until)), now):
+            if len(last) == READ_AT_MOST:
+                fresh = self._due.read(minute, shard, since=since, before=until, consistent=False)
+                last = [*islice(fresh, READ_AT_MOST)]
+                found += last
         return found
 
     def _hold(
@@ -363,23 +405,28 @@ class DispatchDue:
         )
 
     def _dispatch(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> None:
+        batch = self._with_quota(batch, now, report)
+        if not batch:
+            return
         # Room is asked for first: what waits for it, second after second, costs no certainty.
         decided = self._confirm(
             self._with_room(self._decide(batch, now, report), now, report), now, report
         )
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
         gone += self._resume([(s, d) for s, d in decided if d.action is DueAction.RESUME], report)
+        gone += self._go_on([(s, d) for s, d in decided if d.action is DueAction.BACKFILL], report)
         wanted = [(s, d) for s, d in decided if d.action in (DueAction.FIRE, DueAction.COVER)]
         admitted, replaced = self._take_turns(wanted, report)
+        admitted = self._within_rates(admitted, now, report)
         going = [(s, d) for s, d in admitted if d.action is DueAction.FIRE]
         missed = [(s, d) for s, d in admitted if d.action is DueAction.COVER]
-        messages = [(d.pool, _message(d, self._clock.now())) for _, d in going]
+        messages = [(d.pool, self._message(d)) for _, d in going]
         sending = self._executor.submit(self._queue.send, messages)
         covered = self._cover(missed, now, report)
         sent = sending.result()
         done_at = self._clock.now()
         waiting: list[StoredEntry] = []
-        following = [(stored, each.successor) for stored, _, each in covered]
+        following = [(s, _held_as(s, each.successor, now)) for s, _, each in covered]
         for index, (stored, decision) in enumerate(going):
             if index not in sent:
                 # Nor is its successor stored: a chain is to have one end, and that waits.
@@ -387,10 +434,10 @@ class DispatchDue:
                 report.undelivered += 1
                 report.notes.append(f"not sent, stays: {stored.slot.sort_key} to {decision.pool}")
                 continue
-            following.append((stored, decision.successor))
+            following.append((stored, _held_as(stored, decision.successor, now)))
             assert decision.run is not None  # noqa: S101 — for the type checker
-            lateness = done_at - stored.entry.at
-            report.dispatched.append(Dispatched(decision.run, lateness, decision.reason))
+            lateness, held = done_at - stored.entry.at, stored.entry.held
+            report.dispatched.append(Dispatched(decision.run, lateness, decision.reason, held))
         unstopped = self._stop(replaced, {stored.slot for stored, _ in following}, now, report)
         successors = [successor for _, successor in following if successor is not None]
         in_store = self._due.put(successors, self._clock.now()) if successors else set()
@@ -419,7 +466,8 @@ class DispatchDue:
                 assert decision.owner is not None  # noqa: S101 — for the type checker
                 job, first = decision.owner.resumption(stored.entry.at)
                 # Changed meanwhile, it is decided over again.
-                resumed = self._jobs.update(job, first, self._clock.now())
+                counts = int(job.counted) - int(decision.owner.counted)
+                resumed = self._jobs.update(job, first, self._clock.now(), counts=counts)
             except UnavailableError as error:
                 resumed = False
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
@@ -436,6 +484,114 @@ class DispatchDue:
         self._wait(again, _LEFT_FOR)
         return done
 
+    def _go_on(
+        self, backfills: list[tuple[StoredEntry, DueDecision]], report: TickReport
+    ) -> list[Slot]:
+        """Go on with backfills, side by side, for so long that others are not held up. Returns what
+        is done with.
+        """
+        until = self._clock.now() + _BACKFILL_FOR
+        going = [
+            (s, self._executor.submit(self._backfill.step, s.entry, d.owner, until))
+            for s, d in backfills
+            if d.owner is not None
+        ]
+        done: list[Slot] = []
+        again: list[StoredEntry] = []
+        for stored, step in going:
+            try:
+                over = step.result()
+            except UnavailableError as error:
+                again.append(stored)
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                report.quarantined += 1
+                report.notes.append(_cannot_decide(stored, error))
+                self._wait([stored], _BROKEN_FOR)
+            else:
+                if over:
+                    done.append(stored.slot)
+                else:
+                    again.append(stored)
+        self._wait(again, _TURN_AFTER)
+        return done
+
+    def _with_quota(
+        self, batch: list[StoredEntry], now: datetime, report: TickReport
+    ) -> list[StoredEntry]:
+        """*batch* without the entries of tenants that have had all their runs of this minute: those
+        are not even decided over.
+        """
+        minute = floor_minute(now)
+        if minute not in self._spent.values():
+            return batch
+        over = [s for s in batch if _sends(s.entry) and self._spent.get(_tenant(s)) == minute]
+        self._wait_for_quota(over, now, report)
+        return [stored for stored in batch if stored not in over]
+
+    def _within_rates(
+        self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
+    ) -> list[tuple[StoredEntry, DueDecision]]:
+        """Those of *wanted* that their tenants' quotas of runs per minute let go; the others wait
+        for the next minute. Only tenants that have one pay for the question.
+        """
+        minute = floor_minute(now)
+        most = {
+            tenant: rate
+            for tenant in {_tenant(stored) for stored, _ in wanted}
+            if (rate := self._shares.quotas.of(tenant).runs_per_minute) is not None
+        }
+        if not most:
+            return wanted
+        firing = Counter(_tenant(s) for s, d in wanted if d.action is DueAction.FIRE)
+        asked = {
+            tenant: self._executor.submit(
+                self._control.take_runs, tenant, minute, firing[tenant], rate
+            )
+            for tenant, rate in most.items()
+            if firing[tenant]
+        }
+        left: dict[str, int] = {}
+        unknown: set[str] = set()
+        for tenant, answer in asked.items():
+            try:
+                left[tenant] = answer.result()
+            except UnavailableError as error:
+                unknown.add(tenant)
+                report.notes.append(f"the quota of {tenant} is not known: {error}")
+            else:
+                if left[tenant] < firing[tenant]:
+                    self._spent[tenant] = minute
+        admitted: list[tuple[StoredEntry, DueDecision]] = []
+        over: list[StoredEntry] = []
+        again: list[StoredEntry] = []
+        for stored, decision in wanted:
+            tenant = _tenant(stored)
+            if decision.action is not DueAction.FIRE or tenant not in most:
+                admitted.append((stored, decision))
+            elif tenant in unknown:
+                again.append(stored)
+            elif left[tenant]:
+                left[tenant] -= 1
+                admitted.append((stored, decision))
+            else:
+                over.append(stored)
+        self._wait(again, _LEFT_FOR)
+        self._wait_for_quota(over, now, report)
+        return admitted
+
+    def _wait_for_quota(
+        self, entries: list[StoredEntry], now: datetime, report: TickReport
+    ) -> None:
+        """Put *entries* off to the next minute: read again and again before, they would be in
+        others' way.
+        """
+        if entries:
+            report.notes.append(f"{len(entries)} runs wait for their tenants' quotas")
+            report.held_back += len(entries)
+            next_minute = floor_minute(now) + MINUTE
+            self._wait(entries, next_minute - now, held=True, put_off=True)
+
     def _with_room(
         self, wanted: list[tuple[StoredEntry, DueDecision]], now: datetime, report: TickReport
     ) -> list[tuple[StoredEntry, DueDecision]]:
@@ -447,28 +603,30 @@ class DispatchDue:
         for stored, decision in wanted:
             asks = decision.action in (DueAction.FIRE, DueAction.COVER)
             bound = self._shares.backlogs.get(decision.pool) if asks else None
-            if bound is None or self._room(decision.pool, bound, now, report).left > 0:
+            room = None if bound is None else self._room(decision.pool, bound, now, report)
+            takes = decision.action is DueAction.FIRE
+            if room is None or (room.lets_in(stored.entry) if takes else room.left > 0):
                 admitted.append((stored, decision))
-                if bound is not None and decision.action is DueAction.FIRE:
-                    self._rooms[decision.pool].left -= 1
             else:
                 held_back.append(stored)
         if held_back:
             report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
             report.held_back += len(held_back)
-            self._wait(held_back, _ROOM_AFTER)
+            self._wait(held_back, _ROOM_AFTER, held=True)
         return admitted
 
     def _room(self, pool: str, bound: int, now: datetime, report: TickReport) -> _Room:
         """The queue is asked once, and again when what was sent since may have filled it."""
         room = self._rooms.get(pool)
-        if room is None or (room.left <= 0 and now - room.asked_at >= _ROOM_AFTER):
+        if room is None or (room.left <= room.kept and now - room.asked_at >= _ROOM_AFTER):
             try:
                 left = bound - self._queue.backlog(pool)
             except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
                 left = BATCH  # a bound that is passed does no harm; a run that waits may
                 report.notes.append(f"the backlog of pool {pool} is not known: {error}")
-            room = self._rooms[pool] = _Room(left, now)
+            kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
+            before = () if room is None else room.refused
+            room = self._rooms[pool] = _Room(left, now, kept, before)
         return room
 
     def _take_turns(
@@ -515,7 +673,7 @@ class DispatchDue:
                     what = decision.run.execution_id
                 replaced[stored.slot] = earlier, f"{overlap.reason} {what}"
         report.held_back += len(held_back)
-        self._wait(held_back, _TURN_AFTER)
+        self._wait(held_back, _TURN_AFTER, held=True)
         self._wait(undecided, _BROKEN_FOR)
         return admitted, replaced
 
@@ -598,8 +756,16 @@ class DispatchDue:
         self._wait(undecided, _BROKEN_FOR)
         return done
 
-    def _wait(self, entries: list[StoredEntry], duration: timedelta) -> None:
-        """Look at *entries* again after *duration*.
+    def _wait(
+        self,
+        entries: list[StoredEntry],
+        duration: timedelta,
+        *,
+        held: bool = False,
+        put_off: bool = False,
+    ) -> None:
+        """Look at *entries* again after *duration*. *held*: they are held back, and whoever looks
+        then is to know; *put_off*: they have no chance in this minute.
 
         Those of the past come along to the present: otherwise one that cannot be sent would hold
         its cursor back, and every poll would read all buckets since. What is too much of a tenant
@@ -612,29 +778,48 @@ class DispatchDue:
         waiting = Counter(self._waiting.values())
         next_minute = floor_minute(now) + MINUTE
         near: list[StoredEntry] = []
-        put_off: list[StoredEntry] = []
+        far: list[StoredEntry] = []
         for stored in entries:
-            tenant = stored.entry.job.tenant
+            tenant = _tenant(stored)
             # One that the look-ahead found in the next minute's bucket is there already.
-            if waiting[tenant] >= _WAITING_AT_MOST and stored.slot.minute < next_minute:
-                put_off.append(stored)
+            too_many = put_off or waiting[tenant] >= _WAITING_AT_MOST
+            if too_many and stored.slot.minute < next_minute:
+                far.append(stored)
                 continue
             waiting[tenant] += 1
             near.append(stored)
             self._waiting[stored.slot] = tenant
             self._ignored[stored.slot] = now + duration
         present = bucket_name(floor_minute(now), 0)
-        self._move([stored for stored in near if stored.slot.bucket < present], now)
-        self._move(put_off, next_minute)
+        self._move([s for s in near if s.slot.bucket < present], now, held=held)
+        self._move(far, next_minute, held=held)
+        unmarked = [s for s in near if held and not s.entry.held and s.slot.bucket >= present]
+        if unmarked:
+            with suppress(UnavailableError):  # it only tells why they are late
+                self._due.mark_held(unmarked)
 
-    def _move(self, entries: list[StoredEntry], at: datetime) -> None:
+    def _move(self, entries: list[StoredEntry], at: datetime, *, held: bool) -> None:
         """Move *entries* to the bucket of what is written at *at*, which is not theirs."""
         if entries:
-            moved = self._due.put({stored.entry for stored in entries}, at)
+            moved = self._due.put({_marked(s.entry) if held else s.entry for s in entries}, at)
             left = [stored.slot for stored in entries if stored.entry in moved]
             self._due.delete(left)
             for slot in left:
                 self._waiting.pop(slot, None)  # what it makes wait lies elsewhere
+
+    def _message(self, decision: DueDecision) -> RunMessage:
+        assert decision.run is not None  # noqa: S101 — for the type checker
+        key = decision.run
+        return RunMessage(
+            tenant=key.job.tenant,
+            job_id=key.job.job_id,
+            run_id=key.run_id,
+            dispatch=decision.dispatch,
+            dispatched_at=self._clock.now(),
+            exclusive=decision.exclusive,
+            reason=decision.reason,
+            abreast=self._shares.quotas.of(key.job.tenant).concurrent_runs,
+        )
 
     def _decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
@@ -704,15 +889,20 @@ def _cannot_decide(stored: StoredEntry, error: Exception) -> str:
     return f"cannot decide {stored.slot.sort_key}: {type(error).__name__}: {error}"
 
 
-def _message(decision: DueDecision, now: datetime) -> RunMessage:
-    assert decision.run is not None  # noqa: S101 — for the type checker
-    key = decision.run
-    return RunMessage(
-        tenant=key.job.tenant,
-        job_id=key.job.job_id,
-        run_id=key.run_id,
-        dispatch=decision.dispatch,
-        dispatched_at=now,
-        exclusive=decision.exclusive,
-        reason=decision.reason,
-    )
+def _tenant(stored: StoredEntry) -> str:
+    return stored.entry.job.tenant
+
+
+def _sends(entry: DueEntry) -> bool:
+    """Whether something is sent for it, if anything comes of it."""
+    return entry.kind in {DueKind.FIRE, DueKind.RETRY}
+
+
+def _marked(entry: DueEntry) -> DueEntry:
+    return entry if entry.held else replace(entry, held=True)
+
+
+def _held_as(stored: StoredEntry, successor: DueEntry | None, now: datetime) -> DueEntry | None:
+    """*successor*, which came due while it waited for what was held back before it."""
+    late = successor is not None and successor.at <= now and stored.entry.held
+    return _marked(successor) if late and successor is not None else successor

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice, pairwise
 
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import (
+    BeyondQuotaError,
     ChangedError,
     ConflictError,
     InvalidInputError,
@@ -29,19 +31,25 @@ from nextfire.domain.job import (
     bytes_of,
 )
 from nextfire.domain.ports import JobStore
-from nextfire.domain.schedule import MAX_DELAY, check
+from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
+from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType, check, occurrences
 from nextfire.domain.script import script_url
 from nextfire.usecases.find_unsent import FindUnsent
 
+_LOOKED_AT = 1_500
+"""Occurrences between which a short gap is looked for: more than a day of every minute has."""
 _TRIES = 5  # of a change that meets other changes of the same job
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a definition may ask for. `pools`: the longest timeout of each pool that there is."""
+    """What a definition may ask for. `pools`: the longest timeout of each pool that there is;
+    `quotas`: what each tenant may have at most.
+    """
 
     pools: Mapping[str, timedelta]
     scripts_bucket: str
+    quotas: TenantQuotas = NO_QUOTAS
 
 
 class ManageJobs:
@@ -72,8 +80,10 @@ class ManageJobs:
             InvalidInputError: The definition cannot be carried out, or never fires.
             ConflictError: The id belongs to a living job, or to a deleted one of which something
                 that was due is not sent yet.
+            QuotaUsedUpError: The tenant has as many jobs as it may.
         """
         self._check(definition, key.tenant)
+        most = self._limits.quotas.of(key.tenant).jobs
         at = cut(asked_at or now)
         job = Job(
             key=key,
@@ -85,14 +95,16 @@ class ManageJobs:
             definition=definition,
             created_at=at,
             updated_at=at,
+            counted=most is not None,
         )
+        _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored where a writer of now stores it: the watcher has left the minutes before behind.
         now = cut(now)
-        there = self._jobs.create(job, _first(job), now)
+        there = self._jobs.create(job, _first(job), now, most=most)
         while there is not None and there.state is JobState.CANCELLED:
             # Its item is all that the watchers know of it: it stays for as long as they need it.
             self._check_all_sent(there, now)
-            there = self._jobs.create(job, _first(job), now, former=there)
+            there = self._jobs.create(job, _first(job), now, former=there, most=most)
         if there is not None:
             raise ConflictError(
                 f"A job {key.job_id!r} exists already ({there.state})",
@@ -167,15 +179,17 @@ class ManageJobs:
             InvalidInputError: As for `register`.
             ConflictError: There is no room to remember one more schedule of which something that
                 was due is not sent yet.
+            QuotaUsedUpError: It was COMPLETED, and the tenant has as many others as it may.
         """
 
         def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
             definition = edit(job.definition)
-            self._check(definition, key.tenant)
+            self._check(definition, key.tenant, job.definition)
             changed = revised(job, now, definition=definition)
             if all(getattr(definition, f) == getattr(job.definition, f) for f in SCHEDULE_FIELDS):
                 return changed, None
             changed = revised(job.with_new_version(now), now, definition=definition)
+            _check_interval(definition, changed.schedule, self._limits.quotas.of(key.tenant))
             if job.state is JobState.PAUSED:
                 check(changed.schedule)
                 return changed, job.unpaused(now)
@@ -319,8 +333,18 @@ class ManageJobs:
             revised = next_revision(job)
             if revised is None:
                 return job
-            changed, entry = self._shortened(revised[0]), revised[1]
-            if self._jobs.update(changed, entry, changed.updated_at):
+            most = self._limits.quotas.of(key.tenant).jobs
+            counted = not revised[0].state.ended and (job.counted or most is not None)
+            changed = self._shortened(replace(revised[0], counted=counted))
+            written = self._jobs.update(
+                changed,
+                revised[1],
+                changed.updated_at,
+                counts=int(counted) - int(job.counted),
+                # One that was there before the quota was is not refused.
+                most=most if job.state.ended else None,
+            )
+            if written:
                 return changed
         raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
 
@@ -360,7 +384,12 @@ class ManageJobs:
                 " pool's queue is full.",
             )
 
-    def _check(self, definition: JobDefinition, tenant: str) -> None:
+    def _check(
+        self, definition: JobDefinition, tenant: str, was: JobDefinition | None = None
+    ) -> None:
+        """Refuse a *definition* that cannot be carried out. What *was* so before a quota was may
+        stay.
+        """
         pool = definition.target.pool
         longest = self._limits.pools.get(pool)
         if longest is None:
@@ -381,6 +410,8 @@ class ManageJobs:
                 f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
                 "Put the data into S3 and its address into the payload.",
             )
+        if was is None or was.payload != definition.payload:
+            check_payload(size, self._limits.quotas.of(tenant))
         script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
 
 
@@ -401,6 +432,31 @@ def as_expected(job: Job, expected: Collection[str] | None) -> None:
             f"Job {job.key.job_id!r} has changed: its version is {job.version}",
             "Read it again, and decide anew.",
         )
+
+
+def _check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quotas) -> None:
+    """Let *schedule*, that of *definition*, pass, if no two of its next occurrences are too close.
+
+    Raises:
+        BeyondQuotaError: Two are.
+        InvalidInputError: The schedule cannot be read.
+    """
+    if quotas.shortest_interval_sec is None:
+        return
+    shortest = timedelta(seconds=quotas.shortest_interval_sec)
+    found = occurrences(schedule, schedule.effective_from)
+    # All gaps of an interval are alike.
+    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _LOOKED_AT
+    for one, other in pairwise(islice(found, looked_at)):
+        if other.at - one.at < shortest:
+            gap = f"{(other.at - one.at) / timedelta(seconds=1):g} s"
+            raise BeyondQuotaError(
+                Quota.SHORTEST_INTERVAL_SEC,
+                "schedule",
+                definition.schedule,
+                f"has occurrences {gap} apart, and your quota is {shortest.total_seconds():g} s",
+                "Have it due less often.",
+            )
 
 
 def _same(one: JobDefinition, other: JobDefinition) -> bool:

@@ -22,6 +22,7 @@ from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import MAX_PAYLOAD_BYTES, MAX_SKIPS, Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable, Written
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas, check_payload
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.manage_jobs import as_expected, revised
 
@@ -76,10 +77,12 @@ class ManageRuns:
         retention: timedelta,
         clock: Clock,
         executor: Executor,
+        quotas: TenantQuotas = NO_QUOTAS,
     ) -> None:
         """*retention*: how long records are kept. *executor*: does side by side what one call
-        redrives.
+        redrives. *quotas*: what each tenant may have at most.
         """
+        self._quotas = quotas
         self._jobs = jobs
         self._runs = runs
         self._pools = pools
@@ -192,6 +195,7 @@ class ManageRuns:
                 f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
                 "Put the data into S3 and its address into the payload.",
             )
+        check_payload(size, self._quotas.of(key.tenant))
         job = self._jobs.get(key)
         if job is None:
             raise NotFoundError("job", key.job_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -49,7 +50,7 @@ class Telemetry:
         self.logger = Logger(service=service)
         self._metrics = Metrics(namespace=NAMESPACE, service=service)
         self._pending = False
-        self._lateness: list[timedelta] = []
+        self._lateness: dict[Metric, list[timedelta]] = defaultdict(list)
 
     def count(self, metric: Metric, value: int = 1) -> None:
         if value:
@@ -58,7 +59,9 @@ class Telemetry:
 
     def tick(self, report: TickReport) -> None:
         """What a watcher's step did."""
-        self._lateness += [run.lateness for run in report.dispatched]
+        for run in report.dispatched:
+            late = Metric.HELD_BACK_FOR if run.held_back else Metric.DISPATCH_LATENESS
+            self._lateness[late].append(run.lateness)
         if self.logger.log_level <= logging.DEBUG:
             self._tell_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
@@ -127,13 +130,12 @@ class Telemetry:
 
     def flush(self) -> None:
         """Write out the metrics that were counted since the last time."""
-        for lateness in representatives(self._lateness, _VALUES):
-            self._metrics.add_metric(
-                name=Metric.DISPATCH_LATENESS,
-                unit=MetricUnit.Milliseconds,
-                value=_milliseconds(lateness),
-            )
-            self._pending = True
+        for metric, values in self._lateness.items():
+            for lateness in representatives(values, _VALUES):
+                self._metrics.add_metric(
+                    name=metric, unit=MetricUnit.Milliseconds, value=_milliseconds(lateness)
+                )
+                self._pending = True
         self._lateness.clear()
         if self._pending:
             self._pending = False

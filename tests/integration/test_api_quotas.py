@@ -1,0 +1,101 @@
+"""What the API answers to a tenant that has as much as it may."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
+from tests.integration.test_api import CRON, assert_problem
+
+QUOTAS = {"jobs": 2, "payloadBytes": 20, "shortestIntervalSec": 3600}
+
+
+@pytest.fixture
+def limited(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    quotas = json.dumps({"tenants": {TENANT: QUOTAS}})
+    system.configure(monkeypatch, quotas=quotas)
+    return system
+
+
+def fill(system: Deployment) -> None:
+    for number in range(2):
+        system.register(jobId=f"job{number}", **CRON)
+
+
+def test_a_job_too_many_is_refused_with_the_quotas_name(limited: Deployment) -> None:
+    fill(limited)
+
+    answer = limited.call("POST", "/v1/jobs", CRON)
+
+    assert answer.status == 429
+    assert answer.media_type == "application/problem+json"
+    assert (answer.document["quota"], answer.document["title"]) == ("jobs", "Quota used up")
+    assert int(answer.headers["retry-after"]) > 0
+    assert "2 jobs" in answer.document["detail"]
+    assert limited.call("POST", "/v1/jobs", CRON, tenant=OTHER_TENANT).status == 201
+
+
+def test_a_deleted_job_makes_room_for_another(limited: Deployment) -> None:
+    fill(limited)
+    assert limited.call("PUT", "/v1/jobs/new", CRON).status == 429
+    assert limited.call("PUT", "/v1/jobs/job1", CRON | {"name": "n"}).status == 200
+
+    assert limited.call("DELETE", "/v1/jobs/job0").status == 200
+
+    assert limited.call("PUT", "/v1/jobs/new", CRON).status == 201
+
+
+def test_a_request_that_comes_again_finds_its_job_whatever_the_quota(limited: Deployment) -> None:
+    limited.register(jobId="job0", **CRON)
+    key = {"Idempotency-Key": "k1"}
+    first = limited.call("POST", "/v1/jobs", CRON, headers=key)
+
+    again = limited.call("POST", "/v1/jobs", CRON, headers=key)
+
+    assert (first.status, again.document) == (201, first.document)
+
+
+def test_a_request_that_was_refused_may_come_again_with_its_key(limited: Deployment) -> None:
+    fill(limited)
+    key = {"Idempotency-Key": "k1"}
+    assert limited.call("POST", "/v1/jobs", CRON, headers=key).status == 429
+    limited.call("DELETE", "/v1/jobs/job0")
+
+    assert limited.call("POST", "/v1/jobs", CRON, headers=key).status == 201
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "quota"),
+    [
+        ({"payload": "x" * 19}, "payload", "payloadBytes"),
+        ({"schedule": "*/30 * * * *"}, "schedule", "shortestIntervalSec"),
+    ],
+)
+def test_what_no_waiting_helps_is_refused_with_field_and_quota(
+    limited: Deployment, fields: dict[str, Any], field: str, quota: str
+) -> None:
+    answer = limited.call("POST", "/v1/jobs", CRON | fields)
+
+    assert_problem(answer, 422, field=field)
+    assert answer.document["quota"] == quota
+
+
+def test_the_fault_is_told_of_the_field_as_the_caller_spells_it(limited: Deployment) -> None:
+    short = {"taskId": "t1", "cron": "0 3 * * *", "params": {"n": "x" * 40}}
+
+    answer = limited.call("POST", "/v1/jobs", short)
+
+    assert_problem(answer, 422, field="params")
+    assert answer.document["quota"] == "payloadBytes"
+
+
+def test_a_runs_payload_has_the_quota_of_a_jobs(limited: Deployment) -> None:
+    limited.register(jobId="job0", **CRON)
+
+    answer = limited.call("POST", "/v1/jobs/job0/run", {"payload": "x" * 30})
+
+    assert_problem(answer, 422, field="payload")
+    assert answer.document["quota"] == "payloadBytes"
