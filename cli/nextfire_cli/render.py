@@ -124,6 +124,7 @@ def job(document: Document) -> RenderableType:
         ("State", state(document.get("state"))),
         ("Paused", _beside(document, "pausedAt", document.get("pauseReason", ""))),
         ("Resumes", document.get("resumesAt")),
+        ("Backfill", _backfill(document.get("backfill"))),
         ("Next run", _next(document)),
         ("To be skipped", ", ".join(document.get("skips", ()))),
         ("Schedule", _schedule(document)),
@@ -140,6 +141,18 @@ def job(document: Document) -> RenderableType:
         ("Revision", document.get("revision")),
         ("Created", document.get("createdAt")),
         ("Updated", document.get("updatedAt")),
+    )
+
+
+def backfill(document: Document) -> RenderableType:
+    return _fields(
+        ("Backfill", document["backfillId"]),
+        ("Job", document["jobId"]),
+        ("Occurrences", document["count"]),
+        ("First", document["first"]),
+        ("Last", document["last"]),
+        ("Order", document["order"]),
+        ("Reason", document.get("reason")),
     )
 
 
@@ -515,6 +528,12 @@ def _next(job: Document) -> str | None:
     if job.get("state") == "ACTIVE" and job.get("type") != "MANUAL":
         return "none later; the last one is due and about to be dispatched"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
+
+
+def _backfill(document: Document | None) -> str | None:
+    if not document:
+        return None
+    return f"{document['count']} occurrences, {document['first']} to {document['last']}"
 
 
 def _why_none(job: Document) -> str:
