@@ -17,7 +17,8 @@ _PREFIX = "NEXTFIRE_"
 class _Settings(BaseModel):
     """Field ``jobs_table`` is read from ``NEXTFIRE_JOBS_TABLE``. Durations are ISO 8601."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    # Each function reads its own alone: no other's validator is built.
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)
 
     @classmethod
     def read(cls) -> Self:
@@ -56,7 +57,9 @@ def region_environment() -> dict[str, str]:
 class PoolSettings(BaseModel):
     """A pool as the API and the watcher know it."""
 
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, defer_build=True
+    )
 
     queue_url: str
     max_timeout: timedelta
