@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         "--resume",
         action="store_true",
         help="not again those whose function is as it was when a test found them out that still is "
-        "there and green; they are counted",
+        "there; they are counted",
     )
     parser.add_argument(
         "--thorough",

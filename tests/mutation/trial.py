@@ -248,8 +248,9 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
 
 
 def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
-    """The killers that are red without any mutant, too."""
-    killers = sorted({v.killer for v in plan.verdicts.values() if v.killer and v.killer in tests})
+    """The killers of this run that are red without any mutant, too."""
+    found = {verdict.killer for verdict in plan.verdicts.values() if not verdict.before}
+    killers = sorted(killer for killer in found if killer and killer in tests)
     parts = [part for n in range(len(plan.folders)) if (part := killers[n :: len(plan.folders)])]
 
     def run(part: list[str], _: Path) -> list[str]:
