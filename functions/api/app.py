@@ -35,7 +35,7 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
-from functions.api.seen import SeenJobs, SeenKeys, SeenRuns
+from functions.api.seen import SeenJobs, SeenKeys, SeenRuns, SideBySide
 from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
@@ -109,7 +109,7 @@ class Services:
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent)
         self.backfills = ManageBackfills(self.job_store, unsent)
-        side_by_side = ThreadPoolExecutor(_SIDE_BY_SIDE)
+        side_by_side = SideBySide(_SIDE_BY_SIDE)
         self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
             self.job_store,
@@ -121,7 +121,7 @@ class Services:
             quotas=settings.quotas,
         )
         self.logs = ReadLogs(self.executions, self.files)
-        shelf = S3ScriptShelf(s3(), s3_for_others(), bucket=settings.scripts_bucket)
+        shelf = S3ScriptShelf(s3(), s3_for_others, bucket=settings.scripts_bucket)
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)

@@ -165,7 +165,7 @@ class TestWhatItTells:
         [event] = events()
         for secret in SECRETS.values():
             assert secret not in json.dumps(event)
-        assert event["resource"] == {"jobIds": ["a", "c"]}
+        assert event["jobs"] == ["a", "c"]
         results = event["after"]["results"]
         assert [each["status"] for each in results] == [201, 422, 201, 422]
         assert results[1]["problem"] == {"status": 422}
@@ -179,9 +179,26 @@ class TestWhatItTells:
 
         done, refused = events()
         assert (done["operation"], done["status"]) == ("pauseJobs", 200)
-        assert done["resource"] == {"labels": JOB["labels"]}
+        assert done["request"] == {"labels": JOB["labels"], "reason": "r"}
+        assert done["jobs"] == ["a"]
         assert done["after"] == {"matched": 1, "changed": 1, "failed": []}
         assert (refused["status"], refused["resource"]) == (422, {})
+        assert "request" not in refused
+
+    def test_many_jobs(self, system: Deployment, events: Events) -> None:
+        wrong = JOB | {"jobId": "c", "passwrd": SECRETS["in a variable"]}
+        jobs = [JOB | {"jobId": each, "labels": {"team": "x"}} for each in ("a", "b")]
+        system.call("POST", "/v1/jobs:batch", {"jobs": [*jobs, wrong]})
+        system.call("POST", "/v1/jobs/a/pause", {})
+        system.call("POST", "/v1/jobs:pause", {"labels": {"team": "x"}, "reason": "r"})
+
+        made, _, paused = events()
+        assert made["jobs"] == ["a", "b"]
+        assert [each["status"] for each in made["after"]["results"]] == [201, 201, 422]
+        assert paused["request"] == {"labels": {"team": "x"}, "reason": "r"}
+        assert paused["jobs"] == ["b"]
+        text = json.dumps([made, paused])
+        assert not [secret for secret in SECRETS.values() if secret in text]
 
     def test_what_stood_in_the_way(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
@@ -194,6 +211,8 @@ class TestWhatItTells:
         conflict, changed, invalid = events()
         assert conflict["status"] == 409
         assert "exists already" in conflict["problem"]
+        assert conflict["request"]["jobId"] == "a"
+        assert "request" not in invalid
         assert changed["status"] == 412
         assert "problem" not in invalid
         assert not [each for each in (conflict, changed, invalid) if "after" in each]
