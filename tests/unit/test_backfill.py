@@ -278,7 +278,7 @@ def test_what_was_stopped_does_not_go_on_with_another(world: World) -> None:
         world.tick()
         world.worker().work()
         world.advance(seconds=6)
-        if AT_ONCE < len(backfilled(world, job)):
+        if len(backfilled(world, job)) > AT_ONCE:
             break
     world.backfills.stop(job.key, now=world.now)
     begin(world, job, "09:00", "09:35", backfill_id="c")
