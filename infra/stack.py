@@ -217,7 +217,11 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        allow(watcher.role, dynamodb("Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
+        allow(
+            watcher.role,
+            dynamodb("GetItem", "Query", "PutItem", "UpdateItem"),
+            stores.runs.table_arn,
+        )
         # It counts the runs of tenants that have a quota of them.
         allow(
             watcher.role,

@@ -875,6 +875,7 @@ class MemoryRunStore:
                 return Written.REFUSED
             self._jobs.update(job, None, job.updated_at)
             del self.items[run]
+            self._indexed = -1  # as many as before, once another is stored
             return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:

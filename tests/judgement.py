@@ -16,7 +16,7 @@ from itertools import pairwise, zip_longest
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.message import RunMessage
-from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
 
 CLOCKS_APART = timedelta(seconds=2)
 MISSED_AFTER = timedelta(seconds=60)
@@ -108,6 +108,8 @@ class Judge:
                 assert record.attempts[-1].outcome is AttemptOutcome.SUCCEEDED, _of(
                     record, f"succeeded by an attempt that {record.attempts[-1].outcome}"
                 )
+        if record.trigger is Trigger.BACKFILL:
+            return  # somebody wanted it long after it was due
         self._sent(record)
         if record.attempts:
             self._started(record)

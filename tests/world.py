@@ -21,6 +21,7 @@ from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
@@ -78,6 +79,14 @@ class World:
         self.manage = ManageJobs(
             self.faults.through(self.jobs, "jobs"),
             Limits(POOLS, BUCKET, quotas),
+            FindUnsent(
+                self.faults.through(self.due, "due"),
+                self.faults.through(self.control, "control"),
+                read_shards=shards,
+            ),
+        )
+        self.backfills = ManageBackfills(
+            self.faults.through(self.jobs, "jobs"),
             FindUnsent(
                 self.faults.through(self.due, "due"),
                 self.faults.through(self.control, "control"),

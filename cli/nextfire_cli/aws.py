@@ -240,7 +240,7 @@ class Account:
             ) from error
         except BotoCoreError as error:
             raise CliError(
-                f"The stack {stack!r} cannot be looked at: {error}.",
+                f"The stack {stack!r} cannot be looked at: {str(error).rstrip('.')}.",
                 "Log in (`aws sso login`), give --profile and --region, or set AWS_REGION.",
             ) from error
         return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nextfire.client.models import Many
+from nextfire.domain.backfill import MOST, Order
 from nextfire_cli import render, session
 from nextfire_cli.definition import read_jobs, read_labels, read_payload
 from nextfire_cli.documents import Document, first
@@ -271,6 +272,53 @@ def skip_next(
     client = session.of(context).client()
     told = client.undo_skip_next(job_id) if undo else client.skip_next(job_id, reason=reason)
     session.of(context).show(told.document, render.job(told.document))
+
+
+@app.command()
+def backfill(
+    context: typer.Context,
+    job_id: JobId,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="INSTANT", help="The first instant; ISO 8601, UTC."),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="INSTANT", help="Before which; ISO 8601, UTC.")
+    ] = None,
+    max_: Annotated[
+        int | None,
+        typer.Option("--max", min=1, max=MOST, help="More are refused. [dim]Default: 1000[/]"),
+    ] = None,
+    newest_first: Annotated[
+        bool, typer.Option("--newest-first", help="The latest first, not the oldest.")
+    ] = False,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
+    ] = None,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Begin nothing more of the one that goes on.")
+    ] = False,
+) -> None:
+    """Have a job's occurrences of the past run that have no record, ten at a time.
+
+    [bold]Examples[/]
+      nextfire jobs backfill job_a93f2 --from 2026-05-01T00:00:00Z --to 2026-05-03T00:00:00Z
+      nextfire jobs backfill job_a93f2 --stop
+    """
+    client = session.of(context).client()
+    if stop:
+        if any(each is not None for each in (from_, to, max_, reason)) or newest_first:
+            raise typer.BadParameter("it takes nothing else", param_hint="--stop")
+        told = client.stop_backfill(job_id).document
+        session.of(context).show(told, render.job(told))
+        return
+    if from_ is None or to is None:
+        raise typer.BadParameter("say from when to when", param_hint="--from and --to")
+    order = Order.NEWEST_FIRST if newest_first else None
+    asked = client.begin_backfill(
+        job_id, from_=from_, to=to, max=max_, order=order, reason=reason
+    ).document
+    session.of(context).show(asked, render.backfill(asked))
 
 
 @app.command()

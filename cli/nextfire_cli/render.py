@@ -123,7 +123,10 @@ def job(document: Document) -> RenderableType:
         ("Name", document.get("name")),
         ("State", state(document.get("state"))),
         ("Paused", _beside(document, "pausedAt", document.get("pauseReason", ""))),
+        ("Resumes", document.get("resumesAt")),
+        ("Backfill", _backfill(document.get("backfill"))),
         ("Next run", _next(document)),
+        ("To be skipped", ", ".join(document.get("skips", ()))),
         ("Schedule", _schedule(document)),
         ("Target", _target(document)),
         ("Variables", _variables(document.get("target", {}))),
@@ -138,6 +141,18 @@ def job(document: Document) -> RenderableType:
         ("Revision", document.get("revision")),
         ("Created", document.get("createdAt")),
         ("Updated", document.get("updatedAt")),
+    )
+
+
+def backfill(document: Document) -> RenderableType:
+    return _fields(
+        ("Backfill", document["backfillId"]),
+        ("Job", document["jobId"]),
+        ("Occurrences", document["count"]),
+        ("First", document["first"]),
+        ("Last", document["last"]),
+        ("Order", document["order"]),
+        ("Reason", document.get("reason")),
     )
 
 
@@ -158,7 +173,7 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
                 each["at"],
                 *([each["local"], each["offset"]] * zoned),
                 *([each.get("dueAt", "")] * jittered),
-                _with_reason(each.get("executionId", ""), each.get("note"))
+                _with_reason(each.get("executionId", ""), _noted(each))
                 if of_a_job
                 else each.get("note", ""),
             )
@@ -166,6 +181,11 @@ def upcoming(items: Sequence[Document]) -> RenderableType:
         ),
         folding=() if of_a_job else (len(headers),),
     )
+
+
+def _noted(each: Document) -> str | None:
+    told = ["to be skipped" if each.get("skipped") else "", each.get("note", "")]
+    return "; ".join(filter(None, told)) or None
 
 
 def executions(items: Sequence[Document], job: Document | None = None) -> RenderableType:
@@ -508,6 +528,12 @@ def _next(job: Document) -> str | None:
     if job.get("state") == "ACTIVE" and job.get("type") != "MANUAL":
         return "none later; the last one is due and about to be dispatched"
     return "none: no occurrence is left" if job.get("state") == "COMPLETED" else None
+
+
+def _backfill(document: Document | None) -> str | None:
+    if not document:
+        return None
+    return f"{document['count']} occurrences, {document['first']} to {document['last']}"
 
 
 def _why_none(job: Document) -> str:

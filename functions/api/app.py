@@ -35,7 +35,7 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
-from functions.api.seen import SeenJobs, SeenKeys, SeenRuns
+from functions.api.seen import SeenJobs, SeenKeys, SeenRuns, SideBySide
 from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
@@ -56,6 +56,7 @@ from nextfire.domain.keys import Scope
 from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
 from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
@@ -107,7 +108,8 @@ class Services:
         )
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
         self.jobs = ManageJobs(self.job_store, limits, unsent)
-        side_by_side = ThreadPoolExecutor(_SIDE_BY_SIDE)
+        self.backfills = ManageBackfills(self.job_store, unsent)
+        side_by_side = SideBySide(_SIDE_BY_SIDE)
         self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
             self.job_store,

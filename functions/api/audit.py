@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Mapping
@@ -36,6 +37,11 @@ _HIDDEN = frozenset(
     }
 )
 """Fields that may hold a secret: of these it is told that they are there, and how large."""
+_ASKED = (
+    *("jobId", "taskId", "name", "labels", "reason", "until", "from", "to", "limit"),
+    *("scopes", "handler", "progressToken"),
+)
+"""Of a request, the fields that say what is asked for, and never hold a secret."""
 _AS_THEY_ARE = frozenset({"labels"})
 _TELLING = {
     HTTPStatus.FORBIDDEN,
@@ -88,6 +94,8 @@ def audit_event(
         "resource": resource,
         "status": int(status),
         "problem": told.get("detail") if status in _TELLING else None,
+        "request": None if resource.keys() & set(_IDS) else _request(event, status),
+        "jobs": None if "jobId" in resource else sorted(seen.written) or None,
         "before": before and _bounded(_without_secrets(before)),
         "after": after and _bounded(_without_secrets(after)),
         "changed": _changed(before, after),
@@ -124,6 +132,17 @@ def _operation(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
             given = {to_camel(each): value for each, value in found.groupdict().items()}
             return to_camel(route.func.__name__), given
     return None
+
+
+def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | None:
+    """What was asked for; None where it made no sense: what its fields hold is not known then."""
+    if status >= HTTPStatus.BAD_REQUEST and status not in _TELLING - {HTTPStatus.FORBIDDEN}:
+        return None
+    text = event.get("body") or "{}"
+    if event.get("isBase64Encoded"):
+        text = base64.b64decode(text).decode()
+    sent = json.loads(text)
+    return _bounded({each: sent[each] for each in _ASKED if each in sent}) or None
 
 
 def _who(authorizer: Mapping[str, Any] | None) -> Identity | None:
@@ -165,12 +184,19 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON
             if name == "problem" and isinstance(inner, dict)
             else _hidden(inner)
             if name in _HIDDEN
+            else _what_was_wrong(inner)
+            if name == "problem" and isinstance(inner, dict)
             else _without_secrets(inner)
             for name, inner in value.items()
         }
     if isinstance(value, list):
         return [_without_secrets(each) for each in value]
     return value
+
+
+def _what_was_wrong(problem: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a problem, what repeats nothing that was sent."""
+    return {name: problem[name] for name in ("status", "title") if name in problem}
 
 
 def _references(env: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,6 +234,7 @@ def _in_short(value: Any) -> Any:  # noqa: ANN401
 def _name(value: Any) -> str | None:  # noqa: ANN401
     """The id that *value* is, or has."""
     if isinstance(value, dict):
+        value = value.get("job") or value  # of a batch
         value = next((value[each] for each in _IDS if each in value), None)
     return value[:_MOST_OF_A_TEXT] if isinstance(value, str) else None
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
+from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
@@ -49,6 +50,21 @@ class Health(Answer):
     time: datetime
 
 
+class BackfillAnswer(Answer):
+    """Occurrences of the past that are to run: `count` of them, from `first` to `last`; those that
+    are on record already are passed over.
+    """
+
+    backfill_id: str
+    job_id: str
+    first: datetime
+    last: datetime
+    count: int
+    order: Order
+    asked_at: datetime
+    reason: str | None = None
+
+
 class JobAnswer(JobDefinition):
     """A job: its definition with every default, and what the system keeps beside it."""
 
@@ -71,6 +87,9 @@ class JobAnswer(JobDefinition):
     resumes_at: datetime | None = Field(default=None, description="When the pause ends by itself.")
     drain_asked_at: datetime | None = Field(
         default=None, description="While it is PAUSED: when it was asked to drain."
+    )
+    backfill: BackfillAnswer | None = Field(
+        default=None, description="The backfill that goes on; absent where none does."
     )
     created_at: datetime
     updated_at: datetime
@@ -403,11 +422,28 @@ def job_document(job: Job, now: datetime, *, draining: bool = False) -> dict[str
             "revision": job.revision,
             "nextFireAt": _at(_next(job, now)),
             "skips": [isoformat(at) for at in job.skips if at > now] or None,
+            "backfill": job.backfilling and backfill_document(job, job.backfilling),
             "createdAt": _at(job.created_at),
             "updatedAt": _at(job.updated_at),
         }
     )
     return own | job.definition.document()
+
+
+def backfill_document(job: Job, asked: Backfill) -> dict[str, Any]:
+    """A backfill of *job*."""
+    return _present(
+        {
+            "backfillId": asked.backfill_id,
+            "jobId": job.key.job_id,
+            "first": _at(asked.first),
+            "last": _at(asked.last),
+            "count": asked.count,
+            "order": asked.order.value,
+            "askedAt": _at(asked.asked_at),
+            "reason": asked.reason,
+        }
+    )
 
 
 def job_detail(

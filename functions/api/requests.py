@@ -24,6 +24,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from functions.api.documents import UNREADABLE
 from functions.api.problems import UnfitError
+from nextfire.domain.backfill import MOST, Order
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JOB_ID
 from nextfire.domain.instants import isoformat
@@ -50,6 +51,7 @@ from nextfire.domain.keys import (
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
 from nextfire.domain.script import MAX_SCRIPT_BYTES
+from nextfire.usecases.manage_backfills import Wanted
 
 MOST_UPCOMING = 100
 MOST_REDRIVEN = 100
@@ -240,6 +242,31 @@ class SkipRequest(Document):
     """Why the next occurrence is not to run."""
 
     reason: Reason = None
+
+
+class BackfillRequest(Document):
+    """Which occurrences of the past are to run: those from `from` on, before `to`. More than `max`
+    are refused.
+    """
+
+    from_: InstantText = Field(alias="from")
+    to: InstantText
+    max: Annotated[int, Field(strict=True, ge=1, le=MOST)] = MOST
+    order: Order = Order.OLDEST_FIRST
+    reason: Reason = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """Raises:
+        InvalidInputError: `from` or `to` is no instant.
+        """
+        return Wanted(
+            read_instant(self.from_, "UTC", "from"),
+            read_instant(self.to, "UTC", "to"),
+            self.max,
+            self.order,
+            self.reason,
+        )
 
 
 class CancelRequest(Document):
@@ -475,6 +502,15 @@ RunNowBody = Annotated[
     reading(RunNowRequest),
 ]
 SkipBody = Annotated[SkipRequest, Body(openapi_examples=_REASON), reading(SkipRequest)]
+BackfillBody = Annotated[
+    BackfillRequest,
+    Body(
+        openapi_examples=_example(
+            {"from": "2026-05-01T00:00:00Z", "to": "2026-05-03T00:00:00Z", "reason": "a new job"}
+        )
+    ),
+    reading(BackfillRequest),
+]
 CancelBody = Annotated[CancelRequest, Body(openapi_examples=_REASON), reading(CancelRequest)]
 RedriveBody = Annotated[RedriveRequest, Body(openapi_examples=_REASON), reading(RedriveRequest)]
 RedrivePoolBody = Annotated[

@@ -62,7 +62,12 @@ def _watch_for(group: int) -> Watch:
                 shards=settings.write_shards,
                 executor=batches,
             ),
-            runs=DynamoDbRunStore(database, table=settings.runs_table),
+            runs=DynamoDbRunStore(
+                database,
+                table=settings.runs_table,
+                due_table=settings.due_table,
+                shards=settings.write_shards,
+            ),
             queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
             control=control,
             clock=SystemClock(),

@@ -32,7 +32,7 @@ class _Report:
 def main(arguments: list[str]) -> int:
     """Run the command. Returns its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.crashes", description=__doc__)
-    parser.add_argument("--only", default="", help="a part of the names of the flows to go through")
+    parser.add_argument("--only", default="", help="words in the names of the flows to go through")
     parser.add_argument("--jobs", type=int, default=2, help="flows side by side; default 2")
     parser.add_argument(
         "--short", action="store_true", help="what the test suite does: no pairs, few lost answers"
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     kept = _Report()
     tests = str(Path(__file__).with_name("test_crashes.py"))
     options = ["-q", "-n", str(asked.jobs), "-p", "no:cacheprovider", "--timeout", "1200"]
-    status = pytest.main([tests, *options, "-k", asked.only], plugins=[kept])
+    status = pytest.main([tests, *options, "-k", " and ".join(asked.only.split())], plugins=[kept])
     found = rows(kept.reports)
     print(*table(found), sep="\n")
     print(json.dumps(totals(found)))

@@ -15,8 +15,9 @@ from nextfire.domain.errors import ConflictError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import ScriptCall
-from nextfire.domain.run import Run, RunState
+from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
+from nextfire.usecases.manage_backfills import Wanted
 from nextfire.usecases.manage_runs import Redriven
 from tests.accounting import covered, ran
 from tests.builders import RUN_LATEST, SKIP, a_definition, at, job_key
@@ -463,6 +464,47 @@ class Unskip(Asked):
         super().check(stack)
 
 
+class BeginBackfill(Asked):
+    """Whoever has no answer asks again, and says that it is the same request."""
+
+    name = "backfill: begun"
+    until = "12:00:30"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("11:59:55")
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        wanted = Wanted(at("09:00"), at("12:00"))
+        return api.backfills.begin(
+            job_key(), wanted, backfill_id="b", asked_at=at("11:59:55"), now=stack.now
+        )
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        for time in ("09:00", "10:00", "11:00"):
+            run = stack.run(time)
+            assert (run.state, run.trigger) == (RunState.SUCCEEDED, Trigger.BACKFILL)
+        assert stack.job().backfill is None
+
+
+class StopBackfill(BeginBackfill):
+    name = "backfill: stopped"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        super().ask(stack.api(), stack)
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.backfills.stop(job_key(), now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        # Whoever asks again, for want of an answer, may find that it is done, or over.
+        assert isinstance(stack.answered, Job | NotFoundError)
+        Flow.check(self, stack)
+        assert stack.job().backfilling is None
+
+
 # The watcher
 
 
@@ -484,6 +526,29 @@ class Tick(Flow):
             assert run.state is RunState.SUCCEEDED
             stack.assert_attempts(run, 1)
         assert stack.job("once").state is JobState.COMPLETED
+
+
+class TickOfBackfill(Flow):
+    """The watcher begins its first runs; those have ended; it goes on, and comes to its end."""
+
+    name = "tick: a backfill goes on"
+    until = "12:00:40"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("11:59:40")
+        BeginBackfill().ask(stack.api(), stack)
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+        stack.worker().work()
+        stack.clock.advance(seconds=6)
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        BeginBackfill().check(stack)
+        for time in ("09:00", "10:00", "11:00"):
+            stack.assert_attempts(stack.run(time), 1)
 
 
 class TickOfManyBuckets(Tick):
@@ -953,6 +1018,7 @@ FLOWS: list[Flow] = [
     *(Register(), Change(), ChangePayload(), Pause(), Drain(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
+    *(BeginBackfill(), StopBackfill(), TickOfBackfill()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
     *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),

@@ -36,6 +36,7 @@ from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
@@ -473,6 +474,7 @@ class Api:
         unsent = FindUnsent(has.due, has.control, read_shards=1)
         self.runs = has.runs
         self.jobs = ManageJobs(has.jobs, limits, unsent)
+        self.backfills = ManageBackfills(has.jobs, unsent)
         self.executions = ManageRuns(
             has.jobs,
             has.runs,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from nextfire.adapters import job_store, run_store
 from nextfire.adapters.aws import to_item
 from nextfire.adapters.due_store import entry_item
+from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, isoformat, to_ms
@@ -85,6 +86,19 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
+backfills = st.builds(
+    Backfill,
+    backfill_id=st.text("0123456789abcdef", min_size=16, max_size=16),
+    version=st.integers(0, 10**14),
+    first=instants,
+    last=instants,
+    count=st.integers(1, 1000),
+    order=st.sampled_from(Order),
+    asked_at=instants,
+    reason=st.none() | texts.filter(bool),
+)
+
+
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     """Jobs as they come to be: made, and then changed, paused, resumed, ended."""
@@ -100,7 +114,7 @@ def jobs(draw: st.DrawFn) -> Job:
             job = replace(job, drain_asked_at=draw(st.none() | st.just(at)))
         elif step == "resume" and job.state is JobState.PAUSED:
             job = job.resumed(at)
-    return job
+    return replace(job, backfill=draw(st.none() | backfills))
 
 
 @st.composite

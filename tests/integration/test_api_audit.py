@@ -183,6 +183,21 @@ class TestWhatItTells:
         assert done["after"] == {"matched": 1, "changed": 1, "failed": []}
         assert (refused["status"], refused["resource"]) == (422, {})
 
+    def test_many_jobs(self, system: Deployment, events: Events) -> None:
+        wrong = JOB | {"jobId": "c", "passwrd": SECRETS["in a variable"]}
+        jobs = [JOB | {"jobId": each, "labels": {"team": "x"}} for each in ("a", "b")]
+        system.call("POST", "/v1/jobs:batch", {"jobs": [*jobs, wrong]})
+        system.call("POST", "/v1/jobs/a/pause", {})
+        system.call("POST", "/v1/jobs:pause", {"labels": {"team": "x"}, "reason": "r"})
+
+        made, _, paused = events()
+        assert made["jobs"] == ["a", "b"]
+        assert [each["status"] for each in made["after"]["results"]] == [201, 201, 422]
+        assert paused["request"] == {"labels": {"team": "x"}, "reason": "r"}
+        assert paused["jobs"] == ["b"]
+        text = json.dumps([made, paused])
+        assert not [secret for secret in SECRETS.values() if secret in text]
+
     def test_what_stood_in_the_way(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
         events()
@@ -194,6 +209,8 @@ class TestWhatItTells:
         conflict, changed, invalid = events()
         assert conflict["status"] == 409
         assert "exists already" in conflict["problem"]
+        assert conflict["request"]["jobId"] == "a"
+        assert "request" not in invalid
         assert changed["status"] == 412
         assert "problem" not in invalid
         assert not [each for each in (conflict, changed, invalid) if "after" in each]

@@ -248,6 +248,19 @@ class TestLost:
         assert (again.status, again.document["state"]) == (200, "PAUSED")
         assert system.job("a").revision == 2
 
+    def test_backfill(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a", schedule="0 * * * *")
+        body = {"from": "2020-05-01T00:00:00Z", "to": "2020-05-02T00:00:00Z"}
+        lost("POST", "/v1/jobs/a/backfill", body)
+
+        again = system.call("POST", "/v1/jobs/a/backfill", body, headers=KEY)
+
+        assert (again.status, again.document["count"]) == (202, 24)
+        assert system.job("a").revision == 2
+        backfill = system.job("a").backfill
+        assert backfill is not None
+        assert backfill.backfill_id == again.document["backfillId"]
+
     def test_cancel(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
         system.register(jobId="a", schedule="* * * * *")
         clock.advance(timedelta(minutes=2))

@@ -54,6 +54,7 @@ class Way:
 
 
 WAYS: dict[str, Way] = {
+    "beginBackfill": Way({"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"}),
     "cancelExecution": Way({"reason": "r"}),
     "cancelJobs": Way({"labels": {"team": "walled"}}, own=True),
     "changeJob": Way({"name": "changed"}),
@@ -90,6 +91,15 @@ WAYS: dict[str, Way] = {
     "rotateKey": Way({}),
     "runJob": Way({"reason": "r"}),
     "skipNext": Way({"reason": "r"}),
+    "stopBackfill": Way(
+        before=(
+            (
+                "POST",
+                "/v1/jobs/{jobId}/backfill",
+                {"from": "2020-01-01T00:00:00Z", "to": "2020-01-02T00:00:00Z"},
+            ),
+        )
+    ),
     "undoSkipNext": Way(before=(("POST", "/v1/jobs/{jobId}/skip-next", {}),)),
     "uploadScript": Way({"handler": "walled", "size": 1, "sha256": "0" * 64}, own=True),
 }

@@ -222,3 +222,90 @@ class TestDrain:
 
         monkeypatch.setattr(jobs, "has_outstanding", gone)
         assert system.call("GET", "/v1/jobs/a").document["state"] == "PAUSED"
+
+
+PAST = {"from": "2020-05-01T00:00:00Z", "to": "2020-05-01T12:00:00Z"}
+
+
+class TestBackfill:
+    def test_occurrences_of_the_past_are_accepted_and_shown(self, system: Deployment) -> None:
+        job = system.register(jobId="a", schedule="0 * * * *")
+
+        answer = ask(system, "a", "backfill", PAST | {"reason": "it is new"})
+
+        assert answer.status == 202
+        document = answer.document
+        told = {name: document[name] for name in ("jobId", "first", "last", "count", "order")}
+        assert told == {
+            "jobId": "a",
+            "first": "2020-05-01T00:00:00Z",
+            "last": "2020-05-01T11:00:00Z",
+            "count": 12,
+            "order": "OLDEST_FIRST",
+        }
+        assert document["reason"] == "it is new"
+        assert system.call("GET", "/v1/jobs/a").document["backfill"] == document
+        stored = system.job("a")
+        assert stored.backfilling is not None
+        entry = stored.backfill_entry(1)
+        assert entry is not None
+        assert (entry.request, entry.uid) == (document["backfillId"], job.uid)
+        assert entry.sort_key in {item["entry"]["S"] for item in system.due_items()}
+
+    def test_only_one_goes_on_until_it_is_stopped(self, system: Deployment) -> None:
+        job = system.register(jobId="a", schedule="0 * * * *")
+        ask(system, "a", "backfill", PAST)
+        again = ask(system, "a", "backfill", PAST)
+        assert_problem(again, 409)
+        assert "DELETE /v1/jobs/{jobId}/backfill" in again.document["detail"]
+
+        stopped = system.call("DELETE", "/v1/jobs/a/backfill")
+
+        assert stopped.status == 200
+        assert "backfill" not in stopped.document
+        assert stopped.headers["etag"] == f'"{job.uid}-3"'
+        assert_problem(system.call("DELETE", "/v1/jobs/a/backfill"), 404)
+        assert ask(system, "a", "backfill", PAST | {"order": "NEWEST_FIRST"}).status == 202
+        assert "backfill" not in ask(system, "a", "pause").document
+        assert_problem(ask(system, "a", "backfill", PAST), 409)
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            (PAST | {"max": 11}, "max"),
+            (PAST | {"max": 0}, "max"),
+            (PAST | {"max": 1_001}, "max"),
+            (PAST | {"to": "2020-09-01T00:00:00Z"}, "max"),
+            ({"from": PAST["to"], "to": PAST["from"]}, "from"),
+            ({"from": "2126-05-01T00:00:00Z", "to": "2126-06-01T00:00:00Z"}, "from"),
+            (PAST | {"from": "yesterday"}, "from"),
+            (PAST | {"to": "today"}, "to"),
+            ({"from": PAST["from"]}, "to"),
+            (PAST | {"order": "RANDOM"}, "order"),
+            (PAST | {"reason": ""}, "reason"),
+            (PAST | {"until": "x"}, "until"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, system: Deployment, body: Any, field: str) -> None:
+        system.register(jobId="a", schedule="0 * * * *")
+        answer = ask(system, "a", "backfill", body)
+        assert_problem(answer, 422)
+        assert answer.document["errors"][0]["field"] == field
+        assert system.job("a").revision == 1
+
+    def test_how_many_there_would_be_is_told(self, system: Deployment) -> None:
+        system.register(jobId="a", schedule="0 * * * *")
+        answer = ask(system, "a", "backfill", PAST | {"to": "2021-05-01T00:00:00Z"})
+        assert "there are 8760 occurrences" in answer.document["errors"][0]["problem"]
+
+    def test_who_has_no_past_or_has_read_another_job_says_so(self, system: Deployment) -> None:
+        system.register(jobId="a", type="MANUAL", schedule=None)
+        assert_problem(ask(system, "a", "backfill", PAST), 409)
+        assert_problem(ask(system, "nobody", "backfill", PAST), 404)
+        system.register(jobId="b", schedule="0 * * * *")
+        old = {"If-Match": '"k3x9m2abk3x9m2ab-1"'}
+        assert_problem(ask(system, "b", "backfill", PAST, headers=old), 412)
+        assert_problem(ask(system, "b", "backfill", PAST, tenant=OTHER_TENANT), 404)
+        ask(system, "b", "backfill", PAST)
+        assert_problem(system.call("DELETE", "/v1/jobs/b/backfill", headers=old), 412)
+        assert_problem(system.call("DELETE", "/v1/jobs/b/backfill", tenant=OTHER_TENANT), 404)

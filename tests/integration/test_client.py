@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from nextfire import Client, Conflict, Invalid, JobRequest, NotFound, PreconditionFailed
+from nextfire import (
+    Client,
+    Conflict,
+    Invalid,
+    JobRequest,
+    NotFound,
+    PreconditionFailed,
+    RateLimited,
+)
 from nextfire.client import api
+from nextfire.client.calls import LONGEST_WAIT
 from nextfire.client.models import Answer, fields
 from nextfire.domain.job import JobState, Target
 from nextfire.domain.run import RunState
@@ -196,6 +206,20 @@ def test_a_refusal_names_its_fields(client: Client) -> None:
     [fault] = refused.value.errors
     assert (fault.field, fault.remedy) == ("timeout_sec", "Did you mean `timeoutSec`?")
     assert "Did you mean `timeoutSec`?" in refused.value.remedy
+
+
+def test_a_quota_that_is_used_up_is_named_and_not_asked_for_in_vain(
+    client: Client, system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system.configure(monkeypatch, quotas=json.dumps({"default": {"jobs": 1}}))
+    client.create_job(REPORT)
+
+    with pytest.raises(RateLimited) as refused:
+        client.create_job({**REPORT, "jobId": "other"})
+
+    assert refused.value.quota == "jobs"
+    assert refused.value.retry_after is not None
+    assert refused.value.retry_after > LONGEST_WAIT
 
 
 def test_previews_and_what_the_api_says_of_itself(client: Client) -> None:

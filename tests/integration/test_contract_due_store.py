@@ -141,6 +141,15 @@ def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
     assert entry in held.entries()
 
 
+def test_how_far_a_backfill_has_come_comes_back(held: Held) -> None:
+    job = a_job(jobs_of_shard(0, 1)[0])
+    entry = DueEntry(DueKind.BACKFILL, job.key, job.uid, NOON, ordinal=11, request="b")
+
+    held.store.put([entry, entry_of(0, NOON)], NOON)
+
+    assert entry in held.entries()
+
+
 @on_dynamodb
 @pytest.mark.parametrize(
     ("kind", "key", "foreign"),

@@ -15,6 +15,7 @@ from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore, decode_job
 from nextfire.adapters.job_store import _encode as encode_job
+from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -101,6 +102,17 @@ def test_a_job_is_stored_with_its_first_due_entry(held: Held) -> None:
     assert held.entries() == [first]
 
 
+A_BACKFILL = Backfill(
+    "0123456789abcdef",
+    7,
+    at("10:00"),
+    at("11:00:00.125"),
+    61,
+    Order.NEWEST_FIRST,
+    at("12:00:00.007"),
+)
+
+
 def with_a_past() -> Job:
     """Changed, paused with a reason, changed again and resumed."""
     job = a_job(type="INTERVAL", schedule="PT10M").with_new_version(at("12:10"))
@@ -120,6 +132,8 @@ def with_a_past() -> Job:
         a_job().paused(at("12:20"), "a reason").resumed(at("12:30:00.001")),
         with_a_past(),
         with_a_past().paused(at("12:50"), None),
+        replace(a_job(), backfill=A_BACKFILL),
+        replace(a_job(), backfill=replace(A_BACKFILL, reason="a reason — ü")),
     ],
 )
 def test_what_a_pause_leaves_behind_comes_back(store: JobStore, job: Job) -> None:

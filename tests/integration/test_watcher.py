@@ -72,7 +72,9 @@ class Stand:
                 due=DynamoDbDueStore(
                     database, table=system.due_table, shards=SHARDS, executor=InlineExecutor()
                 ),
-                runs=DynamoDbRunStore(database, table=system.runs_table),
+                runs=DynamoDbRunStore(
+                    database, table=system.runs_table, due_table=system.due_table, shards=SHARDS
+                ),
                 queue=SqsRunQueue(
                     queues, queues={"default": system.queue_url}, executor=InlineExecutor()
                 ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from nextfire.domain.backfill import Order
 from nextfire.domain.due import DueKind, Slot, bucket_name
 from nextfire.domain.errors import (
     ConflictError,
@@ -26,6 +27,7 @@ from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition, JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.find_outstanding import has_outstanding
+from nextfire.usecases.manage_backfills import Wanted
 from tests.simulation.kernel import SECOND
 from tests.simulation.system import Client
 
@@ -289,6 +291,38 @@ def skip_next(history: History) -> None:
         )
 
 
+def backfill(history: History) -> None:
+    """Somebody wants what was before the job was made, or what it did not run; and thinks better of
+    it, perhaps.
+    """
+    key = history.any_job()
+    if key is None:
+        return
+    dice = history.kernel.dice
+    now = history.kernel.clock.now()
+    first = now - timedelta(seconds=dice.choice([60, 600, 3_600]))
+    to = first + timedelta(seconds=dice.choice([45, 600, 4_000]))
+    wanted = Wanted(first, to, order=dice.choice([*Order]))
+    name = f"backfill{len(history.backfills)}"
+    history.backfills[name] = None
+
+    def ask(client: Client) -> None:
+        history.backfills[name], _ = client.backfills.begin(
+            key, wanted, backfill_id=name, asked_at=now, now=client.actor.now()
+        )
+
+    def stop(client: Client) -> None:
+        client.backfills.stop(key, now=client.actor.now())
+
+    history.request(key.tenant, f"{name} of {key.job_id} from {first} to {to}", ask)
+    if dice.random() < 0.3:
+        seconds = dice.choice([1, 8, 40])
+        history.later(
+            timedelta(seconds=seconds),
+            lambda: history.request(key.tenant, f"stop the backfill of {key.job_id}", stop),
+        )
+
+
 def look(history: History) -> None:
     """Whoever looks changes nothing."""
     key = history.any_run(*RunState) or history.recent_run()
@@ -491,6 +525,7 @@ FLOWS = [
     Flow("redrive a pool", 1, redrive_pool),
     Flow("run now", 6, run_now),
     Flow("skip next", 5, skip_next),
+    Flow("backfill", 5, backfill),
     Flow("look", 1, look),
     Flow("kill", 5, kill),
     Flow("kill amid", 10, kill_amid),

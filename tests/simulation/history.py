@@ -16,7 +16,7 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.domain.schedule import check
+from nextfire.domain.schedule import check, occurrences
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, assert_chained, settle
@@ -61,6 +61,7 @@ QUOTAS = [
     )
 ]
 _STEP = timedelta(seconds=2)
+_MOMENT = timedelta(milliseconds=1)
 _GAPS = [0, 0, 100_000, SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND, 20 * SECOND]
 _AUDIT_EVERY = timedelta(minutes=15)
 
@@ -139,6 +140,8 @@ class History:
         """Those of which that may have been undone."""
         self.drained: list[tuple[Job, datetime]] = []
         """Of jobs as they were: from when on it was told that nothing of before was left."""
+        self.backfills: dict[str, Job | None] = {}
+        """By what was asked for the job as it was then; None if that was not answered."""
         self.junk_entries = 0
         self.junk_messages = 0
         self.copies = 0
@@ -431,6 +434,7 @@ class History:
         self._check_asked()
         self._check_skipped()
         self._check_drained()
+        self._check_backfilled()
         self._check_undecodable()
         self._check_counts()
         self.monitor.check_queue_ids()
@@ -543,6 +547,36 @@ class History:
                 assert not of_before or run.attempt_base, (
                     f"{key.execution_id} began at {started.at}; its job had drained at {told_at}"
                 )
+
+    def _check_backfilled(self) -> None:
+        """What was answered to be made up for has its record, unless that was stopped: by a
+        request, a change of *when*, a pause or a deletion.
+        """
+        for name, job in self.backfills.items():
+            if job is None or job.backfill is None:
+                continue
+            now = self.stores.jobs.items[job.key]
+            assert now.backfilling is None, f"{name} goes on, and all is at rest"
+            versions = {each.job.schedule_version for each in self.ever[job.key, job.uid]}
+            stopped = any(
+                each.job.backfill is not None
+                and (each.job.backfill.backfill_id, each.job.backfill.version) == (name, 0)
+                for each in self.ever[job.key, job.uid]
+            )
+            if stopped or max(versions) > job.schedule_version or now.uid != job.uid:
+                continue
+            asked = job.backfill
+            for each in occurrences(job.past_schedule(asked.first), asked.first - _MOMENT):
+                if each.at > asked.last:
+                    break
+                key = RunKey(job.key, run_id(job.uid, each.at))
+                covered = any(
+                    run.key.job == job.key
+                    and run.key.uid == job.uid
+                    and run.key.scheduled_at <= each.at <= run.covers_until
+                    for run in self.stores.runs.items.values()
+                )
+                assert covered, f"{key.execution_id} was to be made up for by {name}"
 
     def _check_payload(self, run: Run, payload: str | None) -> None:
         name = run.key.execution_id

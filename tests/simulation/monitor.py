@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from nextfire.domain.backfill import AT_ONCE
 from nextfire.domain.due import DueEntry, DueKind, Slot
 from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, Page
-from nextfire.domain.run import AttemptOutcome, Run, RunState
+from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
 from tests.fakes import Stores
 from tests.simulation.kernel import SECOND, Actor, Kernel
 
@@ -131,6 +132,16 @@ class Monitor:
         if entry is None and was.job not in self.meddled:
             self._deleted(slot, was)
 
+    def _backfill_deleted(self, slot: Slot, entry: DueEntry) -> None:
+        job = self.stores.jobs.items.get(entry.job)
+        goes_on = job is not None and job.backfill_entry(entry.ordinal) == entry
+        if goes_on and not any(
+            isinstance(each, DueEntry)
+            and (each.kind, each.uid, each.request) == (entry.kind, entry.uid, entry.request)
+            for each in self.stores.due.items.values()
+        ):
+            self.wrong(f"{slot.sort_key}: deleted, and the backfill goes on (invariant 3)")
+
     def _deleted(self, slot: Slot, entry: DueEntry) -> None:
         """A due entry is deleted only after its message was accepted, or its record written, and
         its successor stored; or it lies elsewhere.
@@ -141,6 +152,9 @@ class Monitor:
             job = self.stores.jobs.items.get(entry.job)
             if job is not None and job.resume_entry() == entry:
                 self.wrong(f"{slot.sort_key}: deleted before its job was resumed (invariant 3)")
+            return
+        if entry.kind is DueKind.BACKFILL:
+            self._backfill_deleted(slot, entry)
             return
         if entry.kind is DueKind.RETRY:
             if (RunKey(entry.job, entry.run_id), entry.dispatch) not in self._accepted:
@@ -206,6 +220,16 @@ class Monitor:
         if was is not None:
             self._check_step(was, run)
         self._check_attempts(run)
+        if was is None and run.trigger is Trigger.BACKFILL:
+            under_way = [
+                each
+                for each in runs.values()
+                if each.request == run.request and not each.state.ended and not each.attempt_base
+            ]
+            if len(under_way) > AT_ONCE:
+                self.wrong(
+                    f"{run.key.execution_id}: {len(under_way)} of its backfill are under way"
+                )
 
     def _check_step(self, was: Run, run: Run) -> None:
         name = run.key.execution_id

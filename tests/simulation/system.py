@@ -20,6 +20,7 @@ from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.run_script import RunScript
@@ -332,6 +333,12 @@ class Client:
         self.jobs = ManageJobs(
             port(actor, "jobs"),
             Limits(POOLS, BUCKET, system.setting.shares.quotas),
+            FindUnsent(
+                port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
+            ),
+        )
+        self.backfills = ManageBackfills(
+            port(actor, "jobs"),
             FindUnsent(
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),

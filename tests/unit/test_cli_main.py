@@ -32,6 +32,15 @@ PAUSED = JOB | {
     "pauseReason": "the ledger is closed",
     "pausedAt": "2026-05-24T09:00:00Z",
 }
+BACKFILL = {
+    "backfillId": "0123456789abcdef",
+    "jobId": "job_1",
+    "first": "2026-05-01T00:00:00Z",
+    "last": "2026-05-02T23:00:00Z",
+    "count": 48,
+    "order": "OLDEST_FIRST",
+    "askedAt": "2026-05-24T09:00:00Z",
+}
 RUN = {
     "executionId": "job_1.20260524T100000000Z-abcdefgh",
     "jobId": "job_1",
@@ -40,6 +49,9 @@ RUN = {
     "dispatchedAt": "2026-05-24T10:00:00.031Z",
     "attempt": 1,
 }
+
+
+BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-03T00:00:00Z")
 
 
 class Api:
@@ -72,6 +84,8 @@ def api() -> Api:
             "DELETE /v1/jobs/job_1": JOB | {"state": "CANCELLED"},
             "POST /v1/jobs/job_1/pause": PAUSED,
             "POST /v1/jobs/job_1/drain": PAUSED | {"state": "DRAINING"},
+            "POST /v1/jobs/job_1/backfill": httpx.Response(202, json=BACKFILL),
+            "DELETE /v1/jobs/job_1/backfill": JOB,
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
@@ -270,6 +284,27 @@ def test_drain_sends_its_reason_and_shows_how_far_it_is(call: Call, api: Api) ->
     assert api.body == {}
 
 
+def test_backfill_sends_what_it_is_given_and_shows_how_many(call: Call, api: Api) -> None:
+    told = call("jobs", "backfill", "job_1", *BETWEEN)
+    assert api.body == {"from": "2026-05-01T00:00:00Z", "to": "2026-05-03T00:00:00Z"}
+    assert "48" in told.stdout
+
+    more = ["--max", "50", "--newest-first", "--reason", "it is new"]
+    assert call("jobs", "backfill", "job_1", *BETWEEN, *more).exit_code == 0
+    assert {name: api.body[name] for name in ("max", "order", "reason")} == {
+        "max": 50,
+        "order": "NEWEST_FIRST",
+        "reason": "it is new",
+    }
+    assert "ACTIVE" in call("jobs", "backfill", "job_1", "--stop").stdout
+    assert api.requests[-1].method == "DELETE"
+
+
+def test_a_backfill_that_goes_on_is_shown_with_its_job(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs/job_1"] = JOB | {"backfill": BACKFILL}
+    assert "48 occurrences" in call("jobs", "get", "job_1").stdout
+
+
 @pytest.mark.parametrize(
     ("args", "named"),
     [
@@ -280,6 +315,10 @@ def test_drain_sends_its_reason_and_shows_how_far_it_is(call: Call, api: Api) ->
         (["jobs", "create", "--in", "5s"], "--handler"),
         (["jobs", "create", "--in", "5s", "--cron", "* * * * *"], "--at"),
         (["jobs", "update", "job_1"], "--cron"),
+        (["jobs", "backfill", "job_1"], "--from"),
+        (["jobs", "backfill", "job_1", "--from", "2026-05-01"], "--to"),
+        (["jobs", "backfill", "job_1", "--stop", "--newest-first"], "--stop"),
+        (["jobs", "backfill", "job_1", "--max", "1001"], "--max"),
         (["jobs", "delete", "job_1", "--json"], "--yes"),
         (["jobs", "list", "--limit", "0"], "--limit"),
         (["runs", "get"], "EXECUTION_ID"),
@@ -306,6 +345,8 @@ def test_wrong_usage_exits_with_2_and_asks_nobody(
         (["jobs", "delete", "job_1", "--yes"], JOB | {"state": "CANCELLED"}),
         (["jobs", "pause", "job_1"], PAUSED),
         (["jobs", "drain", "job_1"], PAUSED | {"state": "DRAINING"}),
+        (["jobs", "backfill", "job_1", *BETWEEN], BACKFILL),
+        (["jobs", "backfill", "job_1", "--stop"], JOB),
         (["jobs", "resume", "job_1"], JOB | {"revision": 3}),
         (["runs", "list", "job_1"], {"items": [RUN]}),
         (["runs", "get", RUN["executionId"]], RUN),

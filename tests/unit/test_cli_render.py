@@ -153,6 +153,16 @@ def test_a_paused_job_tells_since_when_and_why() -> None:
     assert "PAUSED" in shown(render.jobs([job]))
 
 
+def test_a_job_tells_when_it_is_resumed_and_what_it_will_skip() -> None:
+    job = JOB | {"state": "PAUSED", "resumesAt": "2027-01-02T06:00:00Z"}
+    job["skips"] = ["2027-01-03T10:00:00Z", "2027-01-04T10:00:00Z"]
+    text = shown(render.job(job))
+
+    assert "Resumes        2027-01-02T06:00:00Z" in text
+    assert "To be skipped  2027-01-03T10:00:00Z, 2027-01-04T10:00:00Z" in text
+    assert "To be skipped" not in shown(render.job(JOB))
+
+
 def test_policies_of_a_job_are_shown() -> None:
     misfire = {"policy": "RUN_LATEST", "relevancyWindowSec": 90}
     text = shown(render.job(JOB | {"misfire": misfire, "overlap": "QUEUE"}))
@@ -255,7 +265,9 @@ def test_what_is_upcoming_tells_its_execution_ids_in_eighty_columns() -> None:
     }
     second = first | {"note": "2026-05-24T10:00 comes twice: fires the first time round only"}
 
+    assert "to be skipped" in shown(render.upcoming([first | {"skipped": True}]), width=80)
     text = shown(render.upcoming([first, second]), width=80)
+    assert "skipped" not in text
 
     assert "EXECUTION" in text
     assert "LOCAL" not in text

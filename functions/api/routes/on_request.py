@@ -8,11 +8,18 @@ from http import HTTPStatus
 from aws_lambda_powertools.event_handler import Response
 
 from functions.api.answers import answer
-from functions.api.app import services, tenant
-from functions.api.documents import ExecutionAnswer, JobAnswer, execution_document
+from functions.api.app import now, services, tenant
+from functions.api.documents import (
+    BackfillAnswer,
+    ExecutionAnswer,
+    JobAnswer,
+    backfill_document,
+    execution_document,
+)
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import (
+    BackfillBody,
     IfMatch,
     JobId,
     RunNowBody,
@@ -69,6 +76,37 @@ def skip_next(
 def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
     return job_answer(services().executions.unskip(key, expected=versions(if_match)))
+
+
+@routes.post(
+    "/v1/jobs/<job_id>/backfill",
+    **operation(
+        "Have occurrences of the past run that have no record",
+        {HTTPStatus.ACCEPTED: ("They will run, a few at a time.", BackfillAnswer)},
+        problems=_CONFLICT,
+    ),
+)
+def begin_backfill(job_id: JobId, request: BackfillBody, if_match: IfMatch = None) -> Response[str]:
+    job, begun = services().backfills.begin(
+        JobKey(tenant(), job_id),
+        request.wanted,
+        backfill_id=once().token("backfill"),
+        asked_at=once().at,
+        now=now(),
+        expected=versions(if_match),
+    )
+    return answer(backfill_document(job, begun), HTTPStatus.ACCEPTED)
+
+
+@routes.delete(
+    "/v1/jobs/<job_id>/backfill",
+    **operation(
+        "Begin nothing more of a job's backfill", _JOB, problems=(HTTPStatus.PRECONDITION_FAILED,)
+    ),
+)
+def stop_backfill(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
+    key = JobKey(tenant(), job_id)
+    return job_answer(services().backfills.stop(key, now=now(), expected=versions(if_match)))
 
 
 def _as_json(value: object) -> str:

@@ -262,6 +262,8 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
         item["held"] = {"BOOL": True}
     if entry.trigger is not Trigger.SCHEDULE:
         item["trigger"] = {"S": entry.trigger.value}
+    if entry.request:
+        item["request"] = {"S": entry.request}
     return item
 
 
@@ -284,6 +286,7 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
             rank=int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK,
             exclusive=bool(item["exclusive"]["BOOL"]) if "exclusive" in item else False,
             trigger=Trigger(item["trigger"]["S"]) if "trigger" in item else Trigger.SCHEDULE,
+            request=item["request"]["S"] if kind is DueKind.BACKFILL else "",
             held=bool(item["held"]["BOOL"]) if "held" in item else False,
         )
         if entry.sort_key != slot.sort_key:

@@ -27,6 +27,7 @@ from nextfire.adapters.aws import (
     translated,
 )
 from nextfire.adapters.due_store import entry_item
+from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JOB_ID, UID, JobKey
@@ -45,7 +46,7 @@ _CACHED = 4 * 1024
 _FIELDS = (
     *("tenant", "job_id", "uid", "revision", "schedule_version", "effective_from", "state"),
     *("definition", "created_at", "updated_at", "replaced", "counted_from", "resumed_at"),
-    *("pause_reason", "skips", "resumes_at", "counted", "drain_asked_at"),
+    *("pause_reason", "skips", "resumes_at", "counted", "drain_asked_at", "backfill"),
 )
 _WITHOUT_PAYLOAD: Any = {
     "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
@@ -393,6 +394,7 @@ def _encode(job: Job) -> Item:
             "resumes_at": job.resumes_at and isoformat(job.resumes_at),
             "counted": job.counted or None,
             "drain_asked_at": job.drain_asked_at and isoformat(job.drain_asked_at),
+            "backfill": job.backfill and _encode_backfill(job.backfill),
         }
     )
 
@@ -418,6 +420,35 @@ def _decode_replaced(values: Mapping[str, Any]) -> Replaced:
         counted_from=_from_text(values.get("counted_from")),
         resumed_at=_from_text(values.get("resumed_at")),
         paused=bool(values.get("paused", False)),
+    )
+
+
+def _encode_backfill(asked: Backfill) -> str:
+    return _json(
+        {
+            "backfill_id": asked.backfill_id,
+            "version": asked.version,
+            "first": isoformat(asked.first),
+            "last": isoformat(asked.last),
+            "count": asked.count,
+            "order": asked.order.value,
+            "asked_at": isoformat(asked.asked_at),
+            "reason": asked.reason,
+        }
+    )
+
+
+def _decode_backfill(text: str) -> Backfill:
+    values = json.loads(text)
+    return Backfill(
+        backfill_id=str(values["backfill_id"]),
+        version=int(values["version"]),
+        first=parse_instant(values["first"]),
+        last=parse_instant(values["last"]),
+        count=int(values["count"]),
+        order=Order(values["order"]),
+        asked_at=parse_instant(values["asked_at"]),
+        reason=None if values["reason"] is None else str(values["reason"]),
     )
 
 
@@ -493,6 +524,7 @@ def decode_job(item: Mapping[str, Any]) -> Job:
             resumes_at=_instant(item, "resumes_at"),
             counted="counted" in item,
             drain_asked_at=_instant(item, "drain_asked_at"),
+            backfill=_decode_backfill(item["backfill"]["S"]) if "backfill" in item else None,
             pause_reason=item["pause_reason"]["S"] if "pause_reason" in item else None,
             skips=tuple(from_ms(int(at["N"])) for at in item["skips"]["L"])
             if "skips" in item

@@ -17,6 +17,7 @@ from nextfire.client.access import Auth
 from nextfire.client.calls import Caller, Pace, segment
 from nextfire.client.models import (
     Answer,
+    Backfill,
     Batch,
     Execution,
     ExecutionPage,
@@ -42,6 +43,7 @@ from nextfire.client.models import (
     given,
     sent,
 )
+from nextfire.domain.backfill import Order
 from nextfire.domain.job import JobState
 from nextfire.domain.keys import Scope
 from nextfire.domain.run import RunState
@@ -366,6 +368,28 @@ class Client:
     def undo_skip_next(self, job_id: str, *, if_match: str | None = None) -> Job:
         """The job, of which that occurrence will run after all."""
         return self._delete(Job, f"{_job(job_id)}/skip-next", {"If-Match": if_match})
+
+    def begin_backfill(
+        self,
+        job_id: str,
+        *,
+        from_: Instant,
+        to: Instant,
+        max: int | None = None,
+        order: Order | str | None = None,
+        reason: str | None = None,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Backfill:
+        """The backfill that goes on: the job's occurrences of the past, from `from_` on and before
+        `to`, run if they have no record. More than `max` are refused.
+        """
+        body = given({"from": from_, "to": to, "max": max, "order": order, "reason": reason})
+        return self._post(Backfill, f"{_job(job_id)}/backfill", body, idempotency_key, if_match)
+
+    def stop_backfill(self, job_id: str, *, if_match: str | None = None) -> Job:
+        """The job, whose backfill begins nothing more."""
+        return self._delete(Job, f"{_job(job_id)}/backfill", {"If-Match": if_match})
 
     def list_upcoming(self, job_id: str, *, count: int | None = None) -> UpcomingList:
         """The job's next occurrences, *count* of them: 1 to 100; none unless it is ACTIVE."""

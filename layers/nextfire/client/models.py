@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue, TypeAdapter
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 
+from nextfire.domain.backfill import Order
 from nextfire.domain.job import (
     Backoff,
     JobDefinition,
@@ -150,6 +151,21 @@ class Misfire(Answer):
     relevancy_window_sec: int | None
 
 
+class Backfill(Answer):
+    """Occurrences of the past that are to run: `count` of them, from `first` to `last`; those that
+    are on record already are passed over.
+    """
+
+    backfill_id: str
+    job_id: str
+    first: datetime
+    last: datetime
+    count: int
+    order: OrNew[Order]
+    asked_at: datetime
+    reason: str | None
+
+
 class Job(Answer):
     """A job: its definition with every default, and what the system keeps beside it. `state`:
     DRAINING of one that is PAUSED while what was under way goes on. Of one whose `state` is
@@ -166,6 +182,7 @@ class Job(Answer):
     pause_reason: str | None
     drain_asked_at: datetime | None
     resumes_at: datetime | None
+    backfill: Backfill | None
     created_at: datetime
     updated_at: datetime
     type: OrNew[ScheduleType]
@@ -204,6 +221,7 @@ class Problem(Answer):
     status: int
     detail: str
     errors: list[Fault] | None
+    quota: str | None
 
 
 class BatchResult(Answer):

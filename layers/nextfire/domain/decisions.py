@@ -50,10 +50,12 @@ _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
 
 class DueAction(StrEnum):
     """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
-    the successor. RESUME: end its job's pause. DROP: delete it. LEAVE: look again later.
+    the successor. RESUME: end its job's pause. BACKFILL: go on with its job's backfill. DROP:
+    delete it. LEAVE: look again later.
     """
 
     RESUME = "RESUME"
+    BACKFILL = "BACKFILL"
     FIRE = "FIRE"
     COVER = "COVER"
     DROP = "DROP"
@@ -115,6 +117,11 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
         if job is not None and job.resume_entry() == entry:
             return DueDecision(DueAction.RESUME, "the pause ends", owner=job)
         return DueDecision(DueAction.DROP, "the pause was ended, or its end put off")
+    if entry.kind is DueKind.BACKFILL:
+        # Stored with its job, as above.
+        if job is not None and job.backfill_entry(entry.ordinal) == entry:
+            return DueDecision(DueAction.BACKFILL, "the backfill goes on", owner=job)
+        return DueDecision(DueAction.DROP, "the backfill was stopped")
     if job is not None and job.uid != entry.uid and entry.at <= job.created_at:
         # Nobody may take an id before all that was due of the job before is sent: if something is
         # left all the same, its executor puts it on record as that of a deleted job.

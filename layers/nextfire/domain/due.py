@@ -19,12 +19,13 @@ from nextfire.domain.run import Trigger
 
 class DueKind(StrEnum):
     """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch.
-    RESUME: the end of a job's pause.
+    RESUME: the end of a job's pause. BACKFILL: how far a job's backfill has come.
     """
 
     FIRE = "FIRE"
     RETRY = "RETRY"
     RESUME = "RESUME"
+    BACKFILL = "BACKFILL"
 
 
 NORMAL_RANK = 1
@@ -39,9 +40,10 @@ class DueEntry:
     version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
     checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
     `exclusive`, of a RETRY, says that the job's runs share one message group; `trigger`, of the
-    first dispatch of a run that was asked for, how that came to be. `held`: it is due, and had to
-    wait for its pool's queue, its job's turn or its tenant's quota, or the one before it had; it is
-    the same entry all the same.
+    first dispatch of a run that was asked for, how that came to be. BACKFILL has the `request` that
+    it goes on with, and as `ordinal` which of its occurrences is next. `held`: it is due, and had
+    to wait for its pool's queue, its job's turn or its tenant's quota, or the one before it had; it
+    is the same entry all the same.
     """
 
     kind: DueKind
@@ -57,6 +59,7 @@ class DueEntry:
     rank: int = NORMAL_RANK
     exclusive: bool = False
     trigger: Trigger = Trigger.SCHEDULE
+    request: str = ""
     held: bool = field(default=False, compare=False)
 
     def __hash__(self) -> int:
@@ -77,6 +80,8 @@ class DueEntry:
             tail = f"R#{self.run_id}#{self.dispatch}"
         elif self.kind is DueKind.RESUME:
             tail = "P"
+        elif self.kind is DueKind.BACKFILL:
+            tail = f"B#{self.request}#{self.ordinal}"
         else:
             tail = f"F#{self.version}"
             # Jitter may put two occurrences on one instant.

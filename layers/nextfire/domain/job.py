@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
+from nextfire.domain.backfill import Backfill
 from nextfire.domain.due import NORMAL_RANK, DueEntry, DueKind, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
@@ -43,6 +44,7 @@ from nextfire.domain.schedule import (
     jitter,
     next_instant,
     occurrences,
+    parse_duration,
     spread,
     stretch,
     upcoming,
@@ -472,6 +474,7 @@ class Job:
     occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
     `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `drain_asked_at`: of a
     PAUSED job, when it was asked to drain, if it was: then it is told until when its runs go on.
+    `backfill`: the latest that did not come to its end; see `backfilling`.
     `counted`: it is one of those that count toward its tenant's quota of jobs; one that has ended
     is not.
     """
@@ -493,6 +496,7 @@ class Job:
     resumes_at: datetime | None = None
     counted: bool = False
     drain_asked_at: datetime | None = None
+    backfill: Backfill | None = None
 
     def with_new_version(self, now: datetime) -> Job:
         """The same job with a schedule version of its own from *now* on. Version and
@@ -558,6 +562,48 @@ class Job:
         if self.state is not JobState.PAUSED or self.resumes_at is None:
             return None
         return DueEntry(DueKind.RESUME, self.key, self.uid, self.resumes_at)
+
+    @property
+    def backfilling(self) -> Backfill | None:
+        """The backfill that goes on, if one does: a change of *when*, a pause and a deletion end
+        it.
+        """
+        goes_on = self.backfill is not None and self.backfill.version == self.schedule_version
+        return self.backfill if goes_on else None
+
+    def backfill_entry(self, position: int) -> DueEntry | None:
+        """The entry that goes on with this job's backfill at its *position*-th occurrence, from 1;
+        None if none goes on.
+        """
+        asked = self.backfilling
+        if asked is None:
+            return None
+        # Derived, so that whoever writes it writes the same.
+        return DueEntry(
+            DueKind.BACKFILL,
+            self.key,
+            self.uid,
+            asked.asked_at,
+            ordinal=position,
+            request=asked.backfill_id,
+        )
+
+    def past_schedule(self, first: datetime) -> Schedule:
+        """The present schedule as if it had been there from *first* on: an INTERVAL in the same
+        phase. A DELAY counts from when it does.
+
+        Raises:
+            InvalidInputError: The schedule cannot be read.
+        """
+        counted_from, when = self._counted_from, self.definition
+        if when.type is ScheduleType.DELAY or first > counted_from:
+            return self.schedule
+        if when.type is ScheduleType.INTERVAL and when.start_at is None:
+            period = parse_duration(str(when.schedule), "schedule")
+            return when.schedule_from(
+                counted_from - ((counted_from - first) // period + 1) * period
+            )
+        return when.schedule_from(first - timedelta(milliseconds=1))
 
     def unpaused(self, now: datetime) -> DueEntry | None:
         """The entry that has on record what was due in the pause of this PAUSED job, up to *now*,

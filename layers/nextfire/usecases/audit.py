@@ -48,6 +48,7 @@ next."""
 SENT_AT_MOST = 1_000
 """Runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be a range that reaches into it
+_OF_RUNS = {DueKind.FIRE, DueKind.RETRY}
 _EVER = "9"  # sorts after the ids of all runs
 
 T = TypeVar("T")
@@ -374,7 +375,7 @@ class AuditJobs:
             spans(job, since, now - GRACE, entries),
             self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000),
             now=now,
-            waiting={_run_of(entry) for entry in entries if entry.kind is not DueKind.RESUME},
+            waiting={_run_of(entry) for entry in entries if entry.kind in _OF_RUNS},
             covered_to=covered_to,
         )
 

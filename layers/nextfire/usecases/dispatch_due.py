@@ -31,6 +31,7 @@ from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQu
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, Trigger
 from nextfire.usecases.cover_missed import Covered, cover_missed
+from nextfire.usecases.go_on_backfill import GoOnBackfill
 
 POLL_EVERY = timedelta(milliseconds=500)
 LOOK_AHEAD = timedelta(seconds=2)
@@ -62,6 +63,7 @@ _PARTS = 10
 _KEEPS_ROOM = 100  # a queue that is bounded to less is for those who come first
 _WAITING_AT_MOST = 1_000  # entries that wait in their buckets; more go to the next minute's
 _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
+_BACKFILL_FOR = timedelta(milliseconds=500)  # spent on backfills in one step
 _READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
 _NO_TIME = timedelta()
 _MOMENT = timedelta(milliseconds=1)
@@ -179,6 +181,7 @@ class DispatchDue:
         self._shards = list(shards)
         self._epoch = epoch
         self._shares = shares
+        self._backfill = GoOnBackfill(jobs, runs, due, queue, clock)
         self._ready = FairQueue(shares.weights)
         self._rooms: dict[str, _Room] = {}
         self._reading: dict[int, Future[tuple[list[StoredEntry | BrokenEntry], datetime]]] = {}
@@ -430,6 +433,7 @@ class DispatchDue:
         )
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
         gone += self._resume([(s, d) for s, d in decided if d.action is DueAction.RESUME], report)
+        gone += self._go_on([(s, d) for s, d in decided if d.action is DueAction.BACKFILL], report)
         wanted = [(s, d) for s, d in decided if d.action in (DueAction.FIRE, DueAction.COVER)]
         admitted, replaced = self._take_turns(wanted, report)
         admitted = self._within_rates(admitted, now, report)
@@ -497,6 +501,38 @@ class DispatchDue:
             else:
                 again.append(stored)
         self._wait(again, _LEFT_FOR)
+        return done
+
+    def _go_on(
+        self, backfills: list[tuple[StoredEntry, DueDecision]], report: TickReport
+    ) -> list[Slot]:
+        """Go on with backfills, side by side, for so long that others are not held up. Returns what
+        is done with.
+        """
+        until = self._clock.now() + _BACKFILL_FOR
+        going = [
+            (s, self._executor.submit(self._backfill.step, s.entry, d.owner, until))
+            for s, d in backfills
+            if d.owner is not None
+        ]
+        done: list[Slot] = []
+        again: list[StoredEntry] = []
+        for stored, step in going:
+            try:
+                over = step.result()
+            except UnavailableError as error:
+                again.append(stored)
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                report.quarantined += 1
+                report.notes.append(_cannot_decide(stored, error))
+                self._wait([stored], _BROKEN_FOR)
+            else:
+                if over:
+                    done.append(stored.slot)
+                else:
+                    again.append(stored)
+        self._wait(again, _TURN_AFTER)
         return done
 
     def _with_quota(
@@ -882,7 +918,7 @@ def _tenant(stored: StoredEntry) -> str:
 
 def _sends(entry: DueEntry) -> bool:
     """Whether something is sent for it, if anything comes of it."""
-    return entry.kind is not DueKind.RESUME
+    return entry.kind in {DueKind.FIRE, DueKind.RETRY}
 
 
 def _marked(entry: DueEntry) -> DueEntry:

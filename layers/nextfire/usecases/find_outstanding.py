@@ -28,7 +28,7 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
     ended, or an occurrence that has no record yet. False of any other job, without a look.
 
     It looks back over a day, for what waits in a queue, and beyond that for as long as a run may
-    take; over `LOOKED_AT_MOST` records.
+    take; over `LOOKED_AT_MOST` records. And over as many of the backfill that went on till then.
 
     Raises:
         InvalidInputError: A schedule cannot be read.
@@ -57,4 +57,17 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
                 break
     if looked_at == LOOKED_AT_MOST and found:
         since = max(since, found[-1].key.scheduled_at)
-    return owes_records(job.uid, spans(job, since, until), reversed(found))
+    return owes_records(job.uid, spans(job, since, until), reversed(found)) or _backfills(runs, job)
+
+
+def _backfills(runs: RunStore, job: Job) -> bool:
+    """Whether something goes on of the backfill that the pause has ended: that is of long ago."""
+    asked = job.backfill
+    if asked is None:
+        return False
+    first, last = runs_from(asked.first), runs_from(asked.last + _MOMENT)
+    found = runs.between(job.key, first, last, newest_first=True, page=_PAGE, lenient=True)
+    return any(
+        run.request == asked.backfill_id and not run.state.ended
+        for run in islice(found, LOOKED_AT_MOST)
+    )

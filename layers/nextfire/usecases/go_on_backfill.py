@@ -1,0 +1,126 @@
+"""Go on with a backfill: its next few runs, once those before them have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from nextfire.domain.audit import GRACE, idle_since, sending
+from nextfire.domain.backfill import Backfill
+from nextfire.domain.decisions import range_over
+from nextfire.domain.due import DueEntry
+from nextfire.domain.errors import UndecodableError
+from nextfire.domain.ids import RunKey, run_id, runs_from
+from nextfire.domain.instants import cut
+from nextfire.domain.job import Job
+from nextfire.domain.ports import Clock, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.run import Run, RunState, Trigger
+
+BACKFILLED = "backfill on request"
+"""The reason, where none is given."""
+_RECORDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class GoOnBackfill:
+    """What may be done again, by another watcher too: a run is stored with its due entry only where
+    it has no record, and what has been begun is found by its entry, however old it is.
+    """
+
+    jobs: JobStore
+    runs: RunStore
+    due: DueStore
+    queue: RunQueue
+    clock: Clock
+
+    def step(self, entry: DueEntry, job: Job, until: datetime) -> bool:
+        """Begin the occurrences that *entry* is at; or, where all of them have ended, store the
+        entry that follows, and after the last have on record that the backfill of *job* is over.
+
+        Args:
+            entry: A BACKFILL entry.
+            job: Its job, whose backfill goes on.
+            until: What would begin after this is left for the next call.
+
+        Returns:
+            Whether *entry* is done with; else it has to come again.
+
+        Raises:
+            UnavailableError: A store did not answer.
+            InvalidInputError: The schedule cannot be read.
+        """
+        asked = job.backfilling
+        if asked is None:
+            return True
+        batch = asked.batch(job.past_schedule(asked.first), entry.ordinal)
+        if not batch:
+            return self._over(job)
+        unended = 0
+        for at in batch:
+            if self.clock.now() > until:
+                return False
+            run = self._begun(job, asked, at)
+            if run is not None and run.trigger is Trigger.BACKFILL and not run.state.ended:
+                unended += 1
+                self._revive(job, run)
+        if unended:
+            return False
+        following = job.backfill_entry(entry.ordinal + len(batch))
+        return following is not None and bool(self.due.put([following], self.clock.now()))
+
+    def _begun(self, job: Job, asked: Backfill, at: datetime) -> Run | None:
+        """The record of the run at *at*, new or not; None if a range stands for it, or it cannot be
+        read.
+        """
+        key = RunKey(job.key, run_id(job.uid, at))
+        try:
+            there = self.runs.get(key)
+        except UndecodableError:
+            return None  # a record it has: it blocks nothing
+        if there is not None:
+            return there
+        # Before the job was made nothing of it was due, and there may be another's records.
+        if at > job.created_at and range_over(key, self._before(key)) is not None:
+            return None
+        now = cut(self.clock.now())
+        run = Run(
+            key,
+            RunState.PENDING,
+            reason=asked.reason or BACKFILLED,
+            trigger=Trigger.BACKFILL,
+            request=asked.backfill_id,
+            request_reason=asked.reason,
+            not_before=now,  # since when it waits; its own instant is long ago
+        )
+        entry = sending(job, key, pool=job.definition.target.pool, dispatch=1, now=now)
+        return self.runs.request(run, replace(entry, trigger=Trigger.BACKFILL), now).run
+
+    def _before(self, key: RunKey) -> Iterable[Run]:
+        return self.runs.between(
+            key.job,
+            "0",
+            runs_from(key.scheduled_at),
+            newest_first=True,
+            page=_RECORDS,
+            lenient=True,
+        )
+
+    def _revive(self, job: Job, run: Run) -> None:
+        """Have *run* sent again, if nobody has it. The auditor does not look back so far."""
+        now, since = self.clock.now(), idle_since(run)
+        if since is None or since > now - GRACE:
+            return
+        pool = run.pool or job.definition.target.pool
+        if self.queue.backlog(pool) == 0:
+            # Of an instant that is derived: asked again, it is the same entry.
+            entry = sending(job, run.key, pool=pool, dispatch=run.dispatch + 1, now=since + GRACE)
+            self.due.put([entry], now)
+
+    def _over(self, job: Job) -> bool:
+        now = self.clock.now()
+        over = replace(
+            job, backfill=None, revision=job.revision + 1, updated_at=max(cut(now), job.updated_at)
+        )
+        # Changed meanwhile, it is decided over again.
+        return self.jobs.update(over, None, now)

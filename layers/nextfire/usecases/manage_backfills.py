@@ -1,0 +1,198 @@
+"""Begin and stop backfills."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+
+from nextfire.domain.backfill import MOST, Backfill, Order
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    UnavailableError,
+)
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import cut, isoformat
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.ports import JobStore
+from nextfire.domain.schedule import ScheduleType, next_instant, occurrences, stretch
+from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.manage_jobs import as_expected, revised
+
+_TRIES = 5  # of a change that meets other changes of the same job
+_MOMENT = timedelta(milliseconds=1)
+_UNCOUNTABLE = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The occurrences from `first` on, before `to`; `at_most` so many (1 to `MOST`), or none."""
+
+    first: datetime
+    to: datetime
+    at_most: int = MOST
+    order: Order = Order.OLDEST_FIRST
+    reason: str | None = None
+
+
+class ManageBackfills:
+    """A job has one backfill at a time. The watcher goes on with it, from one due entry to the
+    next.
+    """
+
+    def __init__(self, jobs: JobStore, unsent: FindUnsent) -> None:
+        self._jobs = jobs
+        self._unsent = unsent
+
+    def begin(
+        self,
+        key: JobKey,
+        wanted: Wanted,
+        *,
+        backfill_id: str,
+        asked_at: datetime,
+        now: datetime,
+        expected: Collection[str] | None = None,
+    ) -> tuple[Job, Backfill]:
+        """Have occurrences of the past run that have no record: those that the job's present
+        schedule has, or would have had. What the schedule itself is still to send is left to it.
+
+        Args:
+            key: The job.
+            wanted: Which of them.
+            backfill_id: What tells this request from others; asked again, it is the same backfill.
+            asked_at: When it was asked first.
+            now: The present.
+            expected: See `ManageJobs`.
+
+        Returns:
+            The job, and its backfill.
+
+        Raises:
+            NotFoundError: There is no such job, or it is CANCELLED.
+            ConflictError: It is PAUSED, has no schedule, or a backfill that goes on; or what of it
+                was sent is not to be known.
+            InvalidInputError: There is no such occurrence, or there are more than `at_most`.
+            ChangedError: It is not as *expected*.
+        """
+        for _ in range(_TRIES):
+            job = self._living(key)
+            there = job.backfilling
+            if there is not None and there.backfill_id == backfill_id:
+                return job, there
+            as_expected(job, expected)
+            _check_may_begin(job)
+            first, last, count = self._found(job, wanted, now)
+            asked = Backfill(
+                backfill_id,
+                job.schedule_version,
+                first,
+                last,
+                count,
+                wanted.order,
+                cut(asked_at),
+                wanted.reason,
+            )
+            begun = revised(replace(job, backfill=asked), now)
+            if self._jobs.update(begun, begun.backfill_entry(1), now):
+                return begun, asked
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def stop(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
+        """Begin nothing more of the job's backfill. What is on its way runs to its end.
+
+        Raises:
+            NotFoundError: There is no such job, it is CANCELLED, or no backfill of it goes on.
+            ChangedError: It is not as *expected*.
+        """
+        for _ in range(_TRIES):
+            job = self._living(key)
+            as_expected(job, expected)
+            asked = job.backfilling
+            if asked is None:
+                raise NotFoundError("backfill of job", key.job_id, "There is nothing to stop.")
+            stopped = revised(replace(job, backfill=replace(asked, version=0)), now)
+            if self._jobs.update(stopped, None, now):
+                return stopped
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+
+    def _living(self, key: JobKey) -> Job:
+        job = self._jobs.get(key)
+        if job is None:
+            raise NotFoundError("job", key.job_id)
+        if job.state is JobState.CANCELLED:
+            raise NotFoundError("living job", key.job_id)
+        return job
+
+    def _found(self, job: Job, wanted: Wanted, now: datetime) -> tuple[datetime, datetime, int]:
+        """The first, the last, and how many."""
+        if wanted.first >= wanted.to:
+            raise InvalidInputError(
+                "from",
+                isoformat(wanted.first),
+                f"not before `to`, which is {isoformat(wanted.to)}",
+                "Exchange them.",
+            )
+        schedule = job.past_schedule(wanted.first)
+        first = next_instant(schedule, wanted.first - _MOMENT)
+        until = self._until(job, wanted, now)
+        if first is None or first > until:
+            raise InvalidInputError(
+                "from",
+                isoformat(wanted.first),
+                f"from there to {isoformat(wanted.to)} the job has no occurrence that is over",
+                "Look at its schedule: POST /v1/schedules/preview with `after`.",
+            )
+        found = stretch(schedule, first, until, at_most=_UNCOUNTABLE)
+        if found.count > wanted.at_most:
+            raise InvalidInputError(
+                "max",
+                wanted.at_most,
+                f"from {isoformat(first)} to {isoformat(found.last)} there are {found.count}"
+                " occurrences",
+                f"Narrow `from` and `to`, or raise `max`, to {MOST} at most.",
+            )
+        return first, found.last, found.count
+
+    def _until(self, job: Job, wanted: Wanted, now: datetime) -> datetime:
+        """The last instant of which the schedule itself will send nothing any more: a range record
+        that it may have to write is written before what is written here.
+        """
+        until = min(wanted.to - _MOMENT, cut(now) - job.definition.jitter_width - _MOMENT)
+        most, counted_from = job.definition.max_runs, job.counted_from or job.effective_from
+        if most is not None and until > counted_from:
+            counted = occurrences(job.schedule, counted_from)
+            last = next(islice(counted, most - 1, None), None)
+            until = until if last is None else min(until, last.at)
+        if until <= job.created_at:
+            return until
+        unsent = self._unsent.of(job.key, job.uid, now)
+        if unsent is None:
+            raise ConflictError(
+                "What the job's schedule has sent is not to be known: the dispatcher is behind",
+                "Try again in a moment, or end before the job was made, at"
+                f" {isoformat(job.created_at)}.",
+            )
+        return min([until, *(entry.occurs_at - _MOMENT for entry in unsent)])
+
+
+def _check_may_begin(job: Job) -> None:
+    """Raises:
+    ConflictError: No backfill of *job* may begin now.
+    """
+    there = job.backfilling
+    if there is not None:
+        raise ConflictError(
+            f"A backfill of the job goes on, of {there.count} occurrences from"
+            f" {isoformat(there.first)} to {isoformat(there.last)}",
+            "Wait for its end, or stop it: DELETE /v1/jobs/{jobId}/backfill.",
+        )
+    if job.state is JobState.PAUSED:
+        raise ConflictError("The job is PAUSED", "Resume it first: a pause ends a backfill.")
+    if job.definition.type is ScheduleType.MANUAL:
+        raise ConflictError(
+            "A MANUAL job has no occurrences", "Run it now: POST /v1/jobs/{jobId}/run."
+        )

@@ -1,0 +1,449 @@
+"""Occurrences of the past run after all, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.domain.backfill import AT_ONCE, MOST, Order
+from nextfire.domain.due import DueKind
+from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.job import Job, JobState
+from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.usecases.find_outstanding import has_outstanding
+from nextfire.usecases.manage_backfills import Wanted
+from tests.accounting import assert_all_accounted, covered, settle, spoken
+from tests.builders import RUN_LATEST, SKIP, at
+from tests.fakes import Killed
+from tests.world import World
+
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *"}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World("11:59:30")
+    world.tick()
+    return world
+
+
+def begin(
+    world: World, job: Job, first: str, to: str, *, backfill_id: str = "b", **more: Any
+) -> Job:
+    return world.backfills.begin(
+        job.key,
+        Wanted(at(first), at(to), **more),
+        backfill_id=backfill_id,
+        asked_at=world.now,
+        now=world.now,
+    )[0]
+
+
+def backfilled(world: World, job: Job) -> list[Run]:
+    """In the order in which they were begun."""
+    found = [
+        run
+        for key, run in world.runs.all.items()
+        if (key.job, key.uid) == (job.key, job.uid) and run.trigger is Trigger.BACKFILL
+    ]
+    return sorted(found, key=lambda run: (run.not_before or world.now, run.key.run_id))
+
+
+def told(runs: Sequence[Run]) -> list[str]:
+    return sorted(spoken(run.key.scheduled_at) for run in runs)
+
+
+def outstanding(world: World, job: Job) -> int:
+    return sum(not run.state.ended for run in backfilled(world, job))
+
+
+def test_what_was_before_the_job_runs_and_the_schedule_goes_on(world: World) -> None:
+    job = world.register(**MINUTELY)
+
+    begun = begin(world, job, "11:50", "11:55", reason="a reason")
+
+    asked = begun.backfilling
+    assert asked is not None
+    assert (asked.first, asked.last, asked.count) == (at("11:50"), at("11:54"), 5)
+    assert begun.revision == job.revision + 1
+    settle(world)
+    runs = backfilled(world, job)
+    assert told(runs) == ["11:50", "11:51", "11:52", "11:53", "11:54"]
+    assert {(r.state, r.attempt, r.request) for r in runs} == {(RunState.SUCCEEDED, 1, "b")}
+    assert {r.request_reason for r in runs} == {"a reason"}
+    over = world.job(job.key)
+    assert (over.backfill, over.state) == (None, JobState.ACTIVE)
+    assert [e.kind for e in world.entries] == [DueKind.FIRE]
+    world.tick_at("12:00:30")
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE", "SKIP", "REPLACE"])
+def test_a_few_at_a_time_in_the_order_asked_for(world: World, order: Order, overlap: str) -> None:
+    job = world.register(**MINUTELY, overlap=overlap)
+    begin(world, job, "11:00", "11:35", order=order)
+    batches: list[list[str]] = []
+    for _ in range(12):
+        for works in (False, False, True):  # until they have ended no other begins
+            world.tick()
+            assert outstanding(world, job) <= AT_ONCE
+            begun = {each for batch in batches for each in batch}
+            new = {*told(backfilled(world, job))} - begun
+            batches += [sorted(new)] if new else []
+            if works:
+                world.worker().work()
+            world.advance(seconds=6)
+    assert [len(batch) for batch in batches] == [10, 10, 10, 5]
+    assert (batches[0][0] == "11:00") == (order is Order.OLDEST_FIRST)
+    in_row = [min(batch) for batch in batches]
+    assert in_row == sorted(in_row, reverse=order is Order.NEWEST_FIRST)
+    settle(world)
+    assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}
+    assert_all_accounted(world, job)
+
+
+def test_what_has_a_record_is_not_run_again_nor_what_a_range_stands_for(world: World) -> None:
+    job = world.register(**MINUTELY, misfire=RUN_LATEST)
+    world.tick_at("12:00")
+    world.at("12:10:30")
+    settle(world)
+    assert covered(world, job) == ["12:01-12:09 (9)"]
+    before = {r.key for r in world.runs.all.values()}
+
+    begin(world, job, "11:57", "12:11")
+    settle(world)
+
+    assert {r.key for r in world.runs.all.values()} - before == {
+        RunKey(job.key, run_id(job.uid, at(time))) for time in ("11:57", "11:58", "11:59")
+    }
+    world.tick()
+    assert_all_accounted(world, job)
+
+
+def test_what_the_schedule_is_still_to_send_is_left_to_it(world: World) -> None:
+    job = world.register(**MINUTELY, misfire=SKIP)
+    world.tick_at("12:00")
+    world.worker().work()
+    world.at("12:10:30")  # no watcher came since
+    begun = begin(world, job, "11:58", "12:30")
+    assert begun.backfilling is not None
+    assert begun.backfilling.last == at("12:00")
+    settle(world)
+    assert told(backfilled(world, job)) == ["11:58", "11:59"]
+    assert covered(world, job) == ["12:01-12:09 (9)"]
+    assert_all_accounted(world, job)
+
+
+def test_what_jitter_has_put_off_is_left_to_the_schedule(world: World) -> None:
+    job = world.register(**MINUTELY, jitterSec=50)
+    world.tick_at("12:00:01")
+    begun = begin(world, job, "11:55", "12:00:01")
+    assert begun.backfilling is not None
+    assert begun.backfilling.last == at("11:59")
+
+
+def test_of_a_schedule_that_was_changed_the_present_one_counts(world: World) -> None:
+    job = world.register(schedule="*/10 * * * *")
+    world.tick_at("12:00")
+    world.worker().work()
+    world.at("12:05:30")
+    world.change(job, **MINUTELY)
+    begin(world, job, "11:58", "12:05:30")
+    settle(world)
+    # 12:00 was the old one's, and ran.
+    assert told(backfilled(world, job)) == ["11:58", "11:59", *(f"12:0{n}" for n in range(1, 6))]
+    assert_all_accounted(world, job)
+
+
+def test_how_many_there_would_be_is_told(world: World) -> None:
+    job = world.register(**MINUTELY)
+    with pytest.raises(InvalidInputError, match="there are 120 occurrences") as refused:
+        begin(world, job, "09:00", "11:00", at_most=100)
+    assert refused.value.field == "max"
+    begin(world, job, "09:00", "11:00", at_most=120)
+    year = Wanted(at("11:00") - timedelta(days=365), at("11:00"))
+    other = world.register("other", **MINUTELY)
+    with pytest.raises(InvalidInputError, match=f"525600 .* {MOST} at most"):
+        world.backfills.begin(other.key, year, backfill_id="b", asked_at=world.now, now=world.now)
+    assert world.job(other.key) == other
+
+
+@pytest.mark.parametrize(
+    ("first", "to"), [("11:55", "11:55"), ("11:55", "11:50"), ("12:01", "12:30")]
+)
+def test_a_time_without_an_occurrence_that_is_over_is_refused(
+    world: World, first: str, to: str
+) -> None:
+    job = world.register(**MINUTELY)
+    with pytest.raises(InvalidInputError, match="from"):
+        begin(world, job, first, to)
+    assert world.job(job.key) == job
+
+
+@pytest.mark.parametrize(
+    ("schedule", "found"),
+    [
+        ({"type": "INTERVAL", "schedule": "PT20M"}, ["10:39:30", "10:59:30", "11:19:30"]),
+        (
+            {"type": "INTERVAL", "schedule": "PT20M", "startAt": "2026-05-24T10:50:00Z"},
+            ["10:50", "11:10"],
+        ),
+        ({"type": "CRON", "schedule": "*/30 * * * *"}, ["10:30", "11:00"]),
+        (
+            {
+                "type": "DATES",
+                "schedule": [
+                    "2026-05-24T11:00:00Z",
+                    "2026-05-24T10:20:00Z",
+                    "2026-05-24T13:00:00Z",
+                ],
+            },
+            ["10:20", "11:00"],
+        ),
+    ],
+)
+def test_every_kind_of_schedule_has_a_past(
+    world: World, schedule: dict[str, Any], found: list[str]
+) -> None:
+    job = world.register(**schedule)
+    begin(world, job, "10:20", "11:20")
+    settle(world)
+    assert told(backfilled(world, job)) == found
+    assert_all_accounted(world, job)
+
+
+def test_no_more_than_max_runs_counts_are_made_up_for(world: World) -> None:
+    job = world.register(**MINUTELY, maxRuns=2)
+    for time in ("12:00", "12:01"):
+        world.tick_at(time)
+        world.worker().work()
+    world.at("12:05")
+    assert world.job(job.key).state is JobState.COMPLETED
+    begun = begin(world, job, "11:58", "12:05")
+    assert begun.backfilling is not None
+    assert begun.backfilling.last == at("12:01")
+    settle(world)
+    assert told(backfilled(world, job)) == ["11:58", "11:59"]
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
+def test_one_at_a_time_and_the_same_request_is_the_same(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begun = begin(world, job, "11:00", "11:05")
+    assert begin(world, job, "11:00", "11:05") == begun
+    with pytest.raises(ConflictError, match="of 5 occurrences"):
+        begin(world, job, "11:00", "11:05", backfill_id="c")
+    settle(world)
+    begin(world, job, "11:00", "11:10", backfill_id="c")
+    settle(world)
+    assert [r.request for r in backfilled(world, job)].count("b") == 5
+    assert len(backfilled(world, job)) == 10
+
+
+def test_it_is_asked_again_when_it_is_over_and_nothing_runs_twice(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:05")
+    settle(world)
+    begin(world, job, "11:00", "11:05")
+    settle(world)
+    assert {r.attempt for r in backfilled(world, job)} == {1}
+    assert world.job(job.key).backfill is None
+
+
+def test_stopped_it_begins_nothing_more(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    world.tick()
+    stopped = world.backfills.stop(job.key, now=world.now)
+    assert stopped.backfilling is None
+    settle(world)
+    assert len(backfilled(world, job)) == AT_ONCE
+    assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}
+    assert [e.kind for e in world.entries] == [DueKind.FIRE]
+    with pytest.raises(NotFoundError, match="backfill"):
+        world.backfills.stop(job.key, now=world.now)
+
+
+@pytest.mark.parametrize("how", ["pause", "delete", "change"])
+def test_what_changes_the_schedule_ends_it(world: World, how: str) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    world.tick()
+    if how == "change":
+        world.change(job, schedule="*/2 * * * *")
+    else:
+        getattr(world, how)(job)
+    assert world.job(job.key).backfilling is None
+    settle(world)
+    ended = RunState.CANCELLED if how == "delete" else RunState.SUCCEEDED
+    assert [r.state for r in backfilled(world, job)] == [ended] * AT_ONCE
+    assert not [e for e in world.entries if e.kind is DueKind.BACKFILL]
+
+
+def test_a_change_of_what_leaves_it(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:15")
+    world.tick()
+    world.change(job, payload={"a": 1})
+    settle(world)
+    assert len(backfilled(world, job)) == 15
+
+
+def test_a_job_that_drains_waits_for_what_was_begun(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "09:00", "09:35")
+    world.tick()
+    drained = world.manage.drain(job.key, None, now=world.now)
+    assert has_outstanding(world.runs, drained, world.now)
+    settle(world)
+    assert not has_outstanding(world.runs, drained, world.now)
+    assert len(backfilled(world, job)) == AT_ONCE
+
+
+def test_it_goes_on_when_runs_die(world: World) -> None:
+    job = world.register(**MINUTELY, retryPolicy={"maxAttempts": 1})
+    begin(world, job, "11:00", "11:15")
+    for _ in range(3):
+        world.script(exit_code=1)
+    settle(world)
+    states = [r.state for r in backfilled(world, job)]
+    assert (states.count(RunState.DEAD), len(states)) == (3, 15)
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        ({"overlap": "SKIP"}, RunState.SUCCEEDED),
+        ({"overlap": "REPLACE"}, RunState.SUCCEEDED),
+        ({"misfire": {"relevancyWindowSec": 5}}, RunState.SUCCEEDED),
+    ],
+)
+def test_it_is_never_too_late_and_waits_for_its_turn(
+    world: World, fields: dict[str, Any], state: RunState
+) -> None:
+    job = world.register(**MINUTELY, **fields)
+    begin(world, job, "11:00", "11:05")
+    settle(world)
+    assert [r.state for r in backfilled(world, job)] == [state] * 5
+
+
+def test_whose_message_is_lost_is_sent_again(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "09:00", "09:12")
+    world.tick()
+    world.queue.queues["default"].purge()
+    for _ in range(40):
+        world.advance(seconds=30)
+        world.tick()
+        world.worker().work()
+    settle(world)
+    assert [r.state for r in backfilled(world, job)] == [RunState.SUCCEEDED] * 12
+    assert world.job(job.key).backfill is None
+
+
+def test_one_that_waits_in_the_queue_is_not_sent_twice(world: World) -> None:
+    job = world.register(schedule="0 0 1 1 *")
+    _, yearly = world.backfills.begin(
+        job.key,
+        Wanted(at("11:00") - timedelta(days=800), at("11:00")),
+        backfill_id="b",
+        asked_at=world.now,
+        now=world.now,
+    )
+    for _ in range(40):
+        world.advance(seconds=60)
+        world.tick()
+    assert [m.dispatch for m in world.queue.log] == [1] * yearly.count
+
+
+def test_a_record_that_does_not_decode_stops_nothing(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:15")
+    world.tick()
+    first = RunKey(job.key, run_id(job.uid, at("11:00")))
+    world.runs.spoil(first)
+    world.queue.queues["default"].purge()
+    for _ in range(40):
+        world.advance(seconds=30)
+        world.tick()
+        world.worker().work()
+    assert world.job(job.key).backfill is None
+
+
+def test_a_watcher_that_dies_anywhere_loses_none() -> None:
+    for calls in range(300):
+        world = World("11:59:30")
+        world.tick()
+        job = world.register(**MINUTELY)
+        begin(world, job, "11:00", "11:12")
+        world.faults.kill_after(calls)
+        try:
+            for _ in range(6):
+                world.tick()
+                world.advance(seconds=6)
+                world.worker().work()
+            over = True
+        except Killed:
+            over = False
+        world.faults.clear()
+        world.new_watcher()
+        settle(world)
+        assert len(backfilled(world, job)) == 12, calls
+        assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}, calls
+        assert world.job(job.key).backfill is None, calls
+        if over:
+            return
+    raise AssertionError("it has no end")
+
+
+def test_two_watchers_begin_no_more_than_one(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    other = world.dispatcher(99)
+    for _ in range(12):
+        for watcher in (world.watcher, other):
+            watcher.poll(world.now)
+            while watcher.next_at is not None and watcher.next_at <= world.now:
+                watcher.release(world.now)
+            assert outstanding(world, job) <= AT_ONCE
+        world.worker().work()
+        world.advance(seconds=6)
+    settle(world)
+    assert [r.attempt for r in backfilled(world, job)] == [1] * 35
+
+
+def test_who_cannot_be_backfilled_says_so(world: World) -> None:
+    paused = world.pause(world.register("paused", **MINUTELY))
+    manual = world.register("manual", type="MANUAL", schedule=None)
+    gone = world.delete(world.register("gone", **MINUTELY))
+    for job, named in ((paused, "PAUSED"), (manual, "MANUAL")):
+        with pytest.raises(ConflictError, match=named):
+            begin(world, job, "11:00", "11:05")
+    with pytest.raises(NotFoundError):
+        begin(world, gone, "11:00", "11:05")
+    with pytest.raises(NotFoundError):
+        world.backfills.stop(gone.key, now=world.now)
+    job = world.register(**MINUTELY)
+    nobody = replace(job, key=replace(job.key, job_id="nobody"))
+    with pytest.raises(NotFoundError):
+        begin(world, nobody, "11:00", "11:05")
+    wanted = Wanted(at("11:00"), at("11:05"))
+    with pytest.raises(ChangedError):
+        world.backfills.begin(
+            job.key, wanted, backfill_id="b", asked_at=world.now, now=world.now, expected=["x"]
+        )
+
+
+def test_while_the_dispatcher_is_far_behind_only_what_was_before_the_job_is(world: World) -> None:
+    job = world.register(**MINUTELY)
+    world.advance(hours=3)
+    with pytest.raises(ConflictError, match="dispatcher is behind"):
+        begin(world, job, "11:00", "12:30")
+    begin(world, job, "11:00", "11:05")
