@@ -76,7 +76,7 @@ def measure() -> Result:
     """The deployed watcher dispatches; nothing is carried out."""
     result = Result()
     with running_stack(watcher=True) as stack:
-        midnight = floor_minute(datetime.now(UTC)) + timedelta(minutes=3)
+        midnight = floor_minute(datetime.now(UTC)) + timedelta(minutes=2)
         _store_minnow(stack, midnight)
         took = _store_whale(stack, midnight)
         left = (midnight - datetime.now(UTC)).total_seconds()
