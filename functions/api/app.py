@@ -121,7 +121,7 @@ class Services:
             quotas=settings.quotas,
         )
         self.logs = ReadLogs(self.executions, self.files)
-        shelf = S3ScriptShelf(s3(), s3_for_others(), bucket=settings.scripts_bucket)
+        shelf = S3ScriptShelf(s3(), s3_for_others, bucket=settings.scripts_bucket)
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)

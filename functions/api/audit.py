@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 from pydantic.alias_generators import to_camel
 
 from functions.api.app import app, now, services, telemetry
@@ -83,7 +82,7 @@ def audit_event(
     who = _who(context.get("authorizer"))
     told, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
     done = status < HTTPStatus.BAD_REQUEST
-    resource = given | (_named(event, told) if done else {})
+    resource = given | ({each: told[each] for each in _IDS if each in told} if done else {})
     before, after = _before(given, seen), told if done else None
     record: dict[str, Any] = {
         "event": EVENT,
@@ -105,17 +104,6 @@ def audit_event(
         "userAgent": http.get("userAgent"),
     }
     return {name: _shortened(value) for name, value in record.items() if value is not None}
-
-
-def _named(event: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What was made, or was named by its labels."""
-    found = {each: told[each] for each in _IDS if each in told}
-    if "results" in told:
-        found["jobIds"] = [each["job"]["jobId"] for each in told["results"] if "job" in each]
-    if "matched" in told:
-        body = APIGatewayProxyEventV2(dict(event)).decoded_body or ""
-        found["labels"] = json.loads(body)["labels"]
-    return found
 
 
 def _operation(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:

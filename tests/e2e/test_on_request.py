@@ -109,3 +109,26 @@ def test_of_two_who_change_a_job_at_once_the_later_is_told(user: User) -> None:
 
     assert (first.status_code, late.status_code) == (200, 412)
     assert user.call("GET", path)["name"] == "first"
+
+
+@pytest.mark.parametrize("pool", ["default", "lambda"])
+def test_occurrences_of_the_past_run_once_each_and_the_backfill_is_over(
+    user: User, pool: str
+) -> None:
+    job = counting(user, pool, type="CRON", schedule="0 0 1 1 *")
+    body = {"from": "2010-01-01T00:00:00Z", "to": "2023-01-01T00:00:00Z", "reason": "a test"}
+    path = f"/v1/jobs/{job['jobId']}"
+    key = {"Idempotency-Key": f"backfill-{job['jobId']}"}
+
+    first, again = (user.http.post(f"{path}/backfill", json=body, headers=key) for _ in range(2))
+
+    assert (first.status_code, again.status_code) == (202, 202), first.text
+    asked = first.json()
+    assert (asked["count"], asked["first"]) == (13, "2010-01-01T00:00:00Z")
+    assert again.json() == asked
+    until(lambda: "backfill" not in user.call("GET", path), "the end of the backfill")
+    runs = user.ended(job)
+    assert [instant(run["scheduledAt"]).year for run in runs] == [*range(2022, 2009, -1)]
+    assert {(run["state"], run["trigger"]) for run in runs} == {("SUCCEEDED", "BACKFILL")}
+    assert sorted(user.marked()) == sorted(run["executionId"] for run in runs)
+    user.call("DELETE", f"{path}/backfill", expect=404)

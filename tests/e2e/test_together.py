@@ -9,7 +9,9 @@ import httpx
 
 from tests.e2e.conftest import Stack
 
-TOGETHER = 20
+TOGETHER = 8
+PATIENCE = 120.0
+"""Seconds that a request may take: the local stack starts a process for each, all at once."""
 MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}}
 
 
@@ -21,7 +23,7 @@ def test_requests_with_one_key_make_one_job(stack: Stack) -> None:
 
         def create(_: int) -> httpx.Response:
             job = MANUAL | {"labels": {"together": label}}
-            return api.post("/v1/jobs", json=job, headers=headers)
+            return api.post("/v1/jobs", json=job, headers=headers, timeout=PATIENCE)
 
         with ThreadPoolExecutor(TOGETHER) as threads:
             answers = list(threads.map(create, range(TOGETHER)))
@@ -39,7 +41,8 @@ def test_of_changes_of_one_version_one_is_made(stack: Stack) -> None:
         path = f"/v1/jobs/{made.json()['jobId']}"
 
         def change(number: int) -> httpx.Response:
-            return api.patch(path, json={"name": f"n{number}"}, headers={"If-Match": tag})
+            body, seen = {"name": f"n{number}"}, {"If-Match": tag}
+            return api.patch(path, json=body, headers=seen, timeout=PATIENCE)
 
         winners = []
         for _ in range(2):

@@ -165,7 +165,7 @@ class TestWhatItTells:
         [event] = events()
         for secret in SECRETS.values():
             assert secret not in json.dumps(event)
-        assert event["resource"] == {"jobIds": ["a", "c"]}
+        assert event["jobs"] == ["a", "c"]
         results = event["after"]["results"]
         assert [each["status"] for each in results] == [201, 422, 201, 422]
         assert results[1]["problem"] == {"status": 422}
@@ -179,9 +179,11 @@ class TestWhatItTells:
 
         done, refused = events()
         assert (done["operation"], done["status"]) == ("pauseJobs", 200)
-        assert done["resource"] == {"labels": JOB["labels"]}
+        assert done["request"] == {"labels": JOB["labels"], "reason": "r"}
+        assert done["jobs"] == ["a"]
         assert done["after"] == {"matched": 1, "changed": 1, "failed": []}
         assert (refused["status"], refused["resource"]) == (422, {})
+        assert "request" not in refused
 
     def test_many_jobs(self, system: Deployment, events: Events) -> None:
         wrong = JOB | {"jobId": "c", "passwrd": SECRETS["in a variable"]}

@@ -232,10 +232,10 @@ class TestByLabel:
     ) -> None:
         store = DynamoDbJobStore.update
 
-        def refuse(self: DynamoDbJobStore, job: Any, *args: Any) -> bool:
+        def refuse(self: DynamoDbJobStore, job: Any, *args: Any, **more: Any) -> bool:
             if job.key.job_id == "b":
                 raise UnavailableError("not now")
-            return store(self, job, *args)
+            return store(self, job, *args, **more)
 
         with monkeypatch.context() as patch:
             patch.setattr(DynamoDbJobStore, "update", refuse)

@@ -70,7 +70,7 @@ def held(backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         monkeypatch.delenv("AWS_SESSION_TOKEN")
         monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
-    shelf = S3ScriptShelf(s3, s3_for_others(), bucket=bucket)
+    shelf = S3ScriptShelf(s3, s3_for_others, bucket=bucket)
     return Held(
         shelf,
         _put,

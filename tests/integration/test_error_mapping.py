@@ -146,7 +146,7 @@ def keys(client: Any) -> DynamoDbKeyStore:
 
 
 def shelf(client: Any) -> S3ScriptShelf:
-    return S3ScriptShelf(client, client, bucket="scripts")
+    return S3ScriptShelf(client, lambda: client, bucket="scripts")
 
 
 def run_queue(client: Any) -> SqsRunQueue:

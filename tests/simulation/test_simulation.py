@@ -191,7 +191,7 @@ def test_every_flow_happens_and_every_write_goes_wrong() -> None:
     begun: set[str] = set()
     hit: Counter[tuple[str, str]] = Counter()
     scripts = 0
-    for seed in range(40):
+    for seed in range(80):
         history = History(seed, told=True)
         outcome = history.play()
         begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}

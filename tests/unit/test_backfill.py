@@ -271,6 +271,24 @@ def test_stopped_it_begins_nothing_more(world: World) -> None:
         world.backfills.stop(job.key, now=world.now)
 
 
+def test_what_was_stopped_does_not_go_on_with_another(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    for _ in range(3):
+        world.tick()
+        world.worker().work()
+        world.advance(seconds=6)
+        if len(backfilled(world, job)) > AT_ONCE:
+            break
+    world.backfills.stop(job.key, now=world.now)
+    begin(world, job, "09:00", "09:35", backfill_id="c")
+    for _ in range(3):
+        world.tick()
+        world.advance(seconds=6)
+    new = [run for run in backfilled(world, job) if run.request == "c"]
+    assert told(new) == [f"09:0{n}" for n in range(AT_ONCE)]
+
+
 @pytest.mark.parametrize("how", ["pause", "delete", "change"])
 def test_what_changes_the_schedule_ends_it(world: World, how: str) -> None:
     job = world.register(**MINUTELY)
@@ -298,8 +316,12 @@ def test_a_change_of_what_leaves_it(world: World) -> None:
 
 def test_a_job_that_drains_waits_for_what_was_begun(world: World) -> None:
     job = world.register(**MINUTELY)
-    begin(world, job, "09:00", "09:35")
+    # Longer ago than it looks for what waits or is tried again.
+    long_ago = Wanted(at("09:00") - timedelta(days=5), at("09:35") - timedelta(days=5))
+    world.backfills.begin(job.key, long_ago, backfill_id="b", asked_at=world.now, now=world.now)
     world.tick()
+    latest = max((run.key for run in backfilled(world, job)), key=lambda key: key.run_id)
+    world.manage_runs.cancel(latest, None)
     drained = world.manage.drain(job.key, None, now=world.now)
     assert has_outstanding(world.runs, drained, world.now)
     settle(world)
@@ -338,6 +360,9 @@ def test_whose_message_is_lost_is_sent_again(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "09:00", "09:12")
     world.tick()
+    world.advance(seconds=1)
+    world.tick()
+    assert len(world.queued) == AT_ONCE
     world.queue.queues["default"].purge()
     for _ in range(40):
         world.advance(seconds=30)

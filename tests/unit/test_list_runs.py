@@ -47,6 +47,7 @@ class Desk:
             assert len(page.items) <= limit
             found += [f"{run.key.job.job_id} {run.key.run_id[9:13]}" for run in page.items]
             cursor, pages = page.cursor, pages + 1
+            assert pages < 100, "it ends"
         return found, pages
 
 

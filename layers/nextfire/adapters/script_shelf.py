@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
@@ -25,13 +27,13 @@ _VERSION = re.compile(r"[!-~]{1,1024}")
 
 
 class S3ScriptShelf:
-    """`ScriptShelf` in *bucket*, under ``<tenant>/<pool>/<name>``. *signer*: the client that signs
-    URLs for others.
+    """`ScriptShelf` in *bucket*, under ``<tenant>/<pool>/<name>``. *signer*: makes the client that
+    signs URLs for others, with the first of them.
     """
 
-    def __init__(self, client: S3Client, signer: S3Client, *, bucket: str) -> None:
+    def __init__(self, client: S3Client, signer: Callable[[], S3Client], *, bucket: str) -> None:
         self._client = client
-        self._signer = signer
+        self._signer = cache(signer)
         self._bucket = bucket
 
     def upload(
@@ -39,7 +41,7 @@ class S3ScriptShelf:
     ) -> Upload:
         kind = "application/zip" if key.name.endswith(".zip") else "text/x-python"
         digest = base64.b64encode(sha256).decode()
-        url = self._signer.generate_presigned_url(
+        url = self._signer().generate_presigned_url(
             "put_object",
             # All of it is signed; S3 itself compares the digest with what comes.
             Params={
