@@ -54,7 +54,12 @@ def main(arguments: list[str]) -> int:
     if asked.list:
         for each in wanted:
             print(f"{each.kind:9} {each.place} {each.where}: {each.change}")
-        print(json.dumps({"mutants": len(wanted), "equivalent": len(equivalent)}))
+        killed = [each for each in wanted if ledger.still(each) is not None]
+        survived = [each for each in wanted if ledger.survived(each)]
+        known = {"mutants": len(wanted), "equivalent": len(equivalent), "killed": len(killed)}
+        print(
+            json.dumps({**known, "survived": [f"{each.place} {each.change}" for each in survived]})
+        )
         return 0
     lock = _alone()
     for folder in folders:
@@ -130,14 +135,16 @@ def _parser() -> argparse.ArgumentParser:
         "--resume",
         action="store_true",
         help="not again those whose function is as it was when a test found them out that still is "
-        "there and green; they are counted",
+        "there; they are counted",
     )
     parser.add_argument(
         "--thorough",
         action="store_true",
         help="with all tests that meet a mutant, not the first 150",
     )
-    parser.add_argument("--list", action="store_true", help="list the mutants, try none")
+    parser.add_argument(
+        "--list", action="store_true", help="list the mutants, and what is known; try none"
+    )
     parser.add_argument("--json", action="store_true", help="print no table")
     return parser
 

@@ -48,6 +48,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "That the write is ours ends the loop here, and a CANCELLED run ends it, too.",
     ),
     Equivalent(
+        "layers/nextfire/domain/audit.py",
+        "is_done",
+        "False for job.state is not JobState.ACTIVE in …",
+        "The store completes an ACTIVE job only; it spares a write.",
+    ),
+    Equivalent(
         "layers/nextfire/domain/decisions.py",
         "decide_due",
         "True for job.uid != entry.uid in …",

@@ -2,7 +2,8 @@
 
 Most mutants are tried in a child of a process that has collected all tests: the one function is
 swapped there (`swap`). What that cannot show is what runs while modules are imported: such a mutant
-is tried in a child that imports everything anew, from a copy of the project with the changed file.
+that no test finds out there is tried in a child that imports everything anew, from a copy of the
+project with the changed file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import Any
 
+from tests.mutation import ids
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.ledger import Ledger
 from tests.mutation.meeting import Kept, Meeting
@@ -214,6 +216,8 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         chosen = [each for each in plan.tests_of(meeting, mutant) if each not in before]
         first = within(chosen, meeting.seconds, at_most)
         tests.run(first, stop=True)
+        if not tests.red and first_line(mutant) in called:
+            return {"anew": True}
         if not tests.red and first != chosen:
             return {"later": first}
         return {"red": tests.red[:1], "ran": len(before) + len(tests.seconds)}
@@ -223,7 +227,8 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
         for number, mutant in enumerate(plan.mutants)
         if number not in plan.verdicts
         and (place := first_line(mutant)) is not None
-        and place not in called
+        # An id that was made while tests were imported would not be the same any more.
+        and (place not in called or mutant.kind != ids.KIND)
         and meeting.of(mutant)
     ]
     places = [root] * len(plan.folders)
@@ -243,8 +248,9 @@ def _try_swapped(plan: Plan, tests: Tests, root: Path, called: set[tuple[str, in
 
 
 def _red_anyway(plan: Plan, tests: Tests, root: Path) -> list[str]:
-    """The killers that are red without any mutant, too."""
-    killers = sorted({v.killer for v in plan.verdicts.values() if v.killer and v.killer in tests})
+    """The killers of this run that are red without any mutant, too."""
+    found = {verdict.killer for verdict in plan.verdicts.values() if not verdict.before}
+    killers = sorted(killer for killer in found if killer and killer in tests)
     parts = [part for n in range(len(plan.folders)) if (part := killers[n :: len(plan.folders)])]
 
     def run(part: list[str], _: Path) -> list[str]:

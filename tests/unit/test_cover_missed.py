@@ -72,13 +72,6 @@ def test_what_a_range_covers_is_passed_over_at_once() -> None:
     assert covered(runs) == Covered(None, a_fire(JOB, at("11:00")))
 
 
-def test_a_record_that_ends_before_it_begins_covers_what_it_is_named_for() -> None:
-    runs = MemoryRunStore()
-    runs.skip(a_range(at("08:00"), at("07:00"), 1))
-
-    assert covered(runs) == Covered(None, a_fire(JOB, at("09:00")))
-
-
 def test_a_run_that_was_claimed_meanwhile_is_left_to_its_worker() -> None:
     runs, faults = MemoryRunStore(), Faults()
     faults.once_before("runs.skip", lambda: claim(runs, at("08:00")))

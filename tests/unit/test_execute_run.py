@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -16,7 +17,9 @@ from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.log import PART_BYTES, decode_part, part_name
 from nextfire.domain.message import MAX_REASON, decode_message
+from nextfire.domain.ports import Claim
 from nextfire.domain.run import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Run, RunState, Value
+from nextfire.usecases import execute_run
 from nextfire.usecases.execute_run import Disposition
 from tests.builders import LEASE, a_message, a_retry, at, run_key
 from tests.fakes import Killed
@@ -1354,3 +1357,47 @@ def test_a_hand_back_does_not_wait_for_its_log(world: World) -> None:
     run = world.run(job, "12:00")
     assert run.attempts[0].outcome is AttemptOutcome.HANDED_BACK
     assert world.now <= at("12:00:04"), "one part, and no other"
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize(
+    ("taken", "fields", "to_end"),
+    [
+        (False, {}, True),
+        (True, {}, False),
+        (False, {"fence": 2}, False),
+        (False, {"state": RunState.SUCCEEDED}, False),
+        (False, {"cancel_requested": False}, False),
+    ],
+)
+def test_a_refusal_ends_a_run_only_if_a_cancel_was_asked_for(
+    fields: dict[str, Any], *, taken: bool, to_end: bool
+) -> None:
+    run = Run(run_key(), RunState.RUNNING, fence=1, cancel_requested=True)
+
+    assert execute_run._is_to_end(Claim(replace(run, **fields), taken=taken), run) is to_end  # noqa: SLF001
+
+
+def test_a_death_is_told_to_people_before_it_is_marked_as_told(world: World) -> None:
+    dispatched(world, retryPolicy={"maxAttempts": 1})
+    world.script(**FAILS)
+    world.worker().work_one()
+
+    told = {"dead_letters.put", "events.put", "runs.mark_buried"}
+    assert [call for call in world.faults.calls if call in told] == [
+        "dead_letters.put",
+        "events.put",
+        "runs.mark_buried",
+    ]
+
+
+def test_a_waiting_run_that_was_to_be_cancelled_ends_cancelled(world: World) -> None:
+    job = dispatched(world)
+    began = Attempt(1, "a", at("12:00"), at("12:00"), AttemptOutcome.FAILED)
+    run = Run(run_key(uid=job.uid), RunState.PENDING, fence=1, attempt=1, attempts=(began,))
+    world.runs._store(replace(run, cancel_requested=True))  # noqa: SLF001
+
+    assert world.worker().work_one().disposition is Disposition.ACKNOWLEDGE
+    assert world.run(job, "12:00").state is RunState.CANCELLED

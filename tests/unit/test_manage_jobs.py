@@ -498,6 +498,8 @@ def test_a_version_that_waits_for_room_is_not_forgotten(world: World) -> None:
     settle(world)
 
     assert_all_accounted(world, job)
+    world.change(job, schedule="0 * * * *")
+    assert len(world.job(job.key).replaced) == MAX_REPLACED, "all that is too much at once"
 
 
 def test_a_version_with_jitter_is_not_forgotten_before_all_is_due(world: World) -> None:

@@ -169,8 +169,7 @@ def test_all_jobs_of_a_tick_are_put_on_record_and_told_once(world: World) -> Non
 
     world.due.deletes = True
     world.new_watcher()
-    world.tick()
-    assert world.tick().skipped == []
+    assert [world.tick().skipped for _ in range(2)] == [[], []]
 
 
 def test_what_cannot_be_put_on_record_now_is_no_defect(world: World) -> None:

@@ -587,3 +587,28 @@ def test_a_cancelled_run_between_does_not_hide_one_that_waits_for_its_retry(worl
     state, reason = end_of(world, job, "12:02")
     assert state == SKIPPED
     assert "20260524T120000000Z" in reason
+
+
+def test_nothing_is_stopped_for_what_the_queue_does_not_take(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="REPLACE")
+    world.tick_at("12:00")
+
+    def next_is_not_taken() -> None:
+        world.queue.refuses = lambda _: True
+        world.tick_at("12:01")
+
+    world.script(meanwhile=next_is_not_taken)
+    world.worker().work_one()
+
+    assert not world.run(job, "12:00").cancel_requested
+
+
+def test_what_could_not_be_stopped_is_stopped_by_a_later_tick(world: World) -> None:
+    world.register(**MINUTELY, overlap="REPLACE")
+    world.tick_at("12:00")
+    world.faults.refuse("runs.stop", times=2)
+
+    world.script(meanwhile=lambda: world.tick_at("12:01"))
+    world.worker().work_one()
+
+    assert "12:01" in [f"{entry.at:%H:%M}" for entry in world.entries]
