@@ -22,11 +22,11 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import isoformat
 
 _BATCH = 12  # jobs, each with its entry: 24 of the 25 items of a BatchWriteItem
-_SPREAD = timedelta(days=365)
+_YEAR = timedelta(days=365)
 
 
 class Filling(BaseModel):
-    """Jobs number *first* to *last* - 1, ONCE, evenly due over a year from *due_from* on.
+    """Jobs number *first* to *last* - 1, ONCE, evenly due over *spread* from *due_from* on.
 
     `job` is the item of a stored job that is due at `job_due_at`; the others are copies of it.
     """
@@ -39,6 +39,7 @@ class Filling(BaseModel):
     first: int
     last: int
     due_from: datetime
+    spread: timedelta = _YEAR
     stored_at: datetime
     job: dict[str, dict[str, str]]
     job_due_at: datetime
@@ -51,7 +52,7 @@ def items(filling: Filling) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     told = isoformat(filling.job_due_at)
     for number in range(filling.first, filling.last):
         job_id, uid = f"rest-{number:07d}", f"rest{number:08d}"
-        due_at = filling.due_from + _SPREAD * ((number * 7919) % 1_000_003 / 1_000_003)
+        due_at = filling.due_from + filling.spread * ((number * 7919) % 1_000_003 / 1_000_003)
         entry = fire(JobKey(tenant, job_id), uid, version, due_at)
         definition = filling.job["definition"]["S"].replace(told, isoformat(entry.at))
         job = {

@@ -183,8 +183,8 @@ class Stack:
         key = f"{self.tenant}/{POOL}/{handler}.py"
         self.client("s3").put_object(Bucket=self.info.scripts_bucket, Key=key, Body=source)
 
-    def registrar(self) -> Registrar:
-        """Puts jobs in as the API does, without HTTP."""
+    def registrar(self, tenant: str | None = None) -> Registrar:
+        """Puts jobs in as the API does, without HTTP; *tenant*'s, or the stack's own."""
         tables = self.info.tables
         store = DynamoDbJobStore(
             self.client("dynamodb"),
@@ -195,7 +195,7 @@ class Stack:
         limits = Limits(pools={POOL: timedelta(hours=1)}, scripts_bucket=self.info.scripts_bucket)
         control = DynamoDbControlStore(self.client("dynamodb"), table=tables["control"])
         unsent = FindUnsent(self.due_store(), control, read_shards=self.shards)
-        return Registrar(ManageJobs(store, limits, unsent), self.tenant)
+        return Registrar(ManageJobs(store, limits, unsent), tenant or self.tenant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,10 +245,12 @@ class MemoryDueStore:
         before: datetime | None,
         consistent: bool,
         since: datetime | None = None,
+        after: Slot | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         seen = self.items if consistent or self._frozen is None else self._frozen
         bucket = bucket_name(minute, shard)
         first = "" if since is None else f"{to_ms(since):013d}"
+        first = first if after is None else f"{after.sort_key}\0"
         limit = None if before is None else f"{to_ms(before):013d}"
 
         def page_from(first: str) -> list[StoredEntry | BrokenEntry]:

@@ -485,5 +485,19 @@ def test_an_entry_that_is_held_stays_it_when_it_is_moved(held: Held) -> None:
     assert moved.held
 
 
+def test_entries_are_read_on_from_where_another_read_ended(held: Held) -> None:
+    entries = [a_fire(a_job(uid=f"uid{n:05d}"), NOON) for n in range(7)]
+    held.store.put(entries, NOON)
+    shard, until = entries[0].job.shard(4), at("12:00:01")
+    stored = held.read(shard=shard, before=until)
+    assert len(stored) == 7
+
+    read = partial(held.store.read, NOON, shard, before=until, consistent=True)
+    assert [*read(after=stored[3].slot)] == stored[4:]
+    held.store.delete([stored[3].slot])
+    assert [*read(after=stored[3].slot)] == stored[4:], "gone or not"
+    assert [*read(after=stored[6].slot)] == []
+
+
 def test_nothing_is_held_of_nothing(held: Held) -> None:
     held.store.mark_held([])

@@ -64,6 +64,7 @@ class DynamoDbDueStore:
         before: datetime | None,
         consistent: bool,
         since: datetime | None = None,
+        after: Slot | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         request: dict[str, Any] = {
             "TableName": self._table,
@@ -82,6 +83,8 @@ class DynamoDbDueStore:
                     ":since": None if since is None else f"{to_ms(since):013d}",
                 }
             )
+        if after is not None:
+            request["ExclusiveStartKey"] = _key(after)
         while True:
             with translated("read due entries"):
                 page = self._client.query(**request)

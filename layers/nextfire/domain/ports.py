@@ -190,6 +190,7 @@ class DueStore(Protocol):
         before: datetime | None,
         consistent: bool,
         since: datetime | None = None,
+        after: Slot | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         """The entries of one bucket, by due instant, page by page as they are asked for.
 
@@ -200,6 +201,8 @@ class DueStore(Protocol):
                 no instants included.
             consistent: See every write that was acknowledged before the call.
             since: Leave out what is due before this; asked for with *before* only.
+            after: Begin behind this slot of the bucket, whether something lies there or not; asked
+                for with *before* and without *since* only.
         """
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:

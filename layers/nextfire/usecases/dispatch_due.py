@@ -58,6 +58,7 @@ _WRITTEN_LATE = 2 * LOOK_AHEAD  # an entry may come into the table so long after
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
 _ROOM_AFTER = timedelta(seconds=1)
 _TURN_AFTER = timedelta(seconds=5)
+_HELD_AT_MOST = 20_000  # with so much in memory, what is not about due has to wait in the table
 _PARTS = 10
 _KEEPS_ROOM = 100  # a queue that is bounded to less is for those who come first
 _WAITING_AT_MOST = 1_000  # entries that wait in their buckets; more go to the next minute's
@@ -65,6 +66,7 @@ _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: th
 _BACKFILL_FOR = timedelta(milliseconds=500)  # spent on backfills in one step
 _READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
 _NO_TIME = timedelta()
+_MOMENT = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,8 @@ class DispatchDue:
         self._ignored: dict[Slot, datetime] = {}
         self._waiting: dict[Slot, str] = {}
         self._spent: dict[str, datetime] = {}
-        self._read_until: dict[int, datetime] = {}
+        self._read_until: dict[str, datetime] = {}
+        self._reached: dict[str, Slot] = {}
         self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
 
@@ -331,7 +334,6 @@ class DispatchDue:
             minute = max(minute, floor_minute(now) - MINUTE)
             found += self._read_open(minute, shard, now)
             minute += MINUTE
-        self._read_until[shard] = until
         return found, cursor
 
     def _read_open(
@@ -339,20 +341,37 @@ class DispatchDue:
     ) -> list[StoredEntry | BrokenEntry]:
         """What is due in a bucket that is still written to. Where much waits, its keys come first:
         what has come due since the last poll, however long ago that was, is read as well, or it
-        might never be.
+        might never be; and of what lies between a part in each poll, from where the last one ended.
         """
         until = now + LOOK_AHEAD
         due = self._due.read(minute, shard, before=until, consistent=False)
-        found = [*islice(due, READ_AT_MOST)]
-        last = found
-        # What was carried along into this bucket was due before its minute.
-        known_until = self._read_until.get(shard, minute) - _WRITTEN_LATE
-        for since in (max(minute, min(now, known_until)), now):
-            if len(last) == READ_AT_MOST:
+        found = last = [*islice(due, READ_AT_MOST)]
+        bucket = bucket_name(minute, shard)
+        if len(found) < READ_AT_MOST:
+            self._reached.pop(bucket, None)
+            self._read_until.pop(bucket, None)
+            return found
+        known_until = self._read_until.get(bucket, minute) - _WRITTEN_LATE
+        self._read_until[bucket] = until
+        end = found[-1].slot
+        # What was carried along into this bucket was due before its minute. What is due together
+        # with the last one, however much, is left to the parts.
+        at = last[-1].entry.at if isinstance(last[-1], StoredEntry) else minute
+        for since in (max(minute, at + _MOMENT, min(now, known_until)), now):
+            if len(last) == READ_AT_MOST and since < until:
                 fresh = self._due.read(minute, shard, since=since, before=until, consistent=False)
                 last = [*islice(fresh, READ_AT_MOST)]
-                found += last
-        return found
+                found = [*found, *last]
+        if len(self._held) >= _HELD_AT_MOST:
+            return found
+        reached = max(self._reached.get(bucket, end), end, key=_by_key)
+        behind = self._due.read(minute, shard, after=reached, before=until, consistent=False)
+        between = [*islice(behind, 2 * READ_AT_MOST)]
+        if len(between) == 2 * READ_AT_MOST:
+            self._reached[bucket] = between[-1].slot
+        else:
+            self._reached.pop(bucket, None)
+        return [*found, *between]
 
     def _hold(
         self, found: Iterable[StoredEntry | BrokenEntry], now: datetime, report: TickReport
@@ -887,6 +906,10 @@ def _sound(job: Job | Exception | None) -> Job | None:
 
 def _cannot_decide(stored: StoredEntry, error: Exception) -> str:
     return f"cannot decide {stored.slot.sort_key}: {type(error).__name__}: {error}"
+
+
+def _by_key(slot: Slot) -> str:
+    return slot.sort_key
 
 
 def _tenant(stored: StoredEntry) -> str:
