@@ -25,6 +25,7 @@ from tests.integration.conftest import (  # noqa: F401 — fixtures are known by
     dlq_url,
     dynamodb,
     event_bus,
+    new_client,
     outputs_bucket,
     queue_url,
     s3,
@@ -54,6 +55,7 @@ def stack_of_tests(
     does not wait before it sends a request again, and a script.
     """
     quicken(monkeypatch)
+    monkeypatch.setattr("boto3.client", new_client)  # each process is to have its own
     monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
     monkeypatch.setattr(RetryQuota, "acquire", lambda *_: True)  # a process begins with all of it
     monkeypatch.setattr(Queue, "add_message", _add_if_new)

@@ -186,18 +186,18 @@ def _moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-_new_client = boto3.client
+new_client = boto3.client
 
 
 def _client(service: str, *args: Any, **options: Any) -> Any:
     ours = not args and options.keys() == {"config"}
-    return _kept(service, options["config"]) if ours else _new_client(service, *args, **options)  # type: ignore[call-overload]
+    return _kept(service, options["config"]) if ours else new_client(service, *args, **options)  # type: ignore[call-overload]
 
 
 @cache
 def _kept(service: str, config: Config) -> Any:
     """A client for all tests on moto: to make one takes longer than most of them do."""
-    return _new_client(service, config=config)  # type: ignore[call-overload]
+    return new_client(service, config=config)  # type: ignore[call-overload]
 
 
 @pytest.fixture
