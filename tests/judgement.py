@@ -187,8 +187,12 @@ class Judge:
             if window is not None and now - due_at > window - _MOMENT:
                 return
             match job.definition.overlap:
+                # A run on request is not sent in the order of the chain: one that waits may be
+                # skipped itself after a later one was skipped for it.
                 case Overlap.SKIP if any(
-                    _ran(run) and _ended_after(run, due_at) and _began_by(run, now)
+                    (_ran(run) or run.trigger is Trigger.MANUAL)
+                    and _ended_after(run, due_at)
+                    and _began_by(run, now)
                     for run in self._before(key)
                 ):
                     return
