@@ -29,11 +29,7 @@ down: install ## Stop the local stack and remove its data; also ends one that wa
 	$(BIN)/nextfire down --yes
 
 test: install ## Run all tests
-	$(BIN)/pytest -n 2 --ignore tests/e2e
-	@# The end-to-end tests mostly wait: histories are played beside them.
-	nice env $(PROVE).simulation --seeds 2000 > .nextfire/histories.log 2>&1 & histories=$$!; \
-	$(BIN)/pytest tests/e2e; failed=$$?; \
-	wait $$histories || failed=1; cat .nextfire/histories.log; exit $$failed
+	$(BIN)/python -m tests
 
 test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives, thousands of requests; minutes
 	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/unit/test_stretch.py tests/unit/test_simulation.py tests/unit/test_audit.py tests/integration/test_preview.py
