@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from nextfire.adapters.aws import SystemClock
+from nextfire.domain.instants import cut
+from nextfire.domain.job import JobState
+from tests.builders import a_fire
 from tests.integration.deployment import OTHER_TENANT, Answer, Deployment
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
@@ -25,6 +29,22 @@ CHANGES: list[tuple[str, str, Any]] = [
 @pytest.fixture
 def job(system: Deployment) -> Answer:
     return system.call("POST", "/v1/jobs", CRON | {"jobId": "a"})
+
+
+@pytest.mark.usefixtures("job")
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/v1/jobs/a"), ("POST", "/v1/jobs")])
+def test_an_id_of_which_something_due_is_not_sent_is_not_free(
+    system: Deployment, method: str, path: str
+) -> None:
+    now = cut(SystemClock().now())
+    system.due.put([a_fire(system.job("a"), now)], now)
+    system.call("DELETE", "/v1/jobs/a")
+
+    answer = system.call(method, path, CRON | ({"jobId": "a"} if method == "POST" else {}))
+
+    assert answer.status == 409
+    assert "was due of" in answer.document["detail"]
+    assert system.job("a").state is JobState.CANCELLED
 
 
 class TestMatch:

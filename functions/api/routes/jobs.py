@@ -133,7 +133,7 @@ def get_job(job_id: JobId) -> Response[str]:
             HTTPStatus.OK: ("The job, changed to this or as it was.", JobAnswer),
             HTTPStatus.CREATED: ("The job is new.", JobAnswer),
         },
-        problems=_CHANGED,
+        problems=(*_CONFLICT, *_CHANGED),
     ),
 )
 def put_job(
@@ -161,7 +161,9 @@ def put_job(
     return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
 
-@routes.patch("/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=_CHANGED))
+@routes.patch(
+    "/v1/jobs/<job_id>", **operation("Change a job", _JOB, problems=(*_CONFLICT, *_CHANGED))
+)
 def change_job(job_id: JobId, patch: JobPatchBody, if_match: IfMatch = None) -> Response[str]:
     def edit(definition: JobDefinition) -> JobDefinition:
         return read_as(JobDefinition, _merged(definition.document(), patch))
