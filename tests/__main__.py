@@ -19,16 +19,14 @@ _PYTEST = [sys.executable, "-m", "pytest"]
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What runs beside the others, in a process of its own. `nice`: after them."""
+    """What runs beside the others, in a process of its own."""
 
     name: str
     command: list[str]
-    nice: int = 0
     output: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
 
     def begin(self) -> subprocess.Popen[Any]:
-        command = ["nice", "-n", str(self.nice), *self.command] if self.nice else self.command
-        return subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
+        return subprocess.Popen(self.command, stdout=self.output, stderr=subprocess.STDOUT)
 
     def show(self) -> None:
         print(f"\n{f' {self.name} ':=^80}", flush=True)
@@ -38,20 +36,17 @@ class _Beside:
 
 
 def main() -> int:
-    """Run them; Ctrl-C reaches each, and is waited for."""
+    """Run them; Ctrl-C reaches each, and is waited for. What goes by the clock goes first."""
+    histories = [sys.executable, "-m", "tests.simulation", "--seeds", str(_HISTORIES)]
+    others = [*_PYTEST, "-n", str(os.cpu_count() or 2), "--ignore", "tests/e2e"]
     beside = [
         _Beside("end to end", [*_PYTEST, "tests/e2e"]),
-        _Beside(
-            "histories",
-            [sys.executable, "-m", "tests.simulation", "--seeds", str(_HISTORIES)],
-            nice=10,
-        ),
+        _Beside("histories", ["nice", "-n", "15", *histories]),
     ]
-    others = [*_PYTEST, "-n", str(os.cpu_count() or 2), "--ignore", "tests/e2e"]
     running = [(each, each.begin()) for each in beside]
     failed = False
     try:
-        failed = subprocess.run(others, check=False).returncode != 0
+        failed = subprocess.run(["nice", "-n", "5", *others], check=False).returncode != 0
     finally:
         for each, process in running:
             failed = process.wait() != 0 or failed
