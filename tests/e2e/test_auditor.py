@@ -20,7 +20,7 @@ PERIOD = timedelta(seconds=20)
 
 @pytest.fixture
 def user(stack: Stack, scratch: Path) -> Iterator[User]:
-    stack.put_script("default", "hello", HELLO)
+    stack.put_script("default", "audited", HELLO)
     with stack.api() as http:
         yield User(stack, http, scratch)
 
@@ -48,7 +48,7 @@ def audit(stack: Stack) -> dict[str, Any]:
 
 
 def test_a_job_whose_fire_entry_was_deleted_runs_again(stack: Stack, user: User) -> None:
-    job = user.create(type="INTERVAL", schedule="PT20S", target={"handler": "hello"})
+    job = user.create(type="INTERVAL", schedule="PT20S", target={"handler": "audited"})
     [entry] = entries(stack, job)
     key = {name: entry[name] for name in ("bucket", "entry")}
     stack.client("dynamodb").delete_item(TableName=stack.info.tables["due"], Key=key)
@@ -65,7 +65,7 @@ def test_a_job_whose_fire_entry_was_deleted_runs_again(stack: Stack, user: User)
 
 
 def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(stack: Stack, user: User) -> None:
-    job = user.create(type="MANUAL", target={"handler": "hello"})
+    job = user.create(type="MANUAL", target={"handler": "audited"})
     table, database = stack.info.tables["runs"], stack.client("dynamodb")
     item = stack.client("dynamodb").get_item(
         TableName=stack.info.tables["jobs"],
@@ -105,7 +105,7 @@ def test_a_run_that_lost_its_worker_and_its_message_is_taken_over(stack: Stack, 
 def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(
     stack: Stack, user: User
 ) -> None:
-    job = user.create(type="CRON", schedule="*/10 * * * *", target={"handler": "hello"})
+    job = user.create(type="CRON", schedule="*/10 * * * *", target={"handler": "audited"})
     since = datetime.now(UTC) - timedelta(minutes=60)
     stack.client("dynamodb").update_item(
         TableName=stack.info.tables["jobs"],
@@ -129,7 +129,7 @@ def test_occurrences_without_record_are_sent_as_the_misfire_policy_says(
 
 
 def test_woken_in_between_it_ends_at_once(stack: Stack, user: User) -> None:
-    user.create(type="MANUAL", target={"handler": "hello"})
+    user.create(type="MANUAL", target={"handler": "audited"})
     audit(stack)
 
     report = stack.invoke("auditor", {})
