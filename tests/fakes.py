@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
@@ -727,15 +728,14 @@ class MemoryRunStore:
         return dict(self.items)
 
     def _keys(self, job: JobKey) -> list[RunKey]:
-        """The keys of *job*'s records, in order. Nobody but a test takes a record from `items`, so
-        their number tells whether what was sorted still holds.
+        """The keys of *job*'s records, in order. Nobody but a test takes a record from `items`, and
+        what is new comes last there, so its number tells what is to be sorted in.
         """
-        if self._indexed != len(self.items):
-            self._sorted, self._indexed = {}, len(self.items)
-            for key in self.items:
-                self._sorted.setdefault(key.job, []).append(key)
-            for keys in self._sorted.values():
-                keys.sort(key=_by_run_id)
+        if len(self.items) < self._indexed:
+            self._sorted, self._indexed = {}, 0
+        for key in islice(reversed(self.items), len(self.items) - self._indexed):
+            insort(self._sorted.setdefault(key.job, []), key, key=_by_run_id)
+        self._indexed = len(self.items)
         return self._sorted.get(job, [])
 
     def spoil(self, key: RunKey) -> None:
@@ -875,7 +875,7 @@ class MemoryRunStore:
                 return Written.REFUSED
             self._jobs.update(job, None, job.updated_at)
             del self.items[run]
-            self._indexed = -1  # as many as before, once another is stored
+            self._sorted, self._indexed = {}, 0  # as many as before, once another is stored
             return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
