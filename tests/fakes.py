@@ -728,15 +728,18 @@ class MemoryRunStore:
         return dict(self.items)
 
     def _keys(self, job: JobKey) -> list[RunKey]:
-        """The keys of *job*'s records, in order. Nobody but a test takes a record from `items`, and
-        what is new comes last there, so its number tells what is to be sorted in.
+        """The keys of *job*'s records, in order. What is new comes last in `items`, so its number
+        tells what is to be sorted in; what goes, goes through `forget`.
         """
-        if len(self.items) < self._indexed:
-            self._sorted, self._indexed = {}, 0
         for key in islice(reversed(self.items), len(self.items) - self._indexed):
             insort(self._sorted.setdefault(key.job, []), key, key=_by_run_id)
         self._indexed = len(self.items)
         return self._sorted.get(job, [])
+
+    def forget(self, key: RunKey) -> None:
+        """Take the record of *key* away."""
+        del self.items[key]
+        self._sorted, self._indexed = {}, 0
 
     def spoil(self, key: RunKey) -> None:
         """Make the item of *key* one that reads as no run."""
@@ -874,8 +877,7 @@ class MemoryRunStore:
             if record is None or not record.skip_requested:
                 return Written.REFUSED
             self._jobs.update(job, None, job.updated_at)
-            del self.items[run]
-            self._sorted, self._indexed = {}, 0  # as many as before, once another is stored
+            self.forget(run)
             return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
