@@ -118,8 +118,10 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
     without = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "schemathesis")]
     pytest.main(
         [
-            # Captured output would be kept in one file for all children.
-            *("-q", "-s", "--continue-on-collection-errors", *without, f"--timeout={_TEST_LIMIT}"),
+            # Captured output would be kept in one file for all children. Nobody reads tracebacks, and
+            # to show one that a time limit has cut, traced, is what pytest cannot.
+            *("-q", "-s", "--tb=no", "--continue-on-collection-errors", *without),
+            f"--timeout={_TEST_LIMIT}",
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
             *files,
         ],
