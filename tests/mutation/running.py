@@ -118,8 +118,8 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
     without = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "schemathesis")]
     pytest.main(
         [
-            # Captured output would be kept in one file for all children. Nobody reads tracebacks, and
-            # to show one that a time limit has cut, traced, is what pytest cannot.
+            # Captured output would be kept in one file for all children. Tracebacks are not read,
+            # and one of a traced test that its time limit ended is more than pytest can show.
             *("-q", "-s", "--tb=no", "--continue-on-collection-errors", *without),
             f"--timeout={_TEST_LIMIT}",
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
