@@ -14,7 +14,15 @@ from typing import Any
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import parse_execution_id
-from nextfire.domain.ports import Lease, RunStore, ScriptCall, ScriptExit, Supervisor
+from nextfire.domain.ports import (
+    Lease,
+    RequestStore,
+    RunStore,
+    ScriptCall,
+    ScriptExit,
+    Supervisor,
+)
+from nextfire.usecases.answer_once import AnswerOnce, Once
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
@@ -343,6 +351,7 @@ class Client:
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
         )
+        self.requests: RequestStore = port(actor, "requests")
         self.runs_port: RunStore = port(actor, "runs")
         self.runs = ManageRuns(
             port(actor, "jobs"),
@@ -352,6 +361,12 @@ class Client:
             clock=actor,
             executor=actor,
         )
+
+    def once(self, key: str, body: str, do: Callable[[Once], str]) -> str:
+        """The answer to a request that bears *key*, as `functions/api/idempotency.py` has it."""
+        answers = AnswerOnce(self.requests, self.tenant, key)
+        asked = answers.begin(body, self.actor.now())
+        return asked.answer if asked.answer is not None else answers.finish(asked, do(asked))
 
 
 @dataclass(frozen=True, slots=True)
