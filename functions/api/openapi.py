@@ -67,6 +67,7 @@ _BY_THE_API = {
     HTTPStatus.BAD_REQUEST: "The body is no JSON object.",
     HTTPStatus.FORBIDDEN: "The identity lacks the scope.",
     HTTPStatus.NOT_FOUND: "There is no such thing, or it is another tenant's.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "The path is there, but not for this method: see `Allow`.",
     HTTPStatus.CONFLICT: "The thing is not in a state that allows this.",
     HTTPStatus.PRECONDITION_FAILED: "`If-Match` or `If-None-Match` does not hold.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",
@@ -144,6 +145,12 @@ _EXAMPLES: dict[str, Any] = {
                 "exitCode": 0,
             }
         ],
+    },
+    "QuotasAnswer": {
+        "quotas": {"jobs": 1000, "runsPerMinute": 600, "shortestIntervalSec": 60},
+        "used": {"jobs": 12, "runsPerMinute": 17},
+        "minuteEndsAt": "2026-05-24T10:01:00Z",
+        "weight": 1,
     },
     "Problem": {
         "type": "about:blank",

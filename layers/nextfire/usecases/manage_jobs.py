@@ -121,6 +121,7 @@ class ManageJobs:
         now: datetime,
         expected: Collection[str] | None = None,
         only_new: bool = False,
+        only_there: bool = False,
     ) -> tuple[Job, bool]:
         """Have a job of this *definition*: stored anew, or changed to it as by `change`. One
         that is defined so already stays as it is.
@@ -129,13 +130,14 @@ class ManageJobs:
             The job, and whether it is new, with *uid*.
 
         Raises:
-            ChangedError: It is not as *expected*; with *only_new*: there is one.
+            ChangedError: It is not as *expected*; with *only_new*: there is one; with *only_there*:
+                there is none.
             InvalidInputError: As for `register`; nothing is changed.
         """
         for _ in range(_TRIES):
             job = self._jobs.get(key)
             if job is None or job.state is JobState.CANCELLED:
-                if expected is not None:
+                if expected is not None or only_there:
                     raise ChangedError(
                         f"There is no living job {key.job_id!r}", "Leave out If-Match to create it."
                     )
