@@ -42,6 +42,8 @@ from tests.world import BUCKET, POOLS
 LEASE = timedelta(seconds=12)
 LIFE = timedelta(seconds=125)
 """Of a watcher's invocation."""
+_REQUEST = 16
+"""Half steps that most requests have: one that is to die later does not."""
 _AFTER_TROUBLE = timedelta(milliseconds=250)
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
@@ -112,7 +114,8 @@ class System:
             self.kernel, f"{kind}-{next(self._names)}", skew=dice.randint(-SECOND, SECOND)
         )
         if dice.random() < self.setting.doomed:
-            actor.dies_in = dice.randrange(self.setting.dies_within)
+            within = _REQUEST if kind == "api" else self.setting.dies_within
+            actor.dies_in = dice.randrange(within)
         return actor
 
     def start(self, actor: Actor, do: Callable[[], Any]) -> Future[Any]:
