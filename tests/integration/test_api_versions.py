@@ -242,3 +242,15 @@ class TestPut:
         assert counted.keys() <= {200, 201, 412}
         assert counted[412] <= 10
         assert len(system.due_items()) == 1
+
+
+def test_put_of_what_has_to_be_there_makes_nothing(system: Deployment) -> None:
+    there = {"If-Match": "*"}
+    body = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
+
+    absent = system.call("PUT", "/v1/jobs/b", body, headers=there)
+
+    assert absent.status == 412
+    assert system.call("GET", "/v1/jobs/b").status == 404
+    system.register(jobId="b")
+    assert system.call("PUT", "/v1/jobs/b", body, headers=there).status == 200

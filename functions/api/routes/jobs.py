@@ -81,7 +81,7 @@ def create_job(request: JobBody) -> Response[str]:
             request.definition,
             uid=asked.token("uid"),
             now=now(),
-            asked_at=asked.at,
+            asked_at=asked.asked_before,
         )
     return job_answer(job, HTTPStatus.CREATED)
 
@@ -149,14 +149,16 @@ def put_job(
             "not the id in the path",
             "Leave this field out.",
         )
+    expected = versions(if_match)
     with _as_spelt(request):
         job, new = services().jobs.put(
             _key(job_id),
             request.definition,
             uid=secrets.token_hex(8),
             now=now(),
-            expected=versions(if_match),
+            expected=expected,
             only_new=is_any(if_none_match),
+            only_there=if_match is not None and expected is None,  # `*`
         )
     return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
