@@ -32,8 +32,12 @@ def read_body(text: str) -> dict[str, Any]:
         )
     try:
         body = read_json(text, pairs=_once_each)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise MalformedError(
+            f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
+        ) from error
     if not isinstance(body, dict):
         raise MalformedError("The body is not a JSON object.")
     if (depth := _depth(body)) > MAX_NESTING:

@@ -46,6 +46,7 @@ from functions.api.requests import (
     ResumeBody,
     ResumeRequest,
     is_any,
+    is_there,
     labels,
     read_as,
     versions,
@@ -149,16 +150,15 @@ def put_job(
             "not the id in the path",
             "Leave this field out.",
         )
-    expected = versions(if_match)
     with _as_spelt(request):
         job, new = services().jobs.put(
             _key(job_id),
             request.definition,
             uid=secrets.token_hex(8),
             now=now(),
-            expected=expected,
+            expected=versions(if_match),
             only_new=is_any(if_none_match),
-            only_there=if_match is not None and expected is None,  # `*`
+            only_there=is_there(if_match),
         )
     return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 

@@ -137,14 +137,14 @@ class ManageJobs:
             The job, and whether it is new, with *uid*.
 
         Raises:
-            ChangedError: It is not as *expected*; with *only_new*: there is one; with
-                *only_there*: there is none.
+            ChangedError: It is not as *expected*; with *only_new*: there is one; with *only_there*:
+                there is none.
             InvalidInputError: As for `register`; nothing is changed.
         """
         for _ in range(_TRIES):
             job = self._jobs.get(key)
             if job is None or job.state is JobState.CANCELLED:
-                if only_there or expected is not None:
+                if expected is not None or only_there:
                     raise ChangedError(
                         f"There is no living job {key.job_id!r}", "Leave out If-Match to create it."
                     )
