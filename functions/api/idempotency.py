@@ -14,7 +14,8 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from functions.api.app import app, header, now, services, tenant
 from functions.api.operation import TOLD_ONCE
-from nextfire.domain.errors import InvalidInputError
+from functions.api.problems import problem_of
+from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.instants import cut
 from nextfire.usecases.answer_once import KEY, AnswerOnce, Once
 
@@ -48,10 +49,16 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
     if asked.answer is not None:
         return _read(asked.answer)
     app.append_context(once=asked)
-    response: Response[Any] = next_middleware(app)
-    if response.status_code >= HTTPStatus.BAD_REQUEST or route.openapi_extensions.get(TOLD_ONCE):
-        return response
+    try:
+        response: Response[Any] = next_middleware(app)
+    except NextfireError as error:
+        if problem_of(error).status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
+            answers.refuse(asked)
+        raise
     if not app.context.get("keep", True):
+        answers.refuse(asked)
+        return response
+    if route.openapi_extensions.get(TOLD_ONCE):
         return response
     text = _written(response)
     return response if len(text) > MOST_KEPT else _read(answers.finish(asked, text))

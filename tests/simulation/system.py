@@ -12,7 +12,13 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaUsedUpError,
+    UnavailableError,
+)
 from nextfire.domain.ids import parse_execution_id
 from nextfire.domain.ports import (
     Lease,
@@ -369,7 +375,14 @@ class Client:
         """The answer to a request that bears *key*, as `functions/api/idempotency.py` has it."""
         answers = AnswerOnce(self.requests, self.tenant, key)
         asked = answers.begin(body, self.actor.now())
-        return asked.answer if asked.answer is not None else answers.finish(asked, do(asked))
+        if asked.answer is not None:
+            return asked.answer
+        try:
+            answer = do(asked)
+        except (ConflictError, InvalidInputError, NotFoundError, QuotaUsedUpError):
+            answers.refuse(asked)
+            raise
+        return answers.finish(asked, answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,20 @@ KEY = "Idempotency-Key"
 @dataclass(frozen=True, slots=True)
 class Once:
     """A request. `at`: when it came first. `again`: it came before, and may have had its effect.
-    `answer`: what was answered then, if that was kept.
+    `refused`: so it did, and was told that it had none. `answer`: what was answered then, if that
+    was kept.
     """
 
     at: datetime
     seed: str
     again: bool
+    refused: bool = False
     answer: str | None = None
+
+    @property
+    def asked_before(self) -> datetime | None:
+        """When it came first, if that may be when it has its effect: not if it was refused then."""
+        return self.at if self.again and not self.refused else None
 
     def token(self, what: str) -> str:
         """16 hexadecimal digits, for each *what* others, and the same whenever it comes again."""
@@ -53,16 +60,16 @@ class AnswerOnce:
         """
         at = cut(now)
         kept = self._requests.begin(self._tenant, self._key, fingerprint, at)
-        if kept is None:
-            return self._once(at)
-        if kept.fingerprint != fingerprint:
+        if kept is not None and kept.fingerprint != fingerprint:
             raise InvalidInputError(
                 KEY,
                 self._key,
                 "came before with another request",
                 "Use a new key for a new request.",
             )
-        return self._once(kept.at, again=True, answer=kept.answer)
+        if kept is None:
+            return Once(at, self._seed(at), again=False)
+        return Once(kept.at, self._seed(kept.at), True, kept.refused, kept.answer)
 
     def finish(self, asked: Once, answer: str) -> str:
         """Keep *answer* for when *asked* comes again.
@@ -72,5 +79,10 @@ class AnswerOnce:
         """
         return self._requests.finish(self._tenant, self._key, asked.at, answer)
 
-    def _once(self, at: datetime, *, again: bool = False, answer: str | None = None) -> Once:
-        return Once(at, f"{self._tenant}#{self._key}#{at.isoformat()}", again, answer)
+    def refuse(self, asked: Once) -> None:
+        """Keep that *asked*, or some of it, was told to have no effect."""
+        if not asked.refused:
+            self._requests.refuse(self._tenant, self._key, asked.at)
+
+    def _seed(self, at: datetime) -> str:
+        return f"{self._tenant}#{self._key}#{at.isoformat()}"
