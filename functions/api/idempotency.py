@@ -40,6 +40,11 @@ class Once:
     seed: str
     again: bool
 
+    @property
+    def came_first_at(self) -> datetime | None:
+        """When it came first; None if it comes now."""
+        return self.at if self.again else None
+
     def token(self, what: str) -> str:
         """16 hexadecimal digits, for each *what* others, and the same whenever it comes again."""
         return hashlib.sha256(f"{self.seed}#{what}".encode()).hexdigest()[:16]

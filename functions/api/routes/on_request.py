@@ -65,8 +65,10 @@ def skip_next(
     if_match: IfMatch = None,
 ) -> Response[str]:
     key = JobKey(tenant(), job_id)
-    expected = versions(if_match)
-    return job_answer(services().executions.skip_next(key, request.reason, expected=expected))
+    job = services().executions.skip_next(
+        key, request.reason, expected=versions(if_match), asked_at=once().came_first_at
+    )
+    return job_answer(job)
 
 
 @routes.delete(
