@@ -46,6 +46,7 @@ from functions.api.requests import (
     ResumeBody,
     ResumeRequest,
     is_any,
+    is_there,
     labels,
     read_as,
     versions,
@@ -81,7 +82,7 @@ def create_job(request: JobBody) -> Response[str]:
             request.definition,
             uid=asked.token("uid"),
             now=now(),
-            asked_at=asked.at,
+            asked_at=asked.asked_before,
         )
     return job_answer(job, HTTPStatus.CREATED)
 
@@ -157,6 +158,7 @@ def put_job(
             now=now(),
             expected=versions(if_match),
             only_new=is_any(if_none_match),
+            only_there=is_there(if_match),
         )
     return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 

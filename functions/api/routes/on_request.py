@@ -65,8 +65,9 @@ def skip_next(
     if_match: IfMatch = None,
 ) -> Response[str]:
     key = JobKey(tenant(), job_id)
+    expected = versions(if_match)
     job = services().executions.skip_next(
-        key, request.reason, expected=versions(if_match), asked_at=once().came_first_at
+        key, request.reason, asked_at=once().asked_before, expected=expected
     )
     return job_answer(job)
 

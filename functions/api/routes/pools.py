@@ -32,12 +32,13 @@ def redrive_pool(
 ) -> Response[str]:
     pool = services().pool(pool)
     # What this request redrove and has died again since, it does not redrive when it comes again.
-    first, last = span(request.from_, request.to, once().at)
+    asked_at = once().asked_before or now()
+    first, last = span(request.from_, request.to, asked_at)
     done = services().executions.redrive_dead(
         tenant(),
         pool,
         first=first,
-        last=min(last, once().at),
+        last=min(last, asked_at),
         cursor=request.cursor,
         limit=request.limit,
         reason=request.reason,
