@@ -6,6 +6,7 @@ what the watcher asks.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -130,7 +131,7 @@ def assert_all_accounted(
     now = world.now
     due = [at for owner, ats in owned(job, now) for at in takewhile(_is_due(owner, now), ats)]
     every = {at: owner for owner, ats in owned(job, now + timedelta(hours=2)) for at in ats}
-    found = records(world, job)
+    ats, found = sorted(every), records(world, job)
     judge = Judge(every, found, evidence) if evidence is not None else None
     for record in (r for r in found if r.on_request):
         _assert_asked_for(record, [*every])
@@ -148,11 +149,8 @@ def assert_all_accounted(
         if record.covered_to is None:
             assert record.covered == 1
         version = every[first].schedule_version
-        stood = [
-            at
-            for at, owner in every.items()
-            if first <= at <= last and owner.schedule_version == version
-        ]
+        near = ats[bisect_left(ats, first) : bisect_right(ats, last)]
+        stood = [at for at in near if every[at].schedule_version == version]
         assert len(stood) == record.covered, (
             f"{record.key.run_id} counts {record.covered}, stands for {len(stood)}"
         )
@@ -244,8 +242,9 @@ def settle(world: World, *, step: timedelta = _STEP, at_most: int = 20_000) -> i
 
 
 def _busy(world: World) -> bool:
+    now = world.now
     return (
-        any(e.at <= world.now or e.kind is DueKind.RETRY for e in world.entries)
+        any(e.at <= now or e.kind is DueKind.RETRY for e in world.entries)
         or any(len(queue) for queue in world.queue.queues.values())
-        or any(not run.state.ended for run in world.runs.all.values())
+        or any(not run.state.ended for run in world.runs.items.values())
     )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
@@ -727,16 +728,18 @@ class MemoryRunStore:
         return dict(self.items)
 
     def _keys(self, job: JobKey) -> list[RunKey]:
-        """The keys of *job*'s records, in order. Nobody but a test takes a record from `items`, so
-        their number tells whether what was sorted still holds.
+        """The keys of *job*'s records, in order. What is new comes last in `items`, so its number
+        tells what is to be sorted in; what goes, goes through `forget`.
         """
-        if self._indexed != len(self.items):
-            self._sorted, self._indexed = {}, len(self.items)
-            for key in self.items:
-                self._sorted.setdefault(key.job, []).append(key)
-            for keys in self._sorted.values():
-                keys.sort(key=_by_run_id)
+        for key in islice(reversed(self.items), len(self.items) - self._indexed):
+            insort(self._sorted.setdefault(key.job, []), key, key=_by_run_id)
+        self._indexed = len(self.items)
         return self._sorted.get(job, [])
+
+    def forget(self, key: RunKey) -> None:
+        """Take the record of *key* away."""
+        del self.items[key]
+        self._sorted, self._indexed = {}, 0
 
     def spoil(self, key: RunKey) -> None:
         """Make the item of *key* one that reads as no run."""
@@ -874,8 +877,7 @@ class MemoryRunStore:
             if record is None or not record.skip_requested:
                 return Written.REFUSED
             self._jobs.update(job, None, job.updated_at)
-            del self.items[run]
-            self._indexed = -1  # as many as before, once another is stored
+            self.forget(run)
             return Written.DONE
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:

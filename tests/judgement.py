@@ -190,10 +190,7 @@ class Judge:
                 # A run on request is not sent in the order of the chain: one that waits may be
                 # skipped itself after a later one was skipped for it.
                 case Overlap.SKIP if any(
-                    (_ran(run) or run.trigger is Trigger.MANUAL)
-                    and _ended_after(run, due_at)
-                    and _began_by(run, now)
-                    for run in self._before(key)
+                    _ended_after(run, due_at) and _began_by(run, now) for run in self._before(key)
                 ):
                     return
                 case Overlap.REPLACE:
@@ -202,9 +199,15 @@ class Judge:
                         return
         raise AssertionError(_of(record, "no policy lets an executor skip it"))
 
-    def _before(self, key: RunKey) -> list[Run]:
-        ats = [run.key.scheduled_at for run in self.found]
-        return [*self.found[: bisect_right(ats, key.scheduled_at - _MOMENT)]]
+    def _before(self, key: RunKey) -> Sequence[Run]:
+        runs, ats = self._in_the_way
+        return runs[: bisect_right(ats, key.scheduled_at - _MOMENT)]
+
+    @cached_property
+    def _in_the_way(self) -> tuple[Sequence[Run], Sequence[datetime]]:
+        """What ran, or waits in no chain; and the instants of these."""
+        runs = [run for run in self.found if _ran(run) or run.trigger is Trigger.MANUAL]
+        return runs, [run.key.scheduled_at for run in runs]
 
     def _cancelled(self, record: Run) -> None:
         now = record.finished_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -52,7 +53,15 @@ def play(seeds: range) -> Total:
     total = Total()
     for seed in seeds:
         total.add(History(seed).play())
+    gc.collect()
     return total
+
+
+def _begin() -> None:
+    """Little of a history is garbage before its end; to look for it takes a third of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
 
 
 def told(seed: int) -> list[str]:
@@ -81,7 +90,7 @@ def play_all(first: int, count: int, jobs: int) -> Total:
     chunks = [
         range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)
     ]
-    with ProcessPoolExecutor(jobs) as processes:
+    with ProcessPoolExecutor(jobs, initializer=_begin) as processes:
         for done in as_completed([processes.submit(play, chunk) for chunk in chunks]):
             for seed, wrong in done.result().failed:
                 print(f"seed {seed}: {wrong}\n  {_AGAIN} --seed {seed}", flush=True)

@@ -92,7 +92,7 @@ def purge(world: World) -> None:
 
 
 def forget(world: World, run: Run) -> None:
-    del world.runs.items[run.key]
+    world.runs.forget(run.key)
 
 
 def without_entries(world: World, kind: DueKind = DueKind.FIRE) -> int:
