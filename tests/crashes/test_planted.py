@@ -155,7 +155,7 @@ def test_runs_that_a_watcher_counts_in_its_memory(
         return int(granted)
 
     monkeypatch.setattr(DynamoDbControlStore, "take_runs", take_runs)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="sent: "):
         explorer(TakeOverWithRates()).explore_kills(each=False)
 
 
