@@ -23,6 +23,7 @@ _AREAS = {
     "scripts": "Scripts",
     "pools": "Pools",
     "keys": "API keys",
+    "quotas": "Quotas",
     "meta": "The API itself",
 }
 _GATEWAYS = """\

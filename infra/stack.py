@@ -126,11 +126,12 @@ class NextfireStack(Stack):
                 **self._identity_environment(),
                 "NEXTFIRE_POOLS": self._pools_json(),
                 "NEXTFIRE_QUOTAS": self._settings.quotas_json,
+                "NEXTFIRE_TENANT_WEIGHTS": self.to_json_string(self._settings.tenant_weights),
                 "NEXTFIRE_SCRIPTS_BUCKET": stores.scripts.bucket_name,
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
             },
         )
-        # It counts the jobs of tenants that have a quota of them.
+        # It counts the jobs of tenants that have a quota of them, and tells the counts.
         allow(
             api.role,
             dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),

@@ -393,6 +393,9 @@ class MemoryJobStore:
             self.counts[job.key.tenant] += counts
             return True
 
+    def counted(self, tenant: str) -> int:
+        return self.counts[tenant]
+
     def _count(self, job: Job, counts: int, most: int | None) -> None:
         if counts > 0 and most is not None and self.counts[job.key.tenant] >= most:
             raise too_many_jobs(most)
@@ -562,6 +565,10 @@ class MemoryControlStore:
             granted = max(min(wanted, most - taken), 0)
             self.taken[tenant] = (there, taken + granted)
             return granted
+
+    def taken_runs(self, tenant: str, minute: datetime) -> int:
+        there, taken = self.taken.get(tenant, (minute, 0))
+        return taken if minute <= there <= minute + _CLOCKS_DIFFER else 0
 
     def spoil_taken(self, tenant: str) -> None:
         """Make the item of *tenant* one that does not decode."""

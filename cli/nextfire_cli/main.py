@@ -201,6 +201,14 @@ def status(context: typer.Context) -> None:
 
 
 @app.command()
+def quotas(context: typer.Context) -> None:
+    """Show what your tenant may have at most, and what it uses of that."""
+    caller = session.of(context)
+    found = caller.client().get_quotas().document
+    caller.show(found, render.quotas(found))
+
+
+@app.command()
 def demo(context: typer.Context) -> None:
     """Run one job of each type on the local stack, and show when each was due and when it ran.
 

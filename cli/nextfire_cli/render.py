@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextfire.domain.job import RETRIED
+from nextfire.domain.quotas import Quota
 from nextfire_cli.documents import Document
 
 _STYLES = {
@@ -393,6 +394,21 @@ def key(document: Document) -> RenderableType:
         ("Expires", document["expiresAt"]),
         ("Revoked", document.get("revokedAt")),
         ("Last used", document.get("lastUsedOn")),
+    )
+
+
+def quotas(document: Document) -> RenderableType:
+    """A tenant's quotas, those that it has not included, and what is used of them."""
+    limits, used = document["quotas"], document["used"]
+    # One that an API knows that is newer than this command is shown, too.
+    names = dict.fromkeys([*map(str, Quota), *limits])
+    return Group(
+        table(
+            ("QUOTA", "AT MOST", "USED"),
+            ((name, limits.get(name, "none"), used.get(name, "")) for name in names),
+        ),
+        "",
+        _fields(("Minute ends", document["minuteEndsAt"]), ("Weight", document["weight"])),
     )
 
 

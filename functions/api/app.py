@@ -63,6 +63,7 @@ from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.manage_scripts import ManageScripts
 from nextfire.usecases.many_jobs import ManyJobs
 from nextfire.usecases.read_logs import ReadLogs
+from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.wiring.telemetry import Telemetry
 
 _SIDE_BY_SIDE = 10
@@ -120,6 +121,7 @@ class Services:
             executor=side_by_side,
             quotas=settings.quotas,
         )
+        self.quotas = ReadQuotas(self.job_store, control, settings.quotas, settings.tenant_weights)
         self.logs = ReadLogs(self.executions, self.files)
         shelf = S3ScriptShelf(s3(), s3_for_others, bucket=settings.scripts_bucket)
         self.scripts = ManageScripts(shelf, self.pools)

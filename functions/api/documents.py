@@ -26,6 +26,7 @@ from nextfire.domain.schedule import Upcoming
 from nextfire.domain.script import ScriptVersion, StoredScript, Upload
 from nextfire.usecases.manage_runs import Redriven, Waiting
 from nextfire.usecases.read_logs import LogPage, has_parts
+from nextfire.usecases.read_quotas import Standing
 
 NEXT = 5
 """Occurrences that a job by itself is shown with."""
@@ -153,6 +154,46 @@ class Fault(Answer):
     value: str
     problem: str
     remedy: str
+
+
+class OwnQuotas(Answer):
+    """What a tenant may have at most; absent: there is no such quota."""
+
+    jobs: int | None = Field(default=None, description="That are ACTIVE or PAUSED.")
+    runs_per_minute: int | None = Field(
+        default=None,
+        description="Sent within a minute of the clock, retries included; the others wait.",
+    )
+    concurrent_runs: int | None = Field(
+        default=None, description="In work at a time, in each pool; the others wait."
+    )
+    payload_bytes: int | None = Field(default=None, description="Of a payload as JSON.")
+    shortest_interval_sec: int | None = Field(
+        default=None, description="At least so many between two occurrences of a job."
+    )
+
+
+class UsedQuotas(Answer):
+    """What counts toward a quota; absent where there is none."""
+
+    jobs: int | None = Field(
+        default=None,
+        description="Those from before there was the quota count from their next change on.",
+    )
+    runs_per_minute: int | None = Field(
+        default=None, description="In the minute that ends at `minuteEndsAt`."
+    )
+
+
+class QuotasAnswer(Answer):
+    """What the caller's tenant may have at most, and what it uses of that."""
+
+    quotas: OwnQuotas
+    used: UsedQuotas
+    minute_ends_at: datetime = Field(description="When `runsPerMinute` counts anew.")
+    weight: int = Field(
+        description="Turns that it has to one of others, where not all that is due can be sent."
+    )
 
 
 class Problem(Answer):
@@ -576,6 +617,16 @@ def key_document(key: ApiKey, now: datetime) -> dict[str, Any]:
             "lastUsedOn": key.last_used_on and key.last_used_on.isoformat(),
         }
     )
+
+
+def quotas_document(standing: Standing) -> dict[str, Any]:
+    used = {"jobs": standing.jobs, "runsPerMinute": standing.runs}
+    return {
+        "quotas": standing.quotas.model_dump(by_alias=True, exclude_none=True),
+        "used": {name: count for name, count in used.items() if count is not None},
+        "minuteEndsAt": isoformat(standing.minute_ends_at),
+        "weight": standing.weight,
+    }
 
 
 def new_key_document(made: Minted | ApiKey, now: datetime) -> dict[str, Any]:

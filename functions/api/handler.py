@@ -22,12 +22,15 @@ from functions.api.routes import (
     meta,
     on_request,
     pools,
+    quotas,
     schedules,
     scripts,
 )
 from functions.api.seen import noting
 
-for area in (meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, keys):
+for area in (
+    *(meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, keys, quotas),
+):
     app.include_router(area.routes)
 gc.freeze()
 gc.enable()

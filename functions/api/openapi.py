@@ -144,6 +144,12 @@ _EXAMPLES: dict[str, Any] = {
             }
         ],
     },
+    "QuotasAnswer": {
+        "quotas": {"jobs": 1000, "runsPerMinute": 600, "shortestIntervalSec": 60},
+        "used": {"jobs": 12, "runsPerMinute": 17},
+        "minuteEndsAt": "2026-05-24T10:01:00Z",
+        "weight": 1,
+    },
     "Problem": {
         "type": "about:blank",
         "title": "Unprocessable Entity",

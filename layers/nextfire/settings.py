@@ -79,6 +79,7 @@ class ApiSettings(_Settings):
     keys_table: str
     requests_table: str
     quotas: Json[TenantQuotas] = NO_QUOTAS
+    tenant_weights: Json[dict[str, Annotated[int, Field(ge=1)]]] = Field(default_factory=dict)
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """The claim that holds the tenant, with `auth` jwt."""

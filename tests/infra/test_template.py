@@ -442,7 +442,7 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_CONTROL_TABLE", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_READ_SHARDS",
                 "NEXTFIRE_POOLS", "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_OUTPUTS_BUCKET",
                 "NEXTFIRE_KEYS_TABLE", "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUTH",
-                "NEXTFIRE_QUOTAS",
+                "NEXTFIRE_QUOTAS", "NEXTFIRE_TENANT_WEIGHTS",
             },
         ),
         ("authorizer", {"NEXTFIRE_KEYS_TABLE"}),

@@ -68,6 +68,7 @@ WAYS: dict[str, Way] = {
     "getHealth": Way(own=True),
     "getJob": Way(),
     "getKey": Way(),
+    "getQuotas": Way(own=True),
     "listAllExecutions": Way(query={"state": "DEAD"}, own=True),
     "listExecutions": Way(),
     "listJobs": Way(query={"label": "team:walled"}, own=True),

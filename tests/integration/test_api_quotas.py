@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
+from functions.api import app as api
+from nextfire.adapters.control_store import DynamoDbControlStore
+from nextfire.domain.instants import parse_instant
+from tests.fakes import Clock
+from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment, Proxy
 from tests.integration.test_api import CRON, assert_problem
 
 QUOTAS = {"jobs": 2, "payloadBytes": 20, "shortestIntervalSec": 3600}
@@ -99,3 +104,74 @@ def test_a_runs_payload_has_the_quota_of_a_jobs(limited: Deployment) -> None:
 
     assert_problem(answer, 422, field="payload")
     assert answer.document["quota"] == "payloadBytes"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(parse_instant("2026-05-24T10:00:30Z"))
+    monkeypatch.setattr(api, "clock", clock)
+    return clock
+
+
+def test_who_has_quotas_is_told_them_and_what_is_used(
+    system: Deployment, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotas = {"default": {"jobs": 5}, "tenants": {TENANT: {"jobs": 3, "runsPerMinute": 10}}}
+    weights = json.dumps({TENANT: 4})
+    system.configure(monkeypatch, quotas=json.dumps(quotas), tenant_weights=weights)
+    fill(system)
+    watchers = DynamoDbControlStore(system.database, table=system.control_table)
+    watchers.take_runs(TENANT, parse_instant("2026-05-24T10:00:00Z"), 7, 10)
+
+    told = system.call("GET", "/v1/quotas")
+
+    assert told.status == 200
+    assert told.document == {
+        "quotas": {"jobs": 3, "runsPerMinute": 10},
+        "used": {"jobs": 2, "runsPerMinute": 7},
+        "minuteEndsAt": "2026-05-24T10:01:00Z",
+        "weight": 4,
+    }
+    theirs = system.call("GET", "/v1/quotas", tenant=OTHER_TENANT).document
+    assert (theirs["quotas"], theirs["used"], theirs["weight"]) == ({"jobs": 5}, {"jobs": 0}, 1)
+
+    system.call("DELETE", "/v1/jobs/job0")
+    clock.advance(timedelta(seconds=30))
+
+    told = system.call("GET", "/v1/quotas")
+    assert told.document["used"] == {"jobs": 1, "runsPerMinute": 0}
+    assert told.document["minuteEndsAt"] == "2026-05-24T10:02:00Z"
+
+
+@pytest.mark.usefixtures("clock")
+def test_who_has_none_is_told_so_without_a_read(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = Proxy(system.database)
+    monkeypatch.setattr(api, "dynamodb", lambda: proxy)
+    api.services.cache_clear()
+    system.call("GET", "/v1/health")
+    api.services()
+    proxy.calls.clear()
+
+    told = system.call("GET", "/v1/quotas")
+
+    assert told.document == {
+        "quotas": {},
+        "used": {},
+        "minuteEndsAt": "2026-05-24T10:01:00Z",
+        "weight": 1,
+    }
+    assert proxy.calls == []
+
+
+def test_a_count_that_does_not_decode_is_no_answer(limited: Deployment) -> None:
+    limited.database.put_item(
+        TableName=limited.jobs_table,
+        Item={"tenant": {"S": f"#{TENANT}"}, "job_id": {"S": "#"}, "jobs": {"S": "two"}},
+    )
+
+    answer = limited.call("GET", "/v1/quotas")
+
+    assert answer.status == 500
+    assert "count" in answer.document["detail"]

@@ -220,6 +220,10 @@ def test_a_quota_that_is_used_up_is_named_and_not_asked_for_in_vain(
     assert refused.value.quota == "jobs"
     assert refused.value.retry_after is not None
     assert refused.value.retry_after > LONGEST_WAIT
+    told = client.get_quotas()
+    read(told)
+    assert (told.quotas.jobs, told.used.jobs, told.weight) == (1, 1, 1)
+    assert (told.quotas.runs_per_minute, told.used.runs_per_minute) == (None, None)
 
 
 def test_previews_and_what_the_api_says_of_itself(client: Client) -> None:

@@ -534,6 +534,8 @@ def test_runs_are_taken_until_there_are_none(store: ControlStore) -> None:
     taken = [store.take_runs("acme", NOON, wanted, 10) for wanted in (4, 5, 3, 1)]
 
     assert taken == [4, 5, 1, 0]
+    assert store.taken_runs("acme", NOON) == 10
+    assert store.taken_runs("other", NOON) == 0
     assert store.take_runs("other", NOON, 20, 10) == 10, "each tenant has its own"
 
 
@@ -543,11 +545,13 @@ def test_each_minute_has_its_own_runs(store: ControlStore) -> None:
     ]
 
     assert taken == [3, 1, 3]
+    assert [store.taken_runs("acme", at(minute)) for minute in ("12:01", "12:02")] == [3, 0]
 
 
 def test_a_clock_that_is_behind_takes_of_the_later_minute(store: ControlStore) -> None:
     store.take_runs("acme", at("12:01"), 3, 4)
 
+    assert store.taken_runs("acme", NOON) == 3
     assert store.take_runs("acme", NOON, 3, 4) == 1
     assert store.take_runs("acme", at("12:01"), 3, 4) == 0
 
@@ -555,6 +559,7 @@ def test_a_clock_that_is_behind_takes_of_the_later_minute(store: ControlStore) -
 def test_what_a_clock_far_ahead_took_is_forgotten(store: ControlStore) -> None:
     store.take_runs("acme", at("18:00"), 4, 4)
 
+    assert store.taken_runs("acme", NOON) == 0
     assert store.take_runs("acme", NOON, 3, 4) == 3
 
 
@@ -581,5 +586,6 @@ def test_a_count_that_does_not_decode_is_begun_anew(table: Table, form: str) -> 
     table.store.take_runs("acme", NOON, 5, 5)
     table.spoil_taken("acme", BROKEN_TAKEN[form])
 
+    assert table.store.taken_runs("acme", NOON) == 0
     assert table.store.take_runs("acme", NOON, 3, 5) == 3
     assert table.store.take_runs("acme", NOON, 3, 5) == 2

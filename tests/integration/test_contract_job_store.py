@@ -532,6 +532,8 @@ def test_a_job_more_than_the_quota_is_not_stored(held: Held) -> None:
 
     assert held.store.get(job_key("job2")) is None
     assert held.entries() == []
+    assert held.store.counted("acme") == 2
+    assert held.store.counted("other") == 0
     theirs = replace(counted(2), key=job_key("job2", "other"))
     assert held.store.create(theirs, None, NOON, most=2) is None
 
@@ -565,6 +567,7 @@ def test_a_deleted_job_makes_room_and_its_id_takes_it_again(store: JobStore) -> 
     gone = revised(counted(), state=JobState.CANCELLED, counted=False)
     for _ in range(2):
         assert store.update(gone, None, NOON, counts=-1), "a repetition finds what it wrote"
+    assert store.counted("acme") == 0
     assert not full(store, 1)
 
     assert store.create(replace(counted(), uid="uid77777"), None, NOON, former=gone, most=1) is None

@@ -171,6 +171,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "read cursors": lambda c: control(c).cursors([0]),
     "move cursor": lambda c: control(c).move_cursor(0, NOON, 1),
     "take runs": lambda c: control(c).take_runs("acme", NOON, 1, 5),
+    "read taken runs": lambda c: control(c).taken_runs("acme", NOON),
     "read audit": lambda c: control(c).audit(),
     "replace audit": lambda c: control(c).replace_audit(None, Audit(NOON)),
     "look into slots": lambda c: due(c).occupied([Slot("2026-05-24T12:00Z#000", "x")]),
@@ -187,6 +188,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "get jobs": lambda c: jobs(c).get_many([JOB.key]),
     "list jobs": lambda c: jobs(c).list("acme", cursor=None, limit=1),
     "list ids of jobs": lambda c: jobs(c).ids("acme", after=None, limit=1),
+    "read count": lambda c: jobs(c).counted("acme"),
     "scan jobs": lambda c: jobs(c).scan(None, limit=1),
     "complete job": lambda c: jobs(c).complete(JOB, NOON),
     "claim run": lambda c: runs(c).claim(
@@ -411,9 +413,9 @@ def test_every_call_of_an_adapter_is_walked() -> None:
 
     assert walked == {
         *("lease", "replace_lease", "seed_cursors", "cursors", "move_cursor"),
-        *("audit", "replace_audit", "take_runs"),
+        *("audit", "replace_audit", "take_runs", "taken_runs"),
         *("read", "occupied", "put", "mark_held", "delete", "keep", "quarantine"),
-        *("create", "update", "get", "get_many", "list", "ids", "scan", "complete"),
+        *("create", "update", "get", "get_many", "list", "ids", "scan", "complete", "counted"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),

@@ -49,6 +49,12 @@ RUN = {
     "dispatchedAt": "2026-05-24T10:00:00.031Z",
     "attempt": 1,
 }
+QUOTAS = {
+    "quotas": {"jobs": 20, "runsPerMinute": 600, "newer": 7},
+    "used": {"jobs": 12, "runsPerMinute": 31},
+    "minuteEndsAt": "2026-05-24T10:01:00Z",
+    "weight": 3,
+}
 
 
 BETWEEN = ("--from", "2026-05-01T00:00:00Z", "--to", "2026-05-03T00:00:00Z")
@@ -89,6 +95,7 @@ def api() -> Api:
             "POST /v1/jobs/job_1/resume": JOB | {"revision": 3},
             "GET /v1/jobs/job_1/executions": {"items": [RUN]},
             f"GET /v1/executions/{RUN['executionId']}": RUN,
+            "GET /v1/quotas": QUOTAS,
             "GET /v1/health": {"status": "ok", "time": "2026-05-24T10:00:00Z"},
         }
     )
@@ -359,6 +366,25 @@ def test_json_is_one_document_and_may_be_asked_for_anywhere(
     for result in (call("--json", *args), call(*args, "--json")):
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout) == document
+
+
+def test_quotas_are_shown_with_what_is_used_and_those_that_there_are_not(call: Call) -> None:
+    result = call("quotas")
+
+    assert result.exit_code == 0, result.output
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["QUOTA", "AT", "MOST", "USED"],
+        ["jobs", "20", "12"],
+        ["runsPerMinute", "600", "31"],
+        ["concurrentRuns", "none"],
+        ["payloadBytes", "none"],
+        ["shortestIntervalSec", "none"],
+        ["newer", "7"],
+        [],
+        ["Minute", "ends", "2026-05-24T10:01:00Z"],
+        ["Weight", "3"],
+    ]
+    assert json.loads(call("quotas", "--json").stdout) == QUOTAS
 
 
 def test_a_list_that_goes_on_says_so_on_stderr_only(call: Call, api: Api) -> None:

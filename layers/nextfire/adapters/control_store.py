@@ -161,6 +161,15 @@ class DynamoDbControlStore:
                 return granted
         raise UnavailableError(f"The runs of {tenant!r} are being counted by others. Try again.")
 
+    def taken_runs(self, tenant: str, minute: datetime) -> int:
+        with translated("read taken runs"):
+            answer = self._client.get_item(
+                TableName=self._table,
+                Key=to_item({"id": f"runs#{tenant}"}),
+                ConsistentRead=True,
+            )
+        return _decode_taken(answer.get("Item", {}), minute) or 0
+
     def _count_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
         """Count *granted* more, if there is room. Returns the item that refuses it."""
         try:

@@ -253,6 +253,17 @@ class DynamoDbJobStore:
             return dict(error.response.get("Item", {}))  # type: ignore[call-overload,no-any-return]
         return None
 
+    def counted(self, tenant: str) -> int:
+        with translated("read count"):
+            answer = self._client.get_item(
+                TableName=self._table, Key=_count_key(tenant), ConsistentRead=True
+            )
+        item = answer.get("Item", {})
+        try:
+            return int(item["jobs"]["N"]) if "jobs" in item else 0
+        except (LookupError, ValueError) as error:
+            raise UndecodableError(f"The count of {tenant!r}'s jobs is no number.") from error
+
     def _count(self, tenant: str, counts: int, most: int | None) -> dict[str, Any] | None:
         """The write that counts *counts* more of *tenant*'s jobs, to *most*; None if there is
         nothing to count.
@@ -261,7 +272,7 @@ class DynamoDbJobStore:
             return None
         update: dict[str, Any] = {
             "TableName": self._table,
-            "Key": _key(JobKey(_COUNT + tenant, _COUNT)),
+            "Key": _count_key(tenant),
             "UpdateExpression": "ADD jobs :counts",
             "ExpressionAttributeValues": to_item(
                 {":counts": counts, ":most": most if counts > 0 else None}
@@ -358,6 +369,10 @@ def decode_cursor(cursor: str, pattern: re.Pattern[str]) -> str:
 
 def _job_key(item: Mapping[str, Any]) -> JobKey:
     return JobKey(item["tenant"]["S"], item["job_id"]["S"])
+
+
+def _count_key(tenant: str) -> Item:
+    return _key(JobKey(_COUNT + tenant, _COUNT))
 
 
 def _key(key: JobKey) -> Item:

@@ -33,6 +33,7 @@ from nextfire.client.models import (
     Many,
     NewKey,
     PreviewRequest,
+    Quotas,
     Redriven,
     Rotated,
     Script,
@@ -603,6 +604,12 @@ class Client:
         """A `new` key like this one, the `old`, which ends after the overlap."""
         body = given({"expiresInSec": expires_in_sec, "overlapSec": overlap_sec})
         return self._post(Rotated, f"{_api_key(key_id)}/rotate", body, idempotency_key)
+
+    # Quotas
+
+    def get_quotas(self) -> Quotas:
+        """What the tenant may have at most, and what it uses of that."""
+        return self._read(Quotas, "/v1/quotas")
 
     # How they are sent
 

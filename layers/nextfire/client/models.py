@@ -490,6 +490,34 @@ class KeyPage(Answer):
     cursor: str | None
 
 
+class OwnQuotas(Answer):
+    """What a tenant may have at most; None: there is no such quota."""
+
+    jobs: int | None
+    runs_per_minute: int | None
+    concurrent_runs: int | None
+    payload_bytes: int | None
+    shortest_interval_sec: int | None
+
+
+class UsedQuotas(Answer):
+    """What counts toward a quota; None where there is none. `runs_per_minute`: of the minute."""
+
+    jobs: int | None
+    runs_per_minute: int | None
+
+
+class Quotas(Answer):
+    """What the caller's tenant may have at most, what it uses of that, and its `weight` (≥ 1) where
+    tenants take turns. `minute_ends_at`: when the runs of a minute are counted anew.
+    """
+
+    quotas: OwnQuotas
+    used: UsedQuotas
+    minute_ends_at: datetime
+    weight: int
+
+
 class JobRequest(JobDefinition):
     """A job as it is to be: what `create_job` and `put_job` take. Its fields are checked when it is
     made, as the API checks them.

@@ -139,6 +139,13 @@ class JobStore(Protocol):
         not counted any more.
         """
 
+    def counted(self, tenant: str) -> int:
+        """How many of *tenant*'s jobs are counted, by a consistent read.
+
+        Raises:
+            UndecodableError: What is stored is no count.
+        """
+
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
         """Up to *limit* (≥ 1) of all tenants' jobs, by consistent reads, in an order of the store's
         own. Goes on after the job *after*, whether it is there still or not.
@@ -277,6 +284,11 @@ class ControlStore(Protocol):
 
         Returns:
             How many were taken; 0: there is none left.
+        """
+
+    def taken_runs(self, tenant: str, minute: datetime) -> int:
+        """How many *tenant* has taken in *minute*, by a consistent read: what `take_runs` would
+        count from. What does not decode counts as none.
         """
 
     def audit(self) -> Audit | None:

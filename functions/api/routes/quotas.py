@@ -1,0 +1,27 @@
+"""What the caller's tenant may have at most."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from aws_lambda_powertools.event_handler import Response
+
+from functions.api.answers import answer
+from functions.api.app import now, services, tenant
+from functions.api.documents import QuotasAnswer, quotas_document
+from functions.api.operation import area, operation
+from nextfire.domain.keys import Scope
+
+routes = area()
+
+
+@routes.get(
+    "/v1/quotas",
+    **operation(
+        "Tell your quotas",
+        {HTTPStatus.OK: ("Your quotas, and what is used of them.", QuotasAnswer)},
+        scope=Scope.READ,
+    ),
+)
+def get_quotas() -> Response[str]:
+    return answer(quotas_document(services().quotas.of(tenant(), now())))
