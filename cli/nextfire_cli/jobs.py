@@ -62,7 +62,11 @@ def create(
         document["jobId"] = id_
     by_flags = context.params["file"] is None
     if by_flags and "type" not in document:
-        raise typer.BadParameter("say when: give one of them", param_hint=WHEN)
+        raise typer.BadParameter(
+            "say when: give one of them. A job without a schedule is a document (--file) of type"
+            " MANUAL.",
+            param_hint=WHEN,
+        )
     if by_flags and context.params["handler"] is None:
         raise typer.BadParameter("say what to run", param_hint="--handler")
     caller = session.of(context)

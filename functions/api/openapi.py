@@ -66,6 +66,7 @@ _BY_THE_API = {
     HTTPStatus.BAD_REQUEST: "The body is no JSON object.",
     HTTPStatus.FORBIDDEN: "The identity lacks the scope.",
     HTTPStatus.NOT_FOUND: "There is no such thing, or it is another tenant's.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "The path is there, but not for this method: see `Allow`.",
     HTTPStatus.CONFLICT: "The thing is not in a state that allows this.",
     HTTPStatus.PRECONDITION_FAILED: "`If-Match` or `If-None-Match` does not hold.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",

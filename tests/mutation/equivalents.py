@@ -175,6 +175,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "layers/nextfire/usecases/execute_run.py",
+        "ExecuteRun._with_job",
+        "False for decision.action is ClaimAction.CANCEL",
+        "The store refuses DEAD where a cancel was asked for, and then it ends as here.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/execute_run.py",
         "ExecuteRun._hand_back",
         "first host.delivery.hide…",
         "A message that shows a moment before it is acknowledged finds its run ended.",

@@ -20,7 +20,7 @@ from nextfire.domain.message import MAX_REASON, decode_message
 from nextfire.domain.ports import Claim
 from nextfire.domain.run import MAX_VALUE_BYTES, Attempt, AttemptOutcome, Run, RunState, Value
 from nextfire.usecases import execute_run
-from nextfire.usecases.execute_run import Disposition
+from nextfire.usecases.execute_run import Disposition, Handled
 from tests.builders import LEASE, a_message, a_retry, at, run_key
 from tests.fakes import Killed
 from tests.world import World
@@ -321,11 +321,13 @@ def test_a_worker_that_cannot_extend_its_lease_stops_when_it_ends(world: World) 
 
 def test_lost_workers_use_up_attempts(world: World) -> None:
     job = dispatched(world, retryPolicy={"maxAttempts": 1})
-    world.script(**VANISHES, meanwhile=lambda: world.worker("b").work_one())
+    ended: list[Handled] = []
+    world.script(**VANISHES, meanwhile=lambda: ended.append(world.worker("b").work_one()))
 
     world.worker("a").work_one()
 
     run = world.run(job, "12:00")
+    assert [(each.lost, each.outcome) for each in ended] == [(True, AttemptOutcome.WORKER_LOST)]
     assert (run.state, run.attempt) == (RunState.DEAD, 1)
     assert run.reason == "worker lost on attempt 1 of 1"
     assert len(world.dead_letters.letters) == 1
@@ -357,14 +359,14 @@ def test_a_vanished_worker_s_run_that_was_to_be_cancelled_is(world: World) -> No
     job = dispatched(world)
 
     def cancelled_meanwhile() -> None:
-        world.runs.request_cancel(world.run(job, "12:00").key)
+        world.runs.stop(world.run(job, "12:00"), reason="enough", now=world.now)
         world.worker("b").work_one()
 
     world.script(**VANISHES, meanwhile=cancelled_meanwhile)
     world.worker("a").work_one()
 
     run = world.run(job, "12:00")
-    assert (run.state, run.attempt) == (RunState.CANCELLED, 1)
+    assert (run.state, run.reason, run.attempt) == (RunState.CANCELLED, "enough", 1)
     assert world.dead_letters.letters == []
     assert world.queued == []
 

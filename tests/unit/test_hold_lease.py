@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -100,6 +101,17 @@ def test_a_released_lease_is_taken_at_the_next_look(control: MemoryControlStore)
     assert holder.step(second(0.6)) is None
     holder.release()
     assert control.leases[0].holder == "b"
+
+
+def test_a_renewal_that_arrives_late_does_not_undo_a_release(control: MemoryControlStore) -> None:
+    holder = HoldLease(control, group=0, holder="a")
+    mine = holder.step(NOON)
+    assert mine is not None
+
+    holder.release()
+
+    assert not control.replace_lease(0, mine, replace(mine, beat=mine.beat + 1))
+    assert control.leases[0].released
 
 
 def test_a_holder_that_was_away_finds_itself_replaced(control: MemoryControlStore) -> None:

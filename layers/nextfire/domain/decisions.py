@@ -449,7 +449,8 @@ def decide_claim(
     if run.lease_until is not None and run.lease_until > now:
         return ClaimDecision(ClaimAction.WAIT, f"runs on {run.worker}", run.lease_until)
     if run.cancel_requested:
-        return ClaimDecision(ClaimAction.CANCEL, "cancelled; its worker vanished")
+        reason = run.cancel_reason or "cancelled; its worker vanished"
+        return ClaimDecision(ClaimAction.CANCEL, reason)
     lost = Result(AttemptOutcome.WORKER_LOST, "")
     if run.tries >= policy.max_attempts:
         return ClaimDecision(

@@ -65,7 +65,7 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
         if there == skipped:
             successor = job.following(last, entry.ordinal + count - 1)
             return Covered(there, owned(successor, decision.owned_until))
-    until = max(first, there.covers_until)
+    until = there.covers_until
     ordinal = entry.ordinal + job.stretch(entry, until).count - 1
     return Covered(None, owned(job.following(until, ordinal), decision.owned_until))
 
