@@ -14,6 +14,7 @@ from functions.api import idempotency
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.job import JobState
 from nextfire.domain.ports import REQUESTS_KEPT
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.fakes import Clock
@@ -293,6 +294,35 @@ class TestLost:
 
         assert (again.status, again.document["state"]) == (200, "PAUSED")
         assert system.job("a").revision == 2
+
+    @pytest.mark.parametrize("change", ["pause", "drain", "resume"])
+    def test_change_of_a_version(
+        self, system: Deployment, lost: Callable[..., None], change: str
+    ) -> None:
+        system.register(jobId="a")
+        if change == "resume":
+            system.call("POST", "/v1/jobs/a/pause")
+        tag = {"If-Match": system.call("GET", "/v1/jobs/a").headers["etag"]}
+        lost("POST", f"/v1/jobs/a/{change}", {}, more=tag)
+        revision = system.job("a").revision
+
+        again = system.call("POST", f"/v1/jobs/a/{change}", {}, headers=KEY | tag)
+        another = system.call("POST", f"/v1/jobs/a/{change}", {}, headers=OTHER | tag)
+
+        assert (again.status, another.status) == (200, 412)
+        assert system.job("a").revision == revision
+
+    def test_change_of_a_version_that_others_changed(
+        self, system: Deployment, lost: Callable[..., None]
+    ) -> None:
+        system.register(jobId="a")
+        tag = {"If-Match": system.call("GET", "/v1/jobs/a").headers["etag"]}
+        lost("POST", "/v1/jobs/a/pause", {}, more=tag)
+        system.call("POST", "/v1/jobs/a/resume")
+
+        again = system.call("POST", "/v1/jobs/a/pause", {}, headers=KEY | tag)
+
+        assert (again.status, system.job("a").state) == (412, JobState.ACTIVE)
 
     def test_skip_next(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
         system.register(jobId="a", schedule="* * * * *")
