@@ -369,7 +369,7 @@ class MemoryJobStore:
             there = self.get(job.key)
             gone = former is not None and there is not None and there.uid == former.uid
             if there is not None and not (gone and there.state is JobState.CANCELLED):
-                return None if there.uid == job.uid else there
+                return there
             self._count(job, int(job.counted), most)
             self._write(job, first, now)
             self.counts[job.key.tenant] += int(job.counted)
@@ -1117,6 +1117,12 @@ class MemoryRequestStore:
             if kept.answer is None:
                 self.items[tenant, key] = replace(kept, answer=answer)
             return kept.answer or answer
+
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+        with self._lock:
+            kept = self.items.get((tenant, key))
+            if kept is not None and kept.at == began_at:
+                self.items[tenant, key] = replace(kept, refused=True)
 
 
 class MemoryKeyStore:

@@ -23,7 +23,8 @@ from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
 from functions.api.app import app, header, now, services, tenant
 from functions.api.operation import TOLD_ONCE
-from nextfire.domain.errors import InvalidInputError
+from functions.api.problems import problem_of
+from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.instants import cut
 
 KEY = "Idempotency-Key"
@@ -34,11 +35,19 @@ MOST_KEPT = 300_000
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A request. `at`: when it came first. `again`: it came before, and may have had its effect."""
+    """A request. `at`: when it came first. `again`: it came before, and may have had its effect.
+    `refused`: so it did, and was told that it had none.
+    """
 
     at: datetime
     seed: str
     again: bool
+    refused: bool = False
+
+    @property
+    def asked_before(self) -> datetime | None:
+        """When it came first, if that may be when it has its effect: not if it was refused then."""
+        return self.at if self.again and not self.refused else None
 
     def token(self, what: str) -> str:
         """16 hexadecimal digits, for each *what* others, and the same whenever it comes again."""
@@ -75,11 +84,21 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
         if kept.answer is not None:
             return _read(kept.answer)
         at = kept.at
-    app.append_context(once=Once(at, f"{of}#{key}#{at.isoformat()}", again=kept is not None))
-    response: Response[Any] = next_middleware(app)
-    if response.status_code >= HTTPStatus.BAD_REQUEST or route.openapi_extensions.get(TOLD_ONCE):
-        return response
+    refused = kept is not None and kept.refused
+    app.append_context(
+        once=Once(at, f"{of}#{key}#{at.isoformat()}", again=kept is not None, refused=refused)
+    )
+    try:
+        response: Response[Any] = next_middleware(app)
+    except NextfireError as error:
+        if problem_of(error).status_code < HTTPStatus.INTERNAL_SERVER_ERROR and not refused:
+            requests.refuse(of, key, at)
+        raise
     if not app.context.get("keep", True):
+        if not refused:
+            requests.refuse(of, key, at)
+        return response
+    if route.openapi_extensions.get(TOLD_ONCE):
         return response
     text = _written(response)
     return response if len(text) > MOST_KEPT else _read(requests.finish(of, key, at, text))

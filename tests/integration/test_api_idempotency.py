@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -27,6 +27,7 @@ from tests.integration.deployment import (
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 KEY = {"Idempotency-Key": "k"}
+OTHER = {"Idempotency-Key": "l"}
 
 
 @pytest.fixture
@@ -42,14 +43,16 @@ def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
 def lost(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sends a request that dies between its effect and its answer."""
 
-    def send(method: str, path: str, body: object = None, **more: Any) -> None:
+    def send(
+        method: str, path: str, body: object = None, *, more: Mapping[str, str] | None = None
+    ) -> None:
         def die(*_: object) -> str:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
             patch.setattr(DynamoDbRequestStore, "finish", die)
             with pytest.raises(KeyboardInterrupt):
-                system.call(method, path, body, headers=KEY, **more)
+                system.call(method, path, body, headers=KEY | dict(more or {}))
 
     return send
 
@@ -135,6 +138,28 @@ class TestAgain:
         system.call("DELETE", "/v1/jobs/a")
 
         assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 201
+
+    def test_what_was_refused_is_of_when_it_is_taken(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        for job_id in ("a", "c"):
+            system.register(**CRON | {"jobId": job_id})
+        body = CRON | {"jobId": "a", "schedule": "* * * * *"}
+        with_one = {"jobs": [body | {"jobId": "b"}, body | {"jobId": "c"}]}
+        assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 409
+        assert system.call("POST", "/v1/jobs:batch", with_one, headers=OTHER).status == 200
+        clock.advance(timedelta(minutes=30))
+        system.call("DELETE", "/v1/jobs/a")
+        system.call("DELETE", "/v1/jobs/c")
+        clock.advance(timedelta(minutes=1))
+
+        job = system.call("POST", "/v1/jobs", body, headers=KEY)
+        batch = system.call("POST", "/v1/jobs:batch", with_one, headers=OTHER)
+
+        assert job.document["createdAt"] == "2026-05-24T10:31:00Z"
+        was_there, new = (result["job"]["createdAt"] for result in batch.document["results"])
+        assert was_there == "2026-05-24T10:00:00Z", "as it is stored"
+        assert new == "2026-05-24T10:31:00Z"
 
     def test_what_cannot_be_read_uses_no_key_up(self, system: Deployment) -> None:
         assert system.call("POST", "/v1/jobs", CRON | {"type": "X"}, headers=KEY).status == 422
@@ -238,6 +263,25 @@ class TestLost:
 
         assert (again.status, again.document["state"]) == (200, "PAUSED")
         assert system.job("a").revision == 2
+
+    def test_skip_next(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
+        system.register(jobId="a", schedule="* * * * *")
+        lost("POST", "/v1/jobs/a/skip-next", {})
+        clock.advance(timedelta(seconds=90))
+
+        again = system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY)
+
+        assert again.status == 200
+        assert [isoformat(at) for at in system.job("a").skips] == ["2026-05-24T10:01:00Z"]
+
+    def test_skip_next_of_a_version(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        tag = {"If-Match": system.call("GET", "/v1/jobs/a").headers["etag"]}
+        lost("POST", "/v1/jobs/a/skip-next", {}, more=tag)
+
+        again = system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY | tag)
+
+        assert again.status == 200
 
     def test_drain(self, system: Deployment, lost: Callable[..., None]) -> None:
         system.register(jobId="a")

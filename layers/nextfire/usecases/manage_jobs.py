@@ -74,7 +74,8 @@ class ManageJobs:
         asked_at: datetime | None = None,
     ) -> Job:
         """Store a new job and its first due entry. One that was stored with *uid* before stays as
-        it is. *asked_at*: when the job was asked for, and is of, if that was before *now*.
+        it is, and is returned so. *asked_at*: when the job was asked for, and is of, if that was
+        before *now*; but of no time before the deletion of one that had its id.
 
         Raises:
             InvalidInputError: The definition cannot be carried out, or never fires.
@@ -84,33 +85,39 @@ class ManageJobs:
         """
         self._check(definition, key.tenant)
         most = self._limits.quotas.of(key.tenant).jobs
+
+        def born(at: datetime) -> Job:
+            return Job(
+                key=key,
+                uid=uid,
+                revision=1,
+                schedule_version=to_ms(at),
+                effective_from=at,
+                state=JobState.ACTIVE,
+                definition=definition,
+                created_at=at,
+                updated_at=at,
+                counted=most is not None,
+            )
+
         at = cut(asked_at or now)
-        job = Job(
-            key=key,
-            uid=uid,
-            revision=1,
-            schedule_version=to_ms(at),
-            effective_from=at,
-            state=JobState.ACTIVE,
-            definition=definition,
-            created_at=at,
-            updated_at=at,
-            counted=most is not None,
-        )
+        job = born(at)
         _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored where a writer of now stores it: the watcher has left the minutes before behind.
         now = cut(now)
         there = self._jobs.create(job, _first(job), now, most=most)
-        while there is not None and there.state is JobState.CANCELLED:
+        while there is not None and there.uid != uid and there.state is JobState.CANCELLED:
             # Its item is all that the watchers know of it: it stays for as long as they need it.
             self._check_all_sent(there, now)
+            # What was due before the deletion was the former's, and has run.
+            job = born(max(at, there.effective_from))
             there = self._jobs.create(job, _first(job), now, former=there, most=most)
-        if there is not None:
+        if there is not None and there.uid != uid:
             raise ConflictError(
                 f"A job {key.job_id!r} exists already ({there.state})",
                 "Change it with PATCH, or choose another id.",
             )
-        return job
+        return there or job
 
     def put(
         self,

@@ -224,10 +224,16 @@ class ManageRuns:
         raise UnavailableError("Many others ask for runs of this job just now. Try again.")
 
     def skip_next(
-        self, key: JobKey, reason: str | None, *, expected: Collection[str] | None = None
+        self,
+        key: JobKey,
+        reason: str | None,
+        *,
+        asked_at: datetime | None = None,
+        expected: Collection[str] | None = None,
     ) -> Job:
         """Have the job's next occurrence not run: its record says so before it is due. Asked again
-        before that, it is that occurrence still.
+        before that, it is that occurrence still; with *asked_at*, when it was asked first, also
+        after it.
 
         Raises:
             NotFoundError: There is no such job, or it is CANCELLED.
@@ -236,7 +242,10 @@ class ManageRuns:
         """
         for _ in range(_TRIES):
             now = self._clock.now()
-            job = self._living(key, expected)
+            job = self._living(key, None)
+            if asked_at is not None and _is_skipped_after(job, asked_at):
+                return job
+            as_expected(job, expected)
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(
                     f"The job is {job.state}", "Only of an ACTIVE job an occurrence is to come."
@@ -480,6 +489,12 @@ class ManageRuns:
         else:
             reason = _why_it_waits(job, due_at, before, now)
         return Waiting(key, reason)
+
+
+def _is_skipped_after(job: Job, at: datetime) -> bool:
+    """Whether the occurrence that was next at *at* is one of those to be skipped."""
+    entry = job.next_entry(at)
+    return entry is not None and entry.occurs_at in job.skips
 
 
 def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DueEntry:

@@ -69,7 +69,7 @@ class ManyJobs:
         self._executor = executor
 
     def register(
-        self, new: Sequence[NewJob], *, asked_at: datetime, stop_at: datetime
+        self, new: Sequence[NewJob], *, asked_at: datetime | None, stop_at: datetime
     ) -> list[Job | Exception]:
         """Store each of *new* as by `ManageJobs.register`, but what would begin after *stop_at*.
 
