@@ -131,8 +131,9 @@ def list_(
         problem = "a listing takes no key with a colon, and no comma"
         raise typer.BadParameter(problem, param_hint="--label")
     caller = session.of(context)
-    wanted = {"state": state, "label": [":".join(pair) for pair in labels.items()], "name": name}
-    items, more = first(limit, partial(caller.client().list_jobs, **wanted))
+    pairs = [":".join(pair) for pair in labels.items()]
+    ask = partial(caller.client().list_jobs, state=state, label=pairs, name=name)
+    items, more = first(limit, ask)
     caller.show({"items": items}, render.jobs(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")
