@@ -191,7 +191,12 @@ def pause_job(
 ) -> Response[str]:
     expected = versions(if_match)
     job = services().jobs.pause(
-        _key(job_id), request.reason, now=now(), until=request.ends_at, expected=expected
+        _key(job_id),
+        request.reason,
+        now=now(),
+        until=request.ends_at,
+        expected=expected,
+        again=once().again,
     )
     return job_answer(job)
 
@@ -210,7 +215,9 @@ def drain_job(
     if_match: IfMatch = None,
 ) -> Response[str]:
     expected = versions(if_match)
-    job = services().jobs.drain(_key(job_id), request.reason, now=now(), expected=expected)
+    job = services().jobs.drain(
+        _key(job_id), request.reason, now=now(), expected=expected, again=once().again
+    )
     return job_answer(job)
 
 
@@ -224,7 +231,8 @@ def resume_job(
     if_match: IfMatch = None,
 ) -> Response[str]:
     expected = versions(if_match)
-    return job_answer(services().jobs.resume(_key(job_id), now=now(), expected=expected))
+    job = services().jobs.resume(_key(job_id), now=now(), expected=expected, again=once().again)
+    return job_answer(job)
 
 
 @routes.get(

@@ -56,7 +56,8 @@ class ManageJobs:
     """The life of a job's definition. Every write of a job carries its first due entry with it.
 
     *expected*, where a method takes it: versions of the job, see `Job.version`. What the job is, if
-    it is none of them, is left as it is: ChangedError. None: whatever it is.
+    it is none of them, is left as it is: ChangedError. None: whatever it is. *again*: the same was
+    asked before, and may have been done: then a job that is as it is to be is as expected.
     """
 
     def __init__(self, jobs: JobStore, limits: Limits, unsent: FindUnsent) -> None:
@@ -215,6 +216,7 @@ class ManageJobs:
         now: datetime,
         until: datetime | None = None,
         expected: Collection[str] | None = None,
+        again: bool = False,
     ) -> Job:
         """Have nothing of the job due after *now*, until it is resumed; by itself at *until*, if
         that is given. What is due before, and what runs, goes on. Paused already, it stays as it
@@ -239,7 +241,7 @@ class ManageJobs:
             paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
             return paused, paused.resume_entry()
 
-        return self._revise(key, next_revision, expected)
+        return self._revise(key, next_revision, expected, again=again)
 
     @staticmethod
     def check_until(until: datetime | None, now: datetime) -> None:
@@ -263,6 +265,7 @@ class ManageJobs:
         *,
         now: datetime,
         expected: Collection[str] | None = None,
+        again: bool = False,
     ) -> Job:
         """Pause the job, and have it told until when what was due before *now*, and what runs, goes
         on; see `has_outstanding`. Of one that is PAUSED that is told from now on, and nothing else
@@ -283,9 +286,16 @@ class ManageJobs:
             paused = revised(job.paused(now, reason), now)
             return replace(paused, drain_asked_at=cut(now)), None
 
-        return self._revise(key, next_revision, expected)
+        return self._revise(key, next_revision, expected, again=again)
 
-    def resume(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
+    def resume(
+        self,
+        key: JobKey,
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
+        again: bool = False,
+    ) -> Job:
         """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
         job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.
 
@@ -301,7 +311,7 @@ class ManageJobs:
                 raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
             return job.resumption(now)
 
-        return self._revise(key, next_revision, expected)
+        return self._revise(key, next_revision, expected, again=again)
 
     def delete(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Make the job CANCELLED. Its history stays; what is due later is dropped then.
@@ -332,12 +342,16 @@ class ManageJobs:
         key: JobKey,
         next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None],
         expected: Collection[str] | None = None,
+        *,
+        again: bool = False,
     ) -> Job:
         """Write what *next_revision* makes of the job; None: it is to stay as it is."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
                 raise NotFoundError("living job", key.job_id)
+            if again and next_revision(job) is None:
+                return job
             as_expected(job, expected)
             revised = next_revision(job)
             if revised is None:

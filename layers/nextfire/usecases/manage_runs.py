@@ -142,9 +142,11 @@ class ManageRuns:
             raise _ended(stopped)
         return stopped
 
-    def redrive(self, key: RunKey, reason: str | None) -> Run:
+    def redrive(self, key: RunKey, reason: str | None, *, asked_at: datetime | None = None) -> Run:
         """Have a DEAD run tried again, with as many attempts as its job's policy gives, in the
         pool that its job names now. Of any number of concurrent calls one dispatch comes.
+        *asked_at*: when this very request came first, if it comes again; what has been redriven
+        since, and is DEAD once more, stays so.
 
         Raises:
             NotFoundError: As `find`.
@@ -153,6 +155,8 @@ class ManageRuns:
         found = self.find(key)
         if isinstance(found, Waiting):
             raise _not_dead(RunState.PENDING)
+        if asked_at is not None and found.state is RunState.DEAD and _begun(found, asked_at):
+            return found
         return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
 
     def run_now(
@@ -520,6 +524,12 @@ def _ended(run: Run) -> ConflictError:
     }
     remedy = remedies.get(run.state, "What has ended cannot be cancelled.")
     return ConflictError(f"The execution is {run.state}", remedy)
+
+
+def _begun(run: Run, since: datetime) -> bool:
+    """Whether *run* was redriven, and that was begun with at or after *since*."""
+    ours = (each for each in run.attempts if each.number > run.attempt_base)
+    return run.attempt_base > 0 and all(each.started_at >= since for each in ours)
 
 
 def _not_dead(state: RunState) -> ConflictError:
