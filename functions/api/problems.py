@@ -68,6 +68,7 @@ _REMEDIES = {
     "taskId": (
         "1 to 64 letters, digits, hyphens and underscores, beginning with a letter or a digit."
     ),
+    "labels": 'An object of texts by name. For example `{"team": "billing"}`.',
     "scopes": 'A list of read, write and admin. For example `["write"]`.',
     "jobs": "A list of 1 to 100 jobs, each as for POST /v1/jobs.",
     "target": 'For example `{"handler": "report"}`.',

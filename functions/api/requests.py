@@ -650,7 +650,8 @@ Labels = Annotated[
     list[str] | None,
     Query(
         alias="label",
-        description="`key:value`: with this label. Of several, given again or after a comma: all.",
+        description="`key:value`: with this label. Of several, given again or after a comma: all."
+        " A key with a colon, and a comma, cannot be asked for.",
     ),
 ]
 NamePrefix = Annotated[str | None, Query(description="How their names begin."), _TEXT]

@@ -394,6 +394,13 @@ class TestRefusals:
 
         assert "`%2B`" in system.call("GET", "/v1/executions", query=query).fault["remedy"]
 
+    def test_an_instant_out_of_bounds_is_told_the_bounds(self, system: Deployment) -> None:
+        once = {"type": "ONCE", "schedule": "2099-12-31T23:59:59Z"}
+
+        fault = system.call("POST", "/v1/jobs", CRON | once).fault
+
+        assert fault["problem"] == "not from 1970-01-02 on and before 2099-12-31"
+
     def test_a_value_that_is_nearly_one_of_those_named(self, system: Deployment) -> None:
         answer = system.call("POST", "/v1/jobs", CRON | {"type": "cron"})
 

@@ -469,11 +469,12 @@ def _named(text: str, field: str, whose: str = "of the timezone") -> datetime:
         ) from error
     # Both ends are a little inside, so that no zone's offset leads out.
     room = timedelta(days=1)
-    if not FIRST + room <= at.replace(tzinfo=UTC) < HORIZON - room:
+    earliest, end = FIRST + room, HORIZON - room
+    if not earliest <= at.replace(tzinfo=UTC) < end:
         raise InvalidInputError(
             field,
             text,
-            f"not of the years {FIRST.year} to {HORIZON.year - 1}",
+            f"not from {earliest.date()} on and before {end.date()}",
             "For example `2030-05-24T10:00:00Z`.",
         )
     if at.tzinfo is None:
