@@ -251,7 +251,8 @@ class NextfireStack(Stack):
                 "NEXTFIRE_AUDIT_EVERY": iso8601(self._settings.audit_every),
             },
         )
-        allow(auditor.role, dynamodb("Scan", "GetItem"), stores.jobs.table_arn)
+        # It ends a job whose last run has ended, or that no run is left for.
+        allow(auditor.role, dynamodb("Scan", "GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(
             auditor.role,
             dynamodb("Query", "BatchGetItem", "PutItem", "BatchWriteItem"),

@@ -369,7 +369,7 @@ class MemoryJobStore:
             there = self.get(job.key)
             gone = former is not None and there is not None and there.uid == former.uid
             if there is not None and not (gone and there.state is JobState.CANCELLED):
-                return None if there.uid == job.uid else there
+                return there
             self._count(job, int(job.counted), most)
             self._write(job, first, now)
             self.counts[job.key.tenant] += int(job.counted)
@@ -1118,6 +1118,12 @@ class MemoryRequestStore:
                 self.items[tenant, key] = replace(kept, answer=answer)
             return kept.answer or answer
 
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+        with self._lock:
+            kept = self.items.get((tenant, key))
+            if kept is not None and kept.at == began_at:
+                self.items[tenant, key] = replace(kept, refused=True)
+
 
 class MemoryKeyStore:
     """`KeyStore`."""
@@ -1346,6 +1352,7 @@ class Stores:
     events: MemoryEvents = field(default_factory=MemoryEvents)
     secrets: MemorySecrets = field(default_factory=MemorySecrets)
     scripts: MemoryScriptStore = field(default_factory=MemoryScriptStore)
+    requests: MemoryRequestStore = field(default_factory=MemoryRequestStore)
 
 
 def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:

@@ -36,6 +36,7 @@ _INNER = frozenset({"retryOn", "env"})
 _SPAN = re.compile(
     r"(?=.)(?:(?P<W>\d+)w)?(?:(?P<D>\d+)d)?(?P<T>(?:\d+h)?(?:\d+m)?(?:\d+(?:\.\d+)?s)?)"
 )
+_NOTHING = re.compile(r"P(?=.*0)(?:0+[WD])*(?:T(?:0+(?:\.0+)?[HMS])+)?")
 
 
 def definition(
@@ -171,6 +172,18 @@ def _iso_8601(text: str) -> str:
     return f"P{date}" + (f"T{match['T'].upper()}" if match["T"] else "")
 
 
+def _length(text: str, flag: str) -> timedelta:
+    """Seconds as a number, or a duration as `iso_duration` takes it; here it may be nothing.
+
+    Raises:
+        InvalidInputError, OverflowError, ValueError: It is neither.
+    """
+    if text.isdecimal():
+        return int(text) * _SECOND
+    duration = _iso_8601(text)
+    return timedelta() if _NOTHING.fullmatch(duration) else parse_duration(duration, flag)
+
+
 def _schedule(
     cron: str | None, at: str | None, in_: str | None, every: str | None, dates: Sequence[str]
 ) -> Document:
@@ -197,15 +210,14 @@ def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
         typer.BadParameter: It is neither, not whole seconds, or out of bounds.
     """
     try:
-        number = text.isdecimal()
-        length = int(text) * _SECOND if number else parse_duration(_iso_8601(text), flag)
+        length = _length(text, flag)
     except (InvalidInputError, OverflowError, ValueError):
         length = timedelta.max  # which is out of all bounds
     seconds, rest = divmod(length, _SECOND)
     if rest or not least <= seconds <= most:
         raise typer.BadParameter(
             f"{text!r} is no duration in whole seconds from {least} s to {_told(most)}. "
-            "Write 30, 30s, 10m or PT10M.",
+            "Write 30, 30s, 10m, 30d or PT10M.",
             param_hint=flag,
         )
     return seconds
@@ -215,8 +227,7 @@ def _milliseconds(text: str | None, flag: str) -> int | None:
     if text is None:
         return None
     try:
-        seconds = text.isdecimal()
-        length = int(text) * _SECOND if seconds else parse_duration(_iso_8601(text), flag)
+        length = _length(text, flag)
     except (InvalidInputError, OverflowError, ValueError):
         length = timedelta.max  # which is out of all bounds
     milliseconds = length // _MILLISECOND

@@ -8,10 +8,11 @@ import typer
 
 from nextfire.client.models import Many
 from nextfire.domain.backfill import MOST, Order
+from nextfire.domain.job import JobState
 from nextfire_cli import render, session
 from nextfire_cli.definition import read_jobs, read_labels, read_payload
 from nextfire_cli.documents import Document, first
-from nextfire_cli.flags import WHEN, takes
+from nextfire_cli.flags import WHEN, one_of, takes
 from nextfire_cli.session import Session
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -62,7 +63,11 @@ def create(
         document["jobId"] = id_
     by_flags = context.params["file"] is None
     if by_flags and "type" not in document:
-        raise typer.BadParameter("say when: give one of them", param_hint=WHEN)
+        raise typer.BadParameter(
+            "say when: give one of them. A job without a schedule is a document (--file) of type"
+            " MANUAL.",
+            param_hint=WHEN,
+        )
     if by_flags and context.params["handler"] is None:
         raise typer.BadParameter("say what to run", param_hint="--handler")
     caller = session.of(context)
@@ -104,11 +109,31 @@ def create_many(
 @app.command("list")
 def list_(
     context: typer.Context,
+    state: Annotated[
+        JobState | None,
+        typer.Option(parser=one_of(JobState), metavar="|".join(JobState), help="Of one state."),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="With this label. Repeated: with all of them."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="TEXT", help="How their names begin.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
 ) -> None:
-    """List jobs."""
+    """List jobs by id, cancelled ones too.
+
+    [bold]Examples[/]
+      nextfire jobs list --state ACTIVE --label team=etl --label env=prod
+      nextfire jobs list --name nightly
+    """
+    labels = read_labels(label or ())
+    if any(":" in key or "," in key + value for key, value in labels.items()):
+        problem = "a listing takes no key with a colon, and no comma"
+        raise typer.BadParameter(problem, param_hint="--label")
     caller = session.of(context)
-    items, more = first(limit, caller.client().list_jobs)
+    pairs = [":".join(pair) for pair in labels.items()]
+    ask = partial(caller.client().list_jobs, state=state, label=pairs, name=name)
+    items, more = first(limit, ask)
     caller.show({"items": items}, render.jobs(items))
     if more:
         caller.say(f"There are more than {limit}: raise --limit.")

@@ -56,7 +56,9 @@ Expires = Annotated[
 @app.command()
 def create(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Who or what has the key.", show_default=False)],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Who or what has the key.", show_default=False)
+    ],
     scope: Annotated[
         Scope | None,
         typer.Option(

@@ -172,19 +172,12 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON
             if name == "problem" and isinstance(inner, dict)
             else _hidden(inner)
             if name in _HIDDEN
-            else _what_was_wrong(inner)
-            if name == "problem" and isinstance(inner, dict)
             else _without_secrets(inner)
             for name, inner in value.items()
         }
     if isinstance(value, list):
         return [_without_secrets(each) for each in value]
     return value
-
-
-def _what_was_wrong(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a problem, what repeats nothing that was sent."""
-    return {name: problem[name] for name in ("status", "title") if name in problem}
 
 
 def _references(env: Mapping[str, Any]) -> dict[str, Any]:

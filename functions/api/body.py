@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Never
 
@@ -31,8 +32,12 @@ def read_body(text: str) -> dict[str, Any]:
         )
     try:
         body = read_json(text, pairs=_once_each)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
+    except RecursionError as error:
+        raise MalformedError(
+            f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
+        ) from error
     if not isinstance(body, dict):
         raise MalformedError("The body is not a JSON object.")
     if (depth := _depth(body)) > MAX_NESTING:
@@ -59,8 +64,9 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of *pairs*. Of a name that is there twice nobody can say which is meant."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        # A body has room for 30,000 names: not to be gone through for each of them.
+        times = Counter(name for name, _ in pairs)
+        twice = next(name for name in times if times[name] > 1)
         raise ValueError(f"the name {shorten(twice)} is there twice in one object")
     return found
 

@@ -19,10 +19,11 @@ from pydantic.json_schema import models_json_schema
 
 from functions.api import documents, requests
 from functions.api.app import app
-from functions.api.idempotency import KEY, KEY_PATTERN
+from functions.api.idempotency import KEY_PATTERN
 from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
 from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
 from nextfire.domain.schedule import MAX_DATES
+from nextfire.usecases.answer_once import KEY
 
 _SCHEMAS = "#/components/schemas/"
 _ABOUT = """\
@@ -66,6 +67,7 @@ _BY_THE_API = {
     HTTPStatus.BAD_REQUEST: "The body is no JSON object.",
     HTTPStatus.FORBIDDEN: "The identity lacks the scope.",
     HTTPStatus.NOT_FOUND: "There is no such thing, or it is another tenant's.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "The path is there, but not for this method: see `Allow`.",
     HTTPStatus.CONFLICT: "The thing is not in a state that allows this.",
     HTTPStatus.PRECONDITION_FAILED: "`If-Match` or `If-None-Match` does not hold.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",

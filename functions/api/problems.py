@@ -65,6 +65,11 @@ _REMEDIES = {
         "A list of 1 to 64 exit codes from 0 to 255, or of signals from -64; leave it out for all."
         " For example `[75]`."
     ),
+    "taskId": (
+        "1 to 64 letters, digits, hyphens and underscores, beginning with a letter or a digit."
+    ),
+    "labels": 'An object of texts by name. For example `{"team": "billing"}`.',
+    "scopes": 'A list of read, write and admin. For example `["write"]`.',
     "jobs": "A list of 1 to 100 jobs, each as for POST /v1/jobs.",
     "target": 'For example `{"handler": "report"}`.',
     "target.handler": (
@@ -84,6 +89,7 @@ _PROBLEMS = {
     ("target.handler", "string_pattern_mismatch"): "not the name of a script of the pool",
     ("target.script", "string_pattern_mismatch"): "not an s3:// URL",
     ("retryPolicy.retryOn.exitCodes", "too_short"): "holds no exit code",
+    ("taskId", "string_pattern_mismatch"): "not the name of a script, which it is without a target",
     ("retryPolicy.retryOn.states", "literal_error"): f"not one of {_STATES}",
 }
 """Of faults that pydantic tells in words of its own: ours."""
@@ -230,7 +236,8 @@ def from_validation(
         }
         if told not in faults:
             faults.append(told)
-    faults = faults[:_MOST_ERRORS]
+        if len(faults) == _MOST_ERRORS:
+            break  # a body has room for 30,000, and each takes its time
     detail = " ".join(
         f"{fault['field']}: {fault['problem']} (got {fault['value']}). {fault['remedy']}"
         for fault in faults
@@ -339,8 +346,9 @@ def _remedy(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
     if field == "overlap" and not isinstance(fault["input"], str):
         return _OVERLAP
     if kind == "enum":
-        example = str(told["expected"]).split("'")[1]
-        return f"Use one of the values named. For example `{example}`."
+        allowed = str(told["expected"]).split("'")[1::2]
+        like = nearest(fault["input"], allowed) if isinstance(fault["input"], str) else None
+        return like or f"Use one of the values named. For example `{allowed[0]}`."
     if (bound := told.get("ge", told.get("le"))) is not None:
         return f"For example `{bound}`."
     remedies = {
@@ -349,5 +357,6 @@ def _remedy(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
         "int_type": _WHOLE_NUMBER,
         "int_from_float": _WHOLE_NUMBER,
         "model_type": "Give a JSON object, or leave the field out.",
+        "json_invalid": "Write no half of a surrogate pair (\\ud800 to \\udfff) without the other.",
     }
     return remedies.get(kind, "Give a value of the kind named.")

@@ -63,6 +63,7 @@ _MOST_ATTEMPTS = 999_999_999
 _LAST_NIGHT = timedelta(days=1)
 _TEXT = WithJsonSchema({"type": "string"})
 _INSTANT = WithJsonSchema({"type": "string", "format": "date-time"})
+_UTC = "ISO 8601; in UTC where it has no offset."
 _TAG = re.compile(r'(W/)?"[!#-~]*"')
 _NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
@@ -186,7 +187,10 @@ def read_job(body: object) -> JobRequest:
     try:
         job = read_as(ShortJob, long)
     except ValidationError as error:
-        errors = [_as_spelt(fault, "target" in body) for fault in error.errors(include_url=False)]
+        faults = error.errors(include_url=False)
+        if "target" not in body and any(fault["loc"][0] == "jobId" for fault in faults):
+            faults = [fault for fault in faults if fault["loc"][0] != "target"]
+        errors = [_as_spelt(fault, "target" in body) for fault in faults]
         raise UnfitError(errors, ShortJob) from error
     if job.job_id is None:
         raise InvalidInputError("taskId", body.get("taskId"), "absent", "Add this field.")
@@ -207,18 +211,27 @@ class PreviewRequest(WhenDocument):
     after: InstantText | None = None
 
 
+def _in_utc(text: str, field: str) -> datetime:
+    """The instant that *text* names, of a request that has no time zone of its own.
+
+    Raises:
+        InvalidInputError: It names none.
+    """
+    return read_instant(text, "UTC", field, whose="UTC; in a URL a `+` is written `%2B`")
+
+
 class PauseRequest(Document):
     """Why a job is paused, and until when: without `until` until it is resumed."""
 
     reason: Reason = None
-    until: InstantText | None = None
+    until: InstantText | None = Field(default=None, description=_UTC)
 
     @property
     def ends_at(self) -> datetime | None:
         """Raises:
         InvalidInputError: `until` is no instant.
         """
-        return None if self.until is None else read_instant(self.until, "UTC", "until")
+        return None if self.until is None else _in_utc(self.until, "until")
 
 
 class DrainRequest(Document):
@@ -249,8 +262,8 @@ class BackfillRequest(Document):
     are refused.
     """
 
-    from_: InstantText = Field(alias="from")
-    to: InstantText
+    from_: InstantText = Field(alias="from", description=_UTC)
+    to: InstantText = Field(description=_UTC)
     max: Annotated[int, Field(strict=True, ge=1, le=MOST)] = MOST
     order: Order = Order.OLDEST_FIRST
     reason: Reason = None
@@ -261,8 +274,8 @@ class BackfillRequest(Document):
         InvalidInputError: `from` or `to` is no instant.
         """
         return Wanted(
-            read_instant(self.from_, "UTC", "from"),
-            read_instant(self.to, "UTC", "to"),
+            _in_utc(self.from_, "from"),
+            _in_utc(self.to, "to"),
             self.max,
             self.order,
             self.reason,
@@ -286,8 +299,8 @@ class RedrivePoolRequest(Document):
     `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
     """
 
-    from_: InstantText | None = Field(default=None, alias="from")
-    to: InstantText | None = None
+    from_: InstantText | None = Field(default=None, alias="from", description=_UTC)
+    to: InstantText | None = Field(default=None, description=_UTC)
     limit: Annotated[int, Field(strict=True, ge=1, le=MOST_REDRIVEN)] = 50
     cursor: Annotated[str, Field(max_length=1024)] | None = None
     reason: Reason = None
@@ -385,14 +398,14 @@ class PauseManyRequest(LabelledRequest):
     """Which jobs are paused, why, and until when: without `until` until they are resumed."""
 
     reason: Reason = None
-    until: InstantText | None = None
+    until: InstantText | None = Field(default=None, description=_UTC)
 
     @property
     def ends_at(self) -> datetime | None:
         """Raises:
         InvalidInputError: `until` is no instant.
         """
-        return None if self.until is None else read_instant(self.until, "UTC", "until")
+        return None if self.until is None else _in_utc(self.until, "until")
 
 
 class ResumeManyRequest(LabelledRequest):
@@ -560,7 +573,10 @@ def _number(most: int, example: int) -> tuple[BeforeValidator, WithJsonSchema]:
 
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", description="Only if the job is still what this `ETag` was of."),
+    Header(
+        alias="If-Match",
+        description="Only if the job is still what this `ETag` was of; `*`: if there is one.",
+    ),
     WithJsonSchema(
         {
             "type": "string",
@@ -577,7 +593,7 @@ IfNoneMatch = Annotated[
 
 
 def versions(if_match: str | None) -> frozenset[str] | None:
-    """The versions that an If-Match names; None: any.
+    """The versions that an If-Match names; None: any, or none was sent.
 
     Raises:
         InvalidInputError: It is no such header.
@@ -602,6 +618,11 @@ def is_any(if_none_match: str | None) -> bool:
     if if_none_match is not None and if_none_match.strip() != "*":
         raise InvalidInputError("If-None-Match", if_none_match, "not `*`", "Send `*`.")
     return if_none_match is not None
+
+
+def is_there(if_match: str | None) -> bool:
+    """Whether an If-Match asks only that there be something."""
+    return if_match is not None and if_match.strip() == "*"
 
 
 ExecutionId = Annotated[
@@ -629,7 +650,8 @@ Labels = Annotated[
     list[str] | None,
     Query(
         alias="label",
-        description="`key:value`: with this label. Of several, given again or after a comma: all.",
+        description="`key:value`: with this label. Of several, given again or after a comma: all."
+        " A key with a colon, and a comma, cannot be asked for.",
     ),
 ]
 NamePrefix = Annotated[str | None, Query(description="How their names begin."), _TEXT]
@@ -668,9 +690,9 @@ OfJob = Annotated[
     WithJsonSchema(_JOB_ID_SCHEMA.json_schema),
 ]
 From = Annotated[
-    str | None, Query(alias="from", description="From when on; 24 h before `to`."), _INSTANT
+    str | None, Query(alias="from", description=f"From when on; 24 h before `to`. {_UTC}"), _INSTANT
 ]
-To = Annotated[str | None, Query(description="Until when; now by default."), _INSTANT]
+To = Annotated[str | None, Query(description=f"Until when; now by default. {_UTC}"), _INSTANT]
 
 
 def span(first: str | None, last: str | None, now: datetime) -> tuple[datetime, datetime]:
@@ -679,8 +701,8 @@ def span(first: str | None, last: str | None, now: datetime) -> tuple[datetime, 
     Raises:
         InvalidInputError: One is no instant, or they are the wrong way round.
     """
-    to = now if last is None else read_instant(last, "UTC", "to")
-    since = to - _LAST_NIGHT if first is None else read_instant(first, "UTC", "from")
+    to = now if last is None else _in_utc(last, "to")
+    since = to - _LAST_NIGHT if first is None else _in_utc(first, "from")
     if since > to:
         raise InvalidInputError(
             "from",

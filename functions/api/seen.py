@@ -66,7 +66,7 @@ class SeenJobs(DynamoDbJobStore):
 
     def create(self, job: Job, *given: Any, **named: Any) -> Job | None:  # noqa: ANN401 — as is given
         there, seen = super().create(job, *given, **named), _seen.get()
-        if seen is not None and there is None:
+        if seen is not None and (there is None or there.uid == job.uid):
             seen.written.add(job.key.job_id)
         return there
 

@@ -13,6 +13,7 @@ import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,7 @@ from moto.core.utils import unix_time
 
 from nextfire.adapters import aws as clients
 from nextfire.adapters.aws import Item, from_item
+from nextfire.domain.instants import from_ms
 from tests.fakes import Killed
 from tests.integration.conftest import REGION
 
@@ -169,6 +171,11 @@ class Cloud:
     def messages(self, queue: str) -> list[Any]:
         """The messages in *queue* as moto has them, those in flight too."""
         return list(_backend("sqs").queues[queue]._messages)  # noqa: SLF001 — without receiving them
+
+    def sent(self, queue: str) -> list[datetime]:
+        """When each message came that *queue* did not drop as a repetition."""
+        seen = _backend("sqs").queues[queue].__dict__.get("seen", {})
+        return [from_ms(since // timedelta(milliseconds=1)) for since in seen.values()]
 
     def purge(self, queue: str) -> None:
         """Throw away what is in *queue*."""

@@ -52,7 +52,7 @@ def stack_of_tests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Deployment:
     """The stack, a listener on its bus, its queues dropping repetitions as SQS does, an SDK that
-    does not wait before it sends a request again, and a script.
+    does not wait before it sends a request again, a script, and the API's settings.
     """
     quicken(monkeypatch)
     monkeypatch.setattr("boto3.client", new_client)  # each process is to have its own
@@ -69,6 +69,7 @@ def stack_of_tests(
     for pool in (POOL, GONE):
         key = f"acme/{pool}/report.py"
         system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"")
+    system.configure(monkeypatch, write_shards="1", read_shards="1")
     return system
 
 

@@ -157,7 +157,8 @@ class Explorer:
 
     def _stack(self) -> Stack:
         flow = self._flow
-        return Stack(self._system, self._cloud, self._clock, flow.script, flow.job_role)
+        more = flow.job_role, flow.quotas
+        return Stack(self._system, self._cloud, self._clock, flow.script, *more)
 
 
 def _distinct(calls: list[Call], tried: set[tuple[str, str]]) -> Iterator[Point]:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 
+import pytest
+
 from nextfire.adapters.aws import to_item
-from nextfire.domain.errors import ConflictError, NotFoundError
+from nextfire.domain.errors import ConflictError, NotFoundError, QuotaUsedUpError
 from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.instants import parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import ScriptCall
+from nextfire.domain.quotas import NO_QUOTAS, Quotas, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import Wanted
@@ -24,6 +29,7 @@ from tests.builders import RUN_LATEST, SKIP, a_definition, at, job_key
 from tests.crashes.cloud import Process
 from tests.crashes.stack import GONE, Api, Stack, Worker
 from tests.fakes import Killed, Script
+from tests.integration.deployment import Answer
 
 SECOND = timedelta(seconds=1)
 ONE_ATTEMPT = {"maxAttempts": 1}
@@ -31,6 +37,8 @@ EVERY_TEN = {"schedule": "*/10 * * * *"}
 ONCE = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
 LARGE = b'"' + 9000 * b"x" + b'"'
 """JSON that is too large for a record."""
+ONE_JOB = TenantQuotas(default=Quotas(jobs=1))
+HOURLY = {"type": "CRON", "schedule": "0 * * * *", "target": {"handler": "report"}}
 
 
 class Flow:
@@ -40,6 +48,8 @@ class Flow:
     until = "12:00:10"
     job_role = False
     """Whether executors have a role to lend to their scripts."""
+    quotas = NO_QUOTAS
+    """What each tenant may have."""
     picked_up_late = False
     """See `assert_all_accounted`."""
 
@@ -1014,6 +1024,447 @@ class AuditRevive(Audit):
         stack.assert_attempts(stack.run(), 2)
 
 
+# Quotas. That the count of jobs is right holds of every flow; see `Stack.assert_sound`.
+
+
+class RegisterCounted(Register):
+    name = "quota of jobs: register"
+    quotas = ONE_JOB
+
+
+class DeleteCounted(Delete):
+    """There is room for another then, and only for one."""
+
+    name = "quota of jobs: delete"
+    quotas = ONE_JOB
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        stack.register("other")
+        with pytest.raises(QuotaUsedUpError):
+            stack.register("beyond")
+
+
+class DeleteRunning(CancelRunning):
+    """The only run of the job runs while it is deleted: it is completed by one, or not at all."""
+
+    name = "quota of jobs: delete, the last run runs"
+    quotas = ONE_JOB
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, **ONCE)
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        return api.jobs.delete(job_key(), now=stack.now)
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script()
+
+    def check(self, stack: Stack) -> None:
+        assert isinstance(stack.answered, Job | NotFoundError)
+        assert stack.job().state is JobState.CANCELLED
+
+
+class SettleCounted(Settle):
+    name = "quota of jobs: settle"
+    quotas = ONE_JOB
+
+
+class CoverLastCounted(CoverLast):
+    name = "quota of jobs: cover missed, the last"
+    quotas = ONE_JOB
+
+
+class Revive(Asked):
+    """A COMPLETED job is changed so that it goes on, and is completed once more."""
+
+    name = "quota of jobs: a completed job goes on"
+    until = "12:10:10"
+    quotas = ONE_JOB
+
+    def prepare(self, stack: Stack) -> None:
+        dispatch(stack, **ONCE)
+        stack.worker().work()
+
+    def ask(self, api: Api, stack: Stack) -> object:
+        def edit(definition: JobDefinition) -> JobDefinition:
+            again = {"schedule": "2026-05-24T12:10:00Z"}
+            return JobDefinition.model_validate(definition.document() | again)
+
+        return api.jobs.change(job_key(), edit, now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        assert ran(stack.snapshot(), stack.job()) == ["12:00", "12:10"]
+        assert stack.job().state is JobState.COMPLETED
+
+
+class EndOfLastPause(EndOfPause):
+    """Its last run ended in the pause: resumed, the job is COMPLETED."""
+
+    name = "quota of jobs: a pause ends, and the job"
+    quotas = ONE_JOB
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:54")
+        dispatch(stack, "11:55", **dates("11:55"))
+        stack.api().jobs.pause(job_key(), None, now=stack.now, until=at("12:05"))
+        stack.worker().work()
+        stack.at("12:05")
+
+    def check(self, stack: Stack) -> None:
+        assert stack.job().state is JobState.COMPLETED
+        assert ran(stack.snapshot(), stack.job()) == ["11:55"]
+
+
+class TickWithRates(Flow):
+    """Of three runs that are due one waits for the next minute, or longer if its watcher died
+    between counting and sending.
+    """
+
+    name = "quotas of runs: tick"
+    until = "12:01:10"
+    quotas = TenantQuotas(default=Quotas(runs_per_minute=2, concurrent_runs=1))
+    job_ids = ("first", "second", "third")
+
+    def prepare(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            stack.register(job_id, misfire=RUN_LATEST)
+        stack.at("12:00")
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + SECOND)
+
+    def check(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            run = stack.run(job_id=job_id)
+            assert run.state is RunState.SUCCEEDED
+            stack.assert_attempts(run, 1)
+        assert max(stack.sent_per_minute.values()) <= 2
+
+
+class TickOfWaiting(TickWithRates):
+    """The next minute has come for the one that waits."""
+
+    name = "quotas of runs: the next minute"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        watch(stack, "12:00")
+        stack.at("12:01")
+
+
+class TakeOverWithRates(TickWithRates):
+    """The holder sent what the minute has, and vanished: whoever takes over sends no more in it."""
+
+    name = "quotas of runs: the lease is taken over"
+
+    def prepare(self, stack: Stack) -> None:
+        for job_id in ("first", "second"):
+            stack.register(job_id, misfire=RUN_LATEST)
+        late = {"type": "ONCE", "schedule": "2026-05-24T12:00:02Z"}
+        stack.register("third", misfire=RUN_LATEST, **late)
+        stack.at("12:00")
+        stack.watcher().step()
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().work(stack.now + 4 * SECOND)
+
+    def check(self, stack: Stack) -> None:
+        runs = [stack.run(job_id="first"), stack.run(job_id="second")]
+        runs.append(stack.run("12:00:02", "third"))
+        assert {run.state for run in runs} == {RunState.SUCCEEDED}
+        minutes = stack.sent_per_minute
+        assert minutes == {at("12:00"): 2, at("12:01"): 1}, f"sent: {minutes}"
+
+
+# Requests to the API's handler that come again
+
+
+class Sent(Flow):
+    """A request that bears an `Idempotency-Key`. Its caller sends it again until there is an
+    answer, and then once more; each time a second has passed.
+    """
+
+    method = "POST"
+    path = "/v1/jobs"
+    body: Any = None
+    key: str | None = "k"
+    status = HTTPStatus.CREATED
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.at("11:59:52")
+
+    def act(self, stack: Stack) -> None:
+        answer = stack.send(self.method, self.path, self.body, key=self.key)
+        if answer is not None and self.is_whole(answer):
+            stack.answers.append(answer)
+
+    def again(self, stack: Stack) -> None:
+        if len(stack.answers) < 2:
+            stack.clock.advance(seconds=1)
+            self.act(stack)
+
+    def is_whole(self, answer: Answer) -> bool:  # noqa: ARG002 — of those that have parts
+        """Whether nobody needs to ask again."""
+        return True
+
+    def check(self, stack: Stack) -> None:
+        first, second = stack.answers
+        assert first == second
+        assert first.status == self.status
+        self.check_audit(stack)
+
+    def check_audit(self, stack: Stack) -> None:
+        """Each answer has left its event; a request that died has left none."""
+        events = [each for each in stack.audited if each["status"] == self.status]
+        assert len(events) == len(stack.answers)
+        assert {each["idempotencyKey"] for each in events} == {self.key}
+
+
+class CreateAgain(Sent):
+    """Without an id of its own, which would tell it apart: one job, and counted once."""
+
+    name = "sent again: create a job"
+    body = HOURLY
+    quotas = ONE_JOB
+
+    def prepare(self, stack: Stack) -> None:
+        """There is nothing."""
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        [job] = stack.snapshot().jobs.values()
+        assert job.key.job_id == stack.answers[0].document["jobId"]
+        assert job.revision == 1
+        assert stack.run(job_id=job.key.job_id).state is RunState.SUCCEEDED
+        [named] = {each["resource"]["jobId"] for each in stack.audited}
+        assert named == job.key.job_id
+
+
+class CreateRefused(Sent):
+    name = "sent again: create a job beyond the quota"
+    body = HOURLY
+    quotas = ONE_JOB
+    status = HTTPStatus.TOO_MANY_REQUESTS
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert [*stack.snapshot().jobs] == [job_key()]
+        Flow.check(self, stack)
+
+
+class CreateManyAgain(Sent):
+    """Counted once: for more there is no room."""
+
+    name = "sent again: create many jobs"
+    path = "/v1/jobs:batch"
+    body = {"jobs": [HOURLY, HOURLY]}  # noqa: RUF012 — read only
+    quotas = TenantQuotas(default=Quotas(jobs=2))
+    status = HTTPStatus.OK
+
+    def prepare(self, stack: Stack) -> None:
+        """There is nothing."""
+
+    def is_whole(self, answer: Answer) -> bool:
+        return not any("problem" in result for result in answer.document["results"])
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        told = [result["job"]["jobId"] for result in stack.answers[0].document["results"]]
+        jobs = stack.snapshot().jobs.values()
+        assert sorted(job.key.job_id for job in jobs) == sorted(told)
+        for job_id in told:
+            assert stack.run(job_id=job_id).state is RunState.SUCCEEDED
+
+    def check_audit(self, stack: Stack) -> None:
+        # What was answered in part left its event, too.
+        assert len(stack.audited) >= len(stack.answers)
+        assert {each["idempotencyKey"] for each in stack.audited} == {self.key}
+
+
+class RunNowAgain(Sent):
+    name = "sent again: run now"
+    path = "/v1/jobs/report/run"
+    body = {"payload": 7}  # noqa: RUF012
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        runs = stack.snapshot().runs.all.values()
+        [run] = [run for run in runs if run.trigger is Trigger.MANUAL]
+        assert run.state is RunState.SUCCEEDED
+        stack.assert_attempts(run, 1)
+        assert {each["resource"]["executionId"] for each in stack.audited} == {run.key.execution_id}
+        Flow.check(self, stack)
+
+
+class BackfillAgain(Sent):
+    name = "sent again: backfill"
+    until = "12:00:30"
+    path = "/v1/jobs/report/backfill"
+    body = {"from": "2026-05-24T10:00:00Z", "to": "2026-05-24T12:00:00Z"}  # noqa: RUF012
+    status = HTTPStatus.ACCEPTED
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        Flow.check(self, stack)
+        for time in ("10:00", "11:00"):
+            run = stack.run(time)
+            assert (run.state, run.trigger) == (RunState.SUCCEEDED, Trigger.BACKFILL)
+            stack.assert_attempts(run, 1)
+        assert stack.job().backfill is None
+        assert stack.job().revision == 3
+
+
+class ManyAgain(Sent):
+    """Of three jobs a call looks at two, and tells where to go on. Its caller, who has had no
+    answer, sends the same call again; each bears a key of its own.
+    """
+
+    name = "sent again: pause many jobs"
+    path = "/v1/jobs:pause"
+    job_ids = ("first", "second", "third")
+    becomes = JobState.PAUSED
+    status = HTTPStatus.OK
+
+    def prepare(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            stack.register(job_id, labels={"team": "a"})
+        stack.at("11:59:52")
+
+    def act(self, stack: Stack) -> None:
+        where: dict[str, Any] = {"labels": {"team": "a"}}
+        if stack.answers:
+            where["progressToken"] = stack.answers[0].document["progressToken"]
+        answer = stack.send(self.method, self.path, where, key=f"k{len(stack.answers)}")
+        if answer is not None and not answer.document["failed"]:
+            stack.answers.append(answer)
+            if len(stack.answers) == 1:
+                self.act(stack)
+
+    def check(self, stack: Stack) -> None:
+        first, second = stack.answers
+        assert (first.document["matched"], second.document["matched"]) <= (2, 1)
+        assert "progressToken" not in second.document
+        for job in stack.snapshot().jobs.values():
+            assert (job.state, job.revision) == (self.becomes, 2)
+        assert len(stack.audited) >= len(stack.answers)
+        assert {each["idempotencyKey"] for each in stack.audited} == {"k0", "k1"}
+
+
+class ResumeManyAgain(ManyAgain):
+    name = "sent again: resume many jobs"
+    path = "/v1/jobs:resume"
+
+    def prepare(self, stack: Stack) -> None:
+        super().prepare(stack)
+        for job_id in self.job_ids:
+            stack.api().jobs.pause(job_key(job_id), None, now=stack.now)
+
+    def check(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            assert (stack.job(job_id).state, stack.job(job_id).revision) == (JobState.ACTIVE, 3)
+            assert stack.run(job_id=job_id).state is RunState.SUCCEEDED
+
+
+class CancelManyAgain(ManyAgain):
+    name = "sent again: cancel many jobs"
+    path = "/v1/jobs:cancel"
+    becomes = JobState.CANCELLED
+    quotas = TenantQuotas(default=Quotas(jobs=3))
+
+
+class Put(Sent):
+    """It needs no key: asked again, it finds the job as it is to be."""
+
+    name = "put: new"
+    method = "PUT"
+    path = "/v1/jobs/report"
+    body = HOURLY
+    key = None
+    quotas = ONE_JOB
+    revision = 1
+
+    def prepare(self, stack: Stack) -> None:
+        """There is nothing."""
+
+    def check(self, stack: Stack) -> None:
+        first, second = stack.answers
+        assert first.status in {HTTPStatus.CREATED, HTTPStatus.OK}
+        assert second.status == HTTPStatus.OK
+        assert first.document == second.document
+        assert stack.job().revision == self.revision
+        Flow.check(self, stack)
+
+
+class PutChanged(Put):
+    name = "put: changed"
+    body = HOURLY | {"schedule": "30 * * * *"}
+    revision = 2
+    until = "12:30:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+
+    def check(self, stack: Stack) -> None:
+        assert stack.run("12:30").state is RunState.SUCCEEDED
+        assert ran(stack.snapshot(), stack.job()) == ["12:30"]
+        assert stack.job().revision == self.revision
+
+
+class PutOverDeleted(Put):
+    name = "put: in place of a deleted one"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register()
+        stack.api().jobs.delete(job_key(), now=stack.now)
+        stack.clock.advance(seconds=1)
+
+
+class CreateKey(Sent):
+    """Its text is told once, and not to whoever sends it again; the key is one all the same."""
+
+    name = "sent again: create a key"
+    path = "/v1/keys"
+    body = {"name": "n", "scopes": ["read"]}  # noqa: RUF012
+
+    def prepare(self, stack: Stack) -> None:
+        """There is nothing."""
+
+    def script(self, call: ScriptCall) -> Script:
+        raise AssertionError(call)
+
+    def check(self, stack: Stack) -> None:
+        [key] = stack.cloud.items(stack.system.keys_table)
+        assert {each.document["keyId"] for each in stack.answers} == {key["key_id"]}
+        assert "key" not in stack.answers[1].document
+        assert stack.answers[0].document.get("key", key["key_id"])
+        self.check_audit(stack)
+
+
+class RotateKey(CreateKey):
+    """The new key is there before the old one ends, and there are no two new ones."""
+
+    name = "sent again: rotate a key"
+    body = {"overlapSec": 3600}  # noqa: RUF012
+
+    def prepare(self, stack: Stack) -> None:
+        made = stack.send("POST", "/v1/keys", CreateKey.body)
+        assert made is not None
+        stack.audited.clear()
+        stack.clock.advance(seconds=1)
+        self.path = f"/v1/keys/{made.document['keyId']}/rotate"
+
+    def check(self, stack: Stack) -> None:
+        old, new = sorted(
+            stack.cloud.items(stack.system.keys_table), key=lambda key: str(key["created_at"])
+        )
+        assert {each.document["new"]["keyId"] for each in stack.answers} == {new["key_id"]}
+        made_at, ends_at = parse_instant(new["created_at"]), parse_instant(old["expires_at"])
+        assert ends_at - made_at == timedelta(hours=1)
+        self.check_audit(stack)
+
+
 FLOWS: list[Flow] = [
     *(Register(), Change(), ChangePayload(), Pause(), Drain(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
@@ -1026,4 +1477,9 @@ FLOWS: list[Flow] = [
     *(Death(), Settle(), SettleDeath()),
     *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
     *(AuditEntry(), AuditMessage(), AuditRevive()),
+    *(RegisterCounted(), DeleteCounted(), DeleteRunning(), SettleCounted(), CoverLastCounted()),
+    *(Revive(), EndOfLastPause(), TickWithRates(), TickOfWaiting(), TakeOverWithRates()),
+    *(CreateAgain(), CreateRefused(), CreateManyAgain(), RunNowAgain(), BackfillAgain()),
+    *(ManyAgain(), ResumeManyAgain(), CancelManyAgain()),
+    *(Put(), PutChanged(), PutOverDeleted(), CreateKey(), RotateKey()),
 ]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from http import HTTPStatus
+from io import StringIO
 from itertools import count
 from typing import Any, TypeVar
 
+import pytest
 from time_machine import Traveller
 
+from functions.api import app as api
 from nextfire.adapters.aws import Item
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
@@ -23,14 +29,22 @@ from nextfire.adapters.run_store import DynamoDbRunStore, _decode_all
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.due import DueEntry, StoredEntry
-from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError, UndecodableError
+from nextfire.domain.errors import (
+    ConflictError,
+    NotFoundError,
+    QuotaUsedUpError,
+    UnavailableError,
+    UndecodableError,
+)
 from nextfire.domain.ids import JobKey, RunKey, dedup_id
 from nextfire.domain.instants import MINUTE, floor_minute, from_ms
-from nextfire.domain.job import Job
+from nextfire.domain.job import Job, JobState
 from nextfire.domain.log import Stream
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports import Lease, ScriptCall, ScriptExit, Supervisor, Verdict
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
+from nextfire.usecases import many_jobs
 from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
@@ -45,7 +59,13 @@ from tests.accounting import assert_all_accounted
 from tests.builders import LEASE, a_definition, at, job_key
 from tests.crashes.cloud import Cloud, Process
 from tests.fakes import Clock, InlineExecutor, Killed, MemoryScriptRunner, Script
-from tests.integration.deployment import Deployment
+from tests.integration.deployment import (
+    Answer,
+    Deployment,
+    http_event,
+    identity,
+    request_in_a_process,
+)
 
 T = TypeVar("T")
 
@@ -59,6 +79,8 @@ _LIMIT = timedelta(minutes=10)
 _MOMENT = timedelta(milliseconds=1)
 _AFTER_TROUBLE = timedelta(milliseconds=250)
 _STEPS = 500
+_COUNT = "#"
+_LIVING = {JobState.ACTIVE.value, JobState.PAUSED.value}
 
 
 class TravelClock(Clock):
@@ -135,12 +157,13 @@ class _Witness:
 
 @dataclass
 class Stack:
-    """One history of a system. `job_role`: its executors have one to act in. `counted`: processes
-    that are made from now on may die.
+    """One history of a system. `job_role`: its executors have one to act in. `quotas`: of its
+    tenants. `counted`: processes that are made from now on may die.
 
-    `answered`: what the caller of the flow got for an answer; None: none yet. `meanwhile`: what
-    happens once while the next script runs. `starts`: of scripts, by execution. `saved`: the
-    checkpoints whose saving was answered.
+    `answered`: what the caller of the flow got for an answer; None: none yet. `answers`: those of
+    the API's handler to the flow's requests; `audited`: its audit events, of what was done.
+    `meanwhile`: what happens once while the next script runs. `starts`: of scripts, by execution.
+    `saved`: the checkpoints whose saving was answered.
     """
 
     system: Deployment
@@ -148,8 +171,11 @@ class Stack:
     clock: TravelClock
     script: Callable[[ScriptCall], Script]
     job_role: bool = False
+    quotas: TenantQuotas = NO_QUOTAS
     counted: bool = False
     answered: object = None
+    answers: list[Answer] = field(default_factory=list)
+    audited: list[dict[str, Any]] = field(default_factory=list)
     starts_at_answer: int = 0
     meanwhile: Callable[[], object] | None = None
     starts: Counter[str] = field(default_factory=Counter)
@@ -203,11 +229,24 @@ class Stack:
         """Have a new process of the API *do* what the flow's caller wants. 503 is no answer."""
         try:
             self.answered = do(self.api())
-        except (ConflictError, NotFoundError) as error:
+        except (ConflictError, NotFoundError, QuotaUsedUpError) as error:
             self.answered = error
         except UnavailableError:
             return
         self.starts_at_answer = self.starts.total()
+
+    def send(
+        self, method: str, path: str, body: object = None, *, key: str | None = None
+    ) -> Answer | None:
+        """Have a new process of the API's handler answer a request, which bears the idempotency
+        *key*. None: 503, as good as none.
+        """
+        answer, events = Handler(self.process("api")).answer(method, path, body, key)
+        assert answer.status != HTTPStatus.INTERNAL_SERVER_ERROR, answer.document
+        if answer.status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return None
+        self.audited += events
+        return answer
 
     def register(self, job_id: str = "report", **fields: Any) -> Job:
         """Register a job, hourly unless *fields* say otherwise."""
@@ -275,7 +314,7 @@ class Stack:
 
     def memory(self) -> object:
         """What the checks remember, which a death may leave different where it leaves AWS alike."""
-        answered = self.answered is not None, self.starts_at_answer
+        answered = self.answered is not None, len(self.answers), self.starts_at_answer
         return sorted(self.starts.items()), sorted(self.saved), answered
 
     def started(self, execution_id: str, checkpoint: bytes | None) -> None:
@@ -313,7 +352,8 @@ class Stack:
         return self._read[1]
 
     def snapshot(self) -> Snapshot:
-        keys = [JobKey(i["tenant"], i["job_id"]) for i in self.cloud.items(self.system.jobs_table)]
+        items = self.cloud.items(self.system.jobs_table)
+        keys = [JobKey(i["tenant"], i["job_id"]) for i in items if i["job_id"] != _COUNT]
         jobs = {key: self.jobs.get(key) for key in keys}
         buckets = {item["bucket"] for item in self._due_items()}
         stored = [
@@ -370,6 +410,27 @@ class Stack:
             assert self.starts[key.execution_id] <= run.fence
             if run.state is RunState.DEAD:
                 self._assert_told(run)
+        self._assert_counted()
+
+    def _assert_counted(self) -> None:
+        """A tenant's count of jobs is that of those that live, if they are counted at all."""
+        counts: Counter[str] = Counter()
+        living: Counter[str] = Counter()
+        for item in self.cloud.items(self.system.jobs_table):
+            if item["job_id"] == _COUNT:
+                counts[item["tenant"].removeprefix(_COUNT)] = int(item["jobs"])
+                continue
+            lives = item["state"] in _LIVING
+            limited = self.quotas.of(item["tenant"]).jobs is not None
+            assert item.get("counted", False) == (lives and limited), item
+            living[item["tenant"]] += lives and limited
+        assert +counts == +living, f"{counts} counted, and {living} there are"
+        assert min(counts.values(), default=0) >= 0
+
+    @property
+    def sent_per_minute(self) -> dict[datetime, int]:
+        """How many runs came to the queue in each minute of the clock."""
+        return Counter(floor_minute(sent) for sent in self.cloud.sent(_QUEUE))
 
     def _assert_told(self, run: Run) -> None:
         mine = []
@@ -470,7 +531,9 @@ class Api:
     """The API's process, which seeds the cursors before all else, as its handler does."""
 
     def __init__(self, has: Adapters) -> None:
-        limits = Limits({POOL: _LIMIT, GONE: _LIMIT}, scripts_bucket=has.stack.system.bucket)
+        limits = Limits(
+            {POOL: _LIMIT, GONE: _LIMIT}, has.stack.system.bucket, quotas=has.stack.quotas
+        )
         unsent = FindUnsent(has.due, has.control, read_shards=1)
         self.runs = has.runs
         self.jobs = ManageJobs(has.jobs, limits, unsent)
@@ -482,8 +545,50 @@ class Api:
             retention=timedelta(days=90),
             clock=has.clock,
             executor=has.inline,
+            quotas=has.stack.quotas,
         )
         has.control.seed_cursors(1, floor_minute(has.clock.now()))
+
+
+class Handler:
+    """The API's process as the gateway calls it. It looks at two jobs in one call for many."""
+
+    def __init__(self, has: Adapters) -> None:
+        self._has = has
+
+    def answer(
+        self, method: str, path: str, body: object, key: str | None
+    ) -> tuple[Answer, list[dict[str, Any]]]:
+        """The answer to a request, and the audit events of it."""
+        text = None if body is None else json.dumps(body)
+        event = http_event(method, path, text, authorizer=identity("acme"))
+        if key is not None:
+            event["headers"]["idempotency-key"] = key
+        with self._new_process(), redirect_stdout(StringIO()) as output:
+            raw = request_in_a_process(event)
+        events = [json.loads(line) for line in output.getvalue().splitlines() if line[:1] == "{"]
+        headers = raw["headers"]
+        answer = Answer(
+            raw["statusCode"], headers["Content-Type"], headers, json.loads(raw["body"])
+        )
+        return answer, [each for each in events if each.get("event") == "audit"]
+
+    @contextmanager
+    def _new_process(self) -> Iterator[None]:
+        process, quotas = self._has.process, self._has.stack.quotas
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("NEXTFIRE_QUOTAS", quotas.model_dump_json(by_alias=True))
+            patch.setattr(api, "dynamodb", lambda: process.dynamodb)
+            patch.setattr(api, "s3", lambda: process.s3)
+            for executor in ("SideBySide", "ThreadPoolExecutor"):
+                patch.setattr(api, executor, lambda _: self._has.inline)
+            patch.setattr(many_jobs, "TOGETHER", 2)
+            patch.setattr(many_jobs, "PAGES_AT_MOST", 1)
+            api.services.cache_clear()
+            try:
+                yield
+            finally:
+                api.services.cache_clear()
 
 
 class Watcher:
@@ -535,7 +640,7 @@ class Watcher:
             executor=has.inline,
             shards=[0],
             epoch=lease.epoch,
-            shares=Shares(backlogs={POOL: 100}),
+            shares=Shares(backlogs={POOL: 100}, quotas=has.stack.quotas),
         )
 
 

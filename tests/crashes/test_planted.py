@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
@@ -9,13 +10,23 @@ from typing import Any
 import pytest
 
 from nextfire.adapters import job_store
+from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.domain.due import DueEntry, Slot
+from nextfire.domain.ports import KeptRequest
 from nextfire.usecases.execute_run import ExecuteRun, Handled
 from tests.crashes.cloud import Fate
 from tests.crashes.explorer import Explorer
-from tests.crashes.flows import Flow, Register, Succeed
+from tests.crashes.flows import (
+    CreateAgain,
+    DeleteCounted,
+    Flow,
+    Register,
+    Succeed,
+    TakeOverWithRates,
+)
 from tests.crashes.stack import Stack, TravelClock
 from tests.integration.deployment import Deployment
 
@@ -89,6 +100,63 @@ def test_a_message_that_is_deleted_before_its_run_is_on_record(
 
     monkeypatch.setattr(ExecuteRun, "handle", acknowledge_first)
     assert explorer(Succeed()).first_lost() == ("DeleteMessage", Fate.AFTER)
+
+
+def test_a_count_that_is_written_after_its_job(
+    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_by_one(client: Any, writes: list[Any], what: str) -> None:  # noqa: ARG001
+        for write in writes:
+            for kind, request in write.items():
+                (client.put_item if kind == "Put" else client.update_item)(**request)
+
+    monkeypatch.setattr(job_store, "transact_all", one_by_one)
+
+    class OnceAsked(DeleteCounted):
+        def again(self, stack: Stack) -> None:
+            """Its caller was told nothing, and looks at the job."""
+
+        def check(self, stack: Stack) -> None:
+            """That the count is right is enough."""
+
+    assert explorer(OnceAsked()).first_lost() == ("PutItem", Fate.AFTER)
+
+
+def test_a_request_of_which_only_the_answer_is_kept(
+    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, finish = DynamoDbRequestStore.begin, DynamoDbRequestStore.finish
+
+    def look(
+        self: DynamoDbRequestStore, tenant: str, key: str, fingerprint: str, now: datetime
+    ) -> KeptRequest | None:
+        self.__dict__["began"] = fingerprint
+        there = self._client.get_item(TableName="requests", Key={"request": {"S": f"acme#{key}"}})
+        return begin(self, tenant, key, fingerprint, now) if "Item" in there else None
+
+    def keep(self: DynamoDbRequestStore, tenant: str, key: str, at: datetime, answer: str) -> str:
+        begin(self, tenant, key, self.__dict__["began"], at)
+        return finish(self, tenant, key, at, answer)
+
+    monkeypatch.setattr(DynamoDbRequestStore, "begin", look)
+    monkeypatch.setattr(DynamoDbRequestStore, "finish", keep)
+    assert explorer(CreateAgain()).first_lost() == ("TransactWriteItems", Fate.AFTER)
+
+
+def test_runs_that_a_watcher_counts_in_its_memory(
+    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take_runs(
+        self: DynamoDbControlStore, tenant: str, minute: datetime, wanted: int, most: int
+    ) -> int:
+        taken = self.__dict__.setdefault("taken", Counter())
+        granted = min(wanted, most - taken[tenant, minute])
+        taken[tenant, minute] += granted
+        return int(granted)
+
+    monkeypatch.setattr(DynamoDbControlStore, "take_runs", take_runs)
+    with pytest.raises(AssertionError, match="sent: "):
+        explorer(TakeOverWithRates()).explore_kills(each=False)
 
 
 def test_what_is_in_order_is_survived(explorer: Callable[[Flow], Explorer]) -> None:

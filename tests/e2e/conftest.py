@@ -9,7 +9,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import boto3
 import httpx
 import pytest
 
+from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.domain.keys import Minted, Scope
+from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.worker import DEPLOYED, environment
@@ -24,6 +28,14 @@ from nextfire_cli.worker import DEPLOYED, environment
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
 WORKERS = 2
+FEW, SMALL = "few-a-minute", "small"
+"""Tenants that have quotas; the others have none."""
+QUOTAS = {
+    FEW: {"runsPerMinute": 2},
+    SMALL: {"jobs": 1, "payloadBytes": 20, "shortestIntervalSec": 3600},
+}
+_LATE_IN_A_MINUTE = 45
+_SETTINGS = {"quotas": json.dumps({"tenants": QUOTAS})}
 
 
 class Stack:
@@ -44,6 +56,20 @@ class Stack:
         headers = {"Authorization": f"Bearer {key}"}
         return httpx.Client(base_url=self.info.endpoint, headers=headers, timeout=30)
 
+    def key_of(self, tenant: str) -> str:
+        """The text of a new key of *tenant*; no API gives it, for each knows its own tenant."""
+        keys = DynamoDbKeyStore(self.client("dynamodb"), table=self.outputs()["KeysTable"])
+        made = ManageKeys(keys).create(
+            tenant,
+            key_id=new_key_id(),
+            name="e2e",
+            scopes=[Scope.WRITE],
+            now=datetime.now(UTC),
+            life=timedelta(hours=1),
+        )
+        assert isinstance(made, Minted)
+        return made.text
+
     def keyless_api(self) -> httpx.Client:
         return httpx.Client(base_url=self.info.endpoint, timeout=30)
 
@@ -63,19 +89,22 @@ class Stack:
             aws_session_token=session["SessionToken"],
         )
 
+    def outputs(self) -> dict[str, str]:
+        """What the deployed stack tells of itself."""
+        [found] = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
+        return {each["OutputKey"]: each["OutputValue"] for each in found["Outputs"]}
+
     def start_worker(self, pool: str = "default", **settings: str) -> int:
         """Start another worker of *pool*, *settings* being its environment besides the stack's.
         Returns its process id.
         """
-        stacks = self.client("cloudformation").describe_stacks(StackName=DEPLOYED)["Stacks"]
-        outputs = {each["OutputKey"]: each["OutputValue"] for each in stacks[0]["Outputs"]}
         log = self.state / "logs" / f"worker-{pool}-{time.time_ns()}.log"
         with log.open("wb") as output:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "functions.worker"],
                 env={
                     **inherited_environment(),
-                    **environment(outputs, pool, None),
+                    **environment(self.outputs(), pool, None),
                     "AWS_CONFIG_FILE": str(self.state / "aws" / "config"),
                     "AWS_PROFILE": f"worker-{pool}",
                     "AWS_REGION": self.info.region,
@@ -122,13 +151,17 @@ class Stack:
         """Stop everything and start it again with its data kept."""
         self.end_workers()
         self.local.stop()
-        self.info = self.local.start(lambda _line: None, workers=WORKERS, lease=LEASE)
+        self.info = self.local.start(
+            lambda _line: None, workers=WORKERS, lease=LEASE, settings=_SETTINGS
+        )
 
-    def put_script(self, pool: str, handler: str, source: str) -> None:
-        """Make *source* the script *handler* of *pool* for the tenant of `api`."""
+    def put_script(
+        self, pool: str, handler: str, source: str, *, tenant: str | None = None
+    ) -> None:
+        """Make *source* the script *handler* of *pool*, for *tenant* or that of `api`."""
         self.client("s3").put_object(
             Bucket=self.info.scripts_bucket,
-            Key=f"{self.info.account_id}/{pool}/{handler}.py",
+            Key=f"{tenant or self.info.account_id}/{pool}/{handler}.py",
             Body=source.encode(),
         )
 
@@ -151,7 +184,7 @@ def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
     state = Path(tempfile.mkdtemp(prefix="e2e-nextfire-"))
     state.chmod(0o711)
     local = LocalStack(ROOT, state=state)
-    with local.running(report, workers=WORKERS, lease=LEASE) as info:
+    with local.running(report, workers=WORKERS, lease=LEASE, settings=_SETTINGS) as info:
         stack = Stack(local, info, state)
         try:
             yield stack
@@ -179,3 +212,28 @@ def scratch(stack: Stack) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=stack.state))
     folder.chmod(0o755)
     return folder
+
+
+@dataclass(frozen=True)
+class HeldBack:
+    """Jobs of the tenant `FEW`, all due at `at`: more than it may run in a minute."""
+
+    at: datetime
+    jobs: list[str]
+    key: str
+
+
+@pytest.fixture(scope="session", autouse=True)
+def held_back(stack: Stack) -> HeldBack:
+    """Made before all tests: their runs wait for the next minute, and no test waits for that."""
+    stack.put_script("default", "waits", "print('it ran')", tenant=FEW)
+    key = stack.key_of(FEW)
+    with stack.api_with(key) as api:
+        api.get("/v1/jobs").raise_for_status()  # the functions' first call takes a while
+        at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=8)
+        if at.second >= _LATE_IN_A_MINUTE:  # else the first of them might be sent in the next
+            at = at.replace(second=8) + timedelta(minutes=1)
+        job = {"type": "ONCE", "schedule": at.isoformat(), "target": {"handler": "waits"}}
+        made = api.post("/v1/jobs:batch", json={"jobs": [job] * 4}).raise_for_status().json()
+    assert {each["status"] for each in made["results"]} == {201}, made
+    return HeldBack(at, [each["job"]["jobId"] for each in made["results"]], key)

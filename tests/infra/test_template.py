@@ -258,6 +258,19 @@ def statements_of(template: Template, function: str) -> list[dict[str, Any]]:
     ]
 
 
+def test_who_ends_a_job_may_write_it(template: Template) -> None:
+    jobs = {"Fn::GetAtt": [template["Outputs"]["JobsTable"]["Value"]["Ref"], "Arn"]}
+
+    for function in ("api", "watcher", "auditor", "executor"):
+        may = {
+            action
+            for statement in statements_of(template, function)
+            if jobs in as_list(statement["Resource"])
+            for action in as_list(statement["Action"])
+        }
+        assert "dynamodb:UpdateItem" in may, function
+
+
 def test_authorizer_reads_keys_and_writes_nothing_but_the_day_of_use(template: Template) -> None:
     keys = template["Outputs"]["KeysTable"]["Value"]["Ref"]
     table = {"Fn::GetAtt": [keys, "Arn"]}

@@ -356,6 +356,56 @@ class TestRefusals:
         assert_problem(created, created.status)
         assert_problem(changed, changed.status)
 
+    def test_body_too_deep_to_be_read_is_told_in_words_of_ours(self, system: Deployment) -> None:
+        detail = system.call("POST", "/v1/jobs", text="[" * 100_000).document["detail"]
+
+        assert detail == "The body is nested too deep to be read; 32 levels are taken."
+
+    def test_half_a_surrogate_pair_is_told_what_it_is(self, system: Deployment) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON | {"payload": "\ud800"})
+
+        assert "surrogate" in answer.fault["remedy"]
+
+    def test_value_that_is_no_text_is_shown_as_json(self, system: Deployment) -> None:
+        dates = {"type": "DATES", "schedule": ["2020-01-01T00:00:00Z"]}
+
+        answer = system.call("POST", "/v1/jobs", CRON | dates)
+
+        assert answer.fault["value"] == '["2020-01-01T00:00:00Z"]'
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/v1/jobs/a/pause", {"until": "soon"}),
+            ("/v1/jobs:pause", {"labels": {"a": "b"}, "until": "soon"}),
+            ("/v1/jobs/a/backfill", {"from": "soon", "to": "2026-05-01"}),
+            ("/v1/pools/default/redrive", {"from": "soon"}),
+        ],
+    )
+    def test_an_instant_outside_of_a_job_is_told_to_be_utc(
+        self, system: Deployment, path: str, body: dict[str, Any]
+    ) -> None:
+        system.register(jobId="a")
+
+        assert "Without an offset it is UTC" in system.call("POST", path, body).fault["remedy"]
+
+    def test_a_plus_that_became_a_blank_is_told_how_it_is_written(self, system: Deployment) -> None:
+        query = {"from": "2026-05-01T00:00:00 09:00"}
+
+        assert "`%2B`" in system.call("GET", "/v1/executions", query=query).fault["remedy"]
+
+    def test_an_instant_out_of_bounds_is_told_the_bounds(self, system: Deployment) -> None:
+        once = {"type": "ONCE", "schedule": "2099-12-31T23:59:59Z"}
+
+        fault = system.call("POST", "/v1/jobs", CRON | once).fault
+
+        assert fault["problem"] == "not from 1970-01-02 on and before 2099-12-31"
+
+    def test_a_value_that_is_nearly_one_of_those_named(self, system: Deployment) -> None:
+        answer = system.call("POST", "/v1/jobs", CRON | {"type": "cron"})
+
+        assert answer.fault["remedy"] == "Did you mean `CRON`?"
+
     def test_body_nested_too_deep(self, system: Deployment) -> None:
         payload: object = 1
         for _ in range(40):

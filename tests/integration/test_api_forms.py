@@ -102,3 +102,17 @@ def test_the_path_names_the_task(system: Deployment) -> None:
     answer = system.call("PUT", "/v1/jobs/other", SHORT)
 
     assert (answer.status, answer.fault["field"]) == (422, "taskId")
+
+
+@pytest.mark.parametrize(
+    ("task", "problem"),
+    [
+        ("a b", "not a job id"),
+        (5, "not a job id"),
+        ("-a", "not the name of a script, which it is without a target"),
+    ],
+)
+def test_a_bad_task_id_is_one_fault(system: Deployment, task: object, problem: str) -> None:
+    answer = system.call("POST", "/v1/jobs", SHORT | {"taskId": task})
+
+    assert (answer.fault["field"], answer.fault["problem"]) == ("taskId", problem)

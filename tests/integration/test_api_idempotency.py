@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -11,8 +11,10 @@ import pytest
 
 from functions.api import app as api
 from functions.api import idempotency
+from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.domain.instants import isoformat, parse_instant
+from nextfire.domain.job import JobState
 from nextfire.domain.ports import REQUESTS_KEPT
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
 from tests.fakes import Clock
@@ -27,6 +29,7 @@ from tests.integration.deployment import (
 
 CRON = {"type": "CRON", "schedule": "0 3 * * *", "target": {"handler": "hello"}}
 KEY = {"Idempotency-Key": "k"}
+OTHER = {"Idempotency-Key": "l"}
 
 
 @pytest.fixture
@@ -42,14 +45,16 @@ def clock(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Clock:
 def lost(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sends a request that dies between its effect and its answer."""
 
-    def send(method: str, path: str, body: object = None, **more: Any) -> None:
+    def send(
+        method: str, path: str, body: object = None, *, more: Mapping[str, str] | None = None
+    ) -> None:
         def die(*_: object) -> str:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
             patch.setattr(DynamoDbRequestStore, "finish", die)
             with pytest.raises(KeyboardInterrupt):
-                system.call(method, path, body, headers=KEY, **more)
+                system.call(method, path, body, headers=KEY | dict(more or {}))
 
     return send
 
@@ -74,6 +79,35 @@ def dead_run(system: Deployment, job_id: str) -> Run:
     failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
     system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
     return system.run(message)
+
+
+def claim_again(system: Deployment, run: Run, clock: Clock) -> Run:
+    """*run*, which was redriven, as it runs."""
+    message = message_for(system.job(run.key.job.job_id), run.key.scheduled_at)
+    return system.runs.claim(
+        message.model_copy(update={"dispatch": run.dispatch + 2}),
+        token="t2",
+        worker="w",
+        pool="default",
+        job_revision=1,
+        now=clock.now(),
+        lease_until=clock.now() + timedelta(minutes=1),
+    ).run
+
+
+def end(system: Deployment, running: Run, clock: Clock) -> Run:
+    failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
+    system.runs.advance(running, running.ended(RunState.DEAD, failed, clock.now()))
+    ended = system.runs.get(running.key)
+    assert ended is not None
+    assert (ended.state, ended.attempt) == (RunState.DEAD, 2)
+    return ended
+
+
+def die_again(system: Deployment, run: Run, clock: Clock) -> Run:
+    """*run*, which was redriven, DEAD once more."""
+    clock.advance(timedelta(seconds=1))
+    return end(system, claim_again(system, run, clock), clock)
 
 
 class TestAgain:
@@ -135,6 +169,28 @@ class TestAgain:
         system.call("DELETE", "/v1/jobs/a")
 
         assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 201
+
+    def test_what_was_refused_is_of_when_it_is_taken(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        for job_id in ("a", "c"):
+            system.register(**CRON | {"jobId": job_id})
+        body = CRON | {"jobId": "a", "schedule": "* * * * *"}
+        with_one = {"jobs": [body | {"jobId": "b"}, body | {"jobId": "c"}]}
+        assert system.call("POST", "/v1/jobs", body, headers=KEY).status == 409
+        assert system.call("POST", "/v1/jobs:batch", with_one, headers=OTHER).status == 200
+        clock.advance(timedelta(minutes=30))
+        system.call("DELETE", "/v1/jobs/a")
+        system.call("DELETE", "/v1/jobs/c")
+        clock.advance(timedelta(minutes=1))
+
+        job = system.call("POST", "/v1/jobs", body, headers=KEY)
+        batch = system.call("POST", "/v1/jobs:batch", with_one, headers=OTHER)
+
+        assert job.document["createdAt"] == "2026-05-24T10:31:00Z"
+        was_there, new = (result["job"]["createdAt"] for result in batch.document["results"])
+        assert was_there == "2026-05-24T10:00:00Z", "as it is stored"
+        assert new == "2026-05-24T10:31:00Z"
 
     def test_what_cannot_be_read_uses_no_key_up(self, system: Deployment) -> None:
         assert system.call("POST", "/v1/jobs", CRON | {"type": "X"}, headers=KEY).status == 422
@@ -239,6 +295,54 @@ class TestLost:
         assert (again.status, again.document["state"]) == (200, "PAUSED")
         assert system.job("a").revision == 2
 
+    @pytest.mark.parametrize("change", ["pause", "drain", "resume"])
+    def test_change_of_a_version(
+        self, system: Deployment, lost: Callable[..., None], change: str
+    ) -> None:
+        system.register(jobId="a")
+        if change == "resume":
+            system.call("POST", "/v1/jobs/a/pause")
+        tag = {"If-Match": system.call("GET", "/v1/jobs/a").headers["etag"]}
+        lost("POST", f"/v1/jobs/a/{change}", {}, more=tag)
+        revision = system.job("a").revision
+
+        again = system.call("POST", f"/v1/jobs/a/{change}", {}, headers=KEY | tag)
+        another = system.call("POST", f"/v1/jobs/a/{change}", {}, headers=OTHER | tag)
+
+        assert (again.status, another.status) == (200, 412)
+        assert system.job("a").revision == revision
+
+    def test_change_of_a_version_that_others_changed(
+        self, system: Deployment, lost: Callable[..., None]
+    ) -> None:
+        system.register(jobId="a")
+        tag = {"If-Match": system.call("GET", "/v1/jobs/a").headers["etag"]}
+        lost("POST", "/v1/jobs/a/pause", {}, more=tag)
+        system.call("POST", "/v1/jobs/a/resume")
+
+        again = system.call("POST", "/v1/jobs/a/pause", {}, headers=KEY | tag)
+
+        assert (again.status, system.job("a").state) == (412, JobState.ACTIVE)
+
+    def test_skip_next(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
+        system.register(jobId="a", schedule="* * * * *")
+        lost("POST", "/v1/jobs/a/skip-next", {})
+        clock.advance(timedelta(seconds=90))
+
+        again = system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY)
+
+        assert again.status == 200
+        assert [isoformat(at) for at in system.job("a").skips] == ["2026-05-24T10:01:00Z"]
+
+    def test_skip_next_of_a_version(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        tag = {"If-Match": system.call("GET", "/v1/jobs/a").headers["etag"]}
+        lost("POST", "/v1/jobs/a/skip-next", {}, more=tag)
+
+        again = system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY | tag)
+
+        assert again.status == 200
+
     def test_drain(self, system: Deployment, lost: Callable[..., None]) -> None:
         system.register(jobId="a")
         lost("POST", "/v1/jobs/a/drain", {"reason": "r"})
@@ -296,6 +400,165 @@ class TestLost:
 
         assert (again.status, again.document["executionId"]) == (201, made["executionId"])
         assert len(system.call("GET", "/v1/jobs/a/executions").document["items"]) == 1
+
+    def test_redriven_once_though_it_died_again(
+        self, system: Deployment, clock: Clock, lost: Callable[..., None]
+    ) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+        lost("POST", path)
+        died = die_again(system, run, clock)
+
+        again = system.call("POST", path, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "DEAD")
+        assert system.runs.get(run.key) == died
+        assert system.call("POST", path, headers={"Idempotency-Key": "new"}).status == 200
+
+    def test_a_redrive_that_was_refused_is_done_once_it_can_be(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+        system.call("POST", path)
+        clock.advance(timedelta(seconds=1))
+        running = claim_again(system, run, clock)
+        clock.advance(timedelta(seconds=1))
+        assert system.call("POST", path, headers=KEY).status == 409
+        end(system, running, clock)
+
+        assert system.call("POST", path, headers=KEY).document["state"] == "PENDING"
+
+    @pytest.mark.usefixtures("clock")
+    def test_redrive_of_a_pool(self, system: Deployment, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+        lost("POST", "/v1/pools/default/redrive", {"reason": "r"})
+        pending = system.runs.get(run.key)
+        assert pending is not None
+        assert pending.state is RunState.PENDING
+
+        again = system.call("POST", "/v1/pools/default/redrive", {"reason": "r"}, headers=KEY)
+
+        assert (again.status, again.document["redriven"]) == (200, [])
+        assert system.runs.get(run.key) == pending
+
+    @pytest.mark.parametrize("to", [{}, {"to": "2026-05-25T00:00:00Z"}])
+    def test_redrive_of_a_pool_leaves_what_died_again(
+        self,
+        system: Deployment,
+        clock: Clock,
+        lost: Callable[..., None],
+        to: dict[str, str],
+    ) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+        lost("POST", "/v1/pools/default/redrive", to)
+        died = die_again(system, run, clock)
+
+        again = system.call("POST", "/v1/pools/default/redrive", to, headers=KEY)
+
+        assert (again.status, again.document["redriven"]) == (200, [])
+        assert system.runs.get(run.key) == died
+
+    def test_a_skip_that_had_not_happened_skips_what_is_next_now(
+        self, system: Deployment, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def die(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        system.call("POST", "/v1/jobs", CRON | {"jobId": "a"})
+        with monkeypatch.context() as patch:
+            patch.setattr(api.services().executions, "skip_next", die)
+            with pytest.raises(KeyboardInterrupt):
+                system.call("POST", "/v1/jobs/a/skip-next", headers=KEY)
+        clock.advance(timedelta(hours=20))
+
+        assert system.call("POST", "/v1/jobs/a/skip-next", headers=KEY).status == 200
+
+        assert system.job("a").skips == (parse_instant("2026-05-26T03:00:00Z"),)
+
+    def test_pause_until(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
+        system.register(jobId="a")
+        until = {"until": "2026-05-24T12:00:00Z"}
+        lost("POST", "/v1/jobs/a/pause", until)
+        entries = system.due_items()
+        clock.advance(timedelta(minutes=5))
+
+        again = system.call("POST", "/v1/jobs/a/pause", until, headers=KEY)
+
+        assert (again.status, again.document["state"]) == (200, "PAUSED")
+        assert again.document["resumesAt"] == "2026-05-24T12:00:00Z"
+        assert system.job("a").revision == 2
+        assert system.due_items() == entries
+
+    @pytest.mark.parametrize("overlap", [0, 3600])
+    def test_rotation_of_a_key(self, system: Deployment, clock: Clock, overlap: int) -> None:
+        """Its text is told once: lost is lost, but there is one new key only."""
+        old = system.call("POST", "/v1/keys", {"name": "n", "scopes": ["read"]}).document["keyId"]
+        path, body = f"/v1/keys/{old}/rotate", {"overlapSec": overlap}
+        first = system.call("POST", path, body, headers=KEY).document
+        clock.advance(timedelta(minutes=5))
+
+        again = system.call("POST", path, body, headers=KEY)
+
+        assert again.status == 201
+        assert again.document["new"] == {k: v for k, v in first["new"].items() if k != "key"}
+        assert again.document["old"]["expiresAt"] == first["old"]["expiresAt"]
+        assert len(system.call("GET", "/v1/keys").document["items"]) == 2
+
+    def test_rotation_that_died_before_the_old_key_was_to_end(
+        self, system: Deployment, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def die(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        old = system.call("POST", "/v1/keys", {"name": "n", "scopes": ["read"]}).document["keyId"]
+        path, body = f"/v1/keys/{old}/rotate", {"overlapSec": 3600}
+        with monkeypatch.context() as patch:
+            patch.setattr(DynamoDbKeyStore, "end", die)
+            with pytest.raises(KeyboardInterrupt):
+                system.call("POST", path, body, headers=KEY)
+        clock.advance(timedelta(minutes=5))
+
+        again = system.call("POST", path, body, headers=KEY)
+
+        assert again.document["old"]["expiresAt"] == "2026-05-24T11:00:00Z"
+        assert len(system.call("GET", "/v1/keys").document["items"]) == 2
+
+    def test_many_jobs(self, system: Deployment, lost: Callable[..., None]) -> None:
+        batch = {"jobs": [CRON, CRON | {"jobId": "a", "labels": {"l": "v"}}]}
+        lost("POST", "/v1/jobs:batch", batch)
+        made = jobs(system)
+
+        again = system.call("POST", "/v1/jobs:batch", batch, headers=KEY)
+
+        assert [each["status"] for each in again.document["results"]] == [201, 201]
+        found = sorted(
+            (each["job"] for each in again.document["results"]), key=lambda j: j["jobId"]
+        )
+        assert found == made == jobs(system)
+
+    @pytest.mark.parametrize(
+        ("act", "state"), [("pause", "PAUSED"), ("resume", "ACTIVE"), ("cancel", "CANCELLED")]
+    )
+    def test_what_is_done_to_many_jobs(
+        self, system: Deployment, lost: Callable[..., None], act: str, state: str
+    ) -> None:
+        for job_id in ("a", "b"):
+            system.register(jobId=job_id, labels={"l": "v"})
+            if act == "resume":
+                system.call("POST", f"/v1/jobs/{job_id}/pause")
+        lost("POST", f"/v1/jobs:{act}", {"labels": {"l": "v"}})
+        done = [system.job(job_id) for job_id in ("a", "b")]
+
+        again = system.call("POST", f"/v1/jobs:{act}", {"labels": {"l": "v"}}, headers=KEY)
+
+        assert (again.status, again.document["changed"]) == (200, 0)
+        assert [system.job(job_id) for job_id in ("a", "b")] == done
+        assert {job.state for job in done} == {state}
 
 
 class TestTogether:

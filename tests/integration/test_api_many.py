@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from functions.api.app import services
 from functions.api.requests import MOST_IN_A_BATCH
 from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
+from nextfire.domain.job import JobState
 from nextfire.usecases import many_jobs
 from tests.integration.deployment import OTHER_TENANT, TENANT, Deployment
 
@@ -214,6 +216,24 @@ class TestByLabel:
         assert ids(system, state="CANCELLED") == [*"abde"]
         assert act(system, "cancel", {"env": "prod"})["matched"] == 0
         assert act(system, "pause", {"team": "etl"})["matched"] == 1
+
+    @pytest.mark.parametrize("what", ["pause", "cancel"])
+    def test_listing_of_a_moment_ago(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch, what: str
+    ) -> None:
+        """A query may answer what was there before the last writes."""
+        page = services().job_store.list(TENANT, cursor=None, limit=20)
+        system.call("PATCH", "/v1/jobs/a", {"labels": {"team": "web"}})
+        system.call("PATCH", "/v1/jobs/b", {"name": "still of the team"})
+        system.call("DELETE", "/v1/jobs/c")
+        with monkeypatch.context() as patch:
+            patch.setattr(DynamoDbJobStore, "list", lambda *_, **__: page)
+
+            done = act(system, what, {"team": "etl"})
+
+        assert (done["matched"], done["changed"], done["failed"]) == (3, 3, [])
+        assert system.job("a").state is JobState.ACTIVE, "it has the label no more"
+        assert system.job("b").state is not JobState.ACTIVE
 
     def test_a_bounded_number_a_call(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch

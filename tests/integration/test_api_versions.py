@@ -200,6 +200,17 @@ class TestPut:
         assert system.call("PUT", "/v1/jobs/a", CRON, headers={"If-Match": '"x-1"'}).status == 412
         assert system.call("GET", "/v1/jobs/a").status == 404
 
+    @pytest.mark.usefixtures("job")
+    def test_only_if_there_is_any(self, system: Deployment) -> None:
+        headers = {"If-Match": " * "}
+
+        assert system.call("PUT", "/v1/jobs/a", CRON | {"name": "n"}, headers=headers).status == 200
+        assert system.call("PUT", "/v1/jobs/b", CRON, headers=headers).status == 412
+        assert system.call("GET", "/v1/jobs/b").status == 404
+        system.call("DELETE", "/v1/jobs/a")
+        assert system.call("PUT", "/v1/jobs/a", CRON, headers=headers).status == 412
+        assert system.job("a").state is JobState.CANCELLED
+
     def test_other_conditions_are_refused(self, system: Deployment) -> None:
         answer = system.call("PUT", "/v1/jobs/a", CRON, headers={"If-None-Match": '"x-1"'})
 

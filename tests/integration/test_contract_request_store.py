@@ -80,6 +80,30 @@ def test_after_a_day_a_key_is_free(store: RequestStore) -> None:
     assert store.begin("acme", "k", "g", later) == KeptRequest("g", NOON + REQUESTS_KEPT, None)
 
 
+def test_a_refusal_is_kept_with_its_request(store: RequestStore) -> None:
+    store.begin("acme", "k", "f", NOON)
+
+    store.refuse("acme", "k", NOON)
+    store.refuse("acme", "k", NOON)
+    store.refuse("acme", "k", NOON - SECOND)
+    store.refuse("acme", "nobodys", NOON)
+
+    kept = store.begin("acme", "k", "f", NOON + SECOND)
+    assert kept == KeptRequest("f", NOON, None, refused=True)
+    assert store.begin("acme", "nobodys", "f", NOON) is None
+    assert store.finish("acme", "k", NOON, "one") == "one", "it may be done after all"
+
+
+def test_of_a_request_that_began_anew_no_old_refusal_is_kept(store: RequestStore) -> None:
+    store.begin("acme", "k", "f", NOON)
+    store.begin("acme", "k", "f", NOON + REQUESTS_KEPT)
+
+    store.refuse("acme", "k", NOON)
+
+    later = NOON + REQUESTS_KEPT
+    assert store.begin("acme", "k", "f", later) == KeptRequest("f", later, None)
+
+
 def test_of_twenty_at_once_one_is_the_first(store: RequestStore) -> None:
     found = at_once(*[partial(store.begin, "acme", "k", str(n), NOON) for n in range(20)])
 

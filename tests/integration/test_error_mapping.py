@@ -213,6 +213,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "skip next": lambda c: runs(c).skip_next(SKIPPED, JOB),
     "undo skip": lambda c: runs(c).unskip(RUN, JOB),
     "begin request": lambda c: requests(c).begin("acme", "k", "f", NOON),
+    "refuse request": lambda c: requests(c).refuse("acme", "k", NOON),
     "finish request": lambda c: requests(c).finish("acme", "k", NOON, "a"),
     "create key": lambda c: keys(c).create(KEY),
     "get key": lambda c: keys(c).get("acme", KEY.key_id),
@@ -419,7 +420,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
-        *("begin", "finish"),
+        *("begin", "finish", "refuse"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
         *("upload", "versions"),  # an upload is no call: a URL is signed here

@@ -51,14 +51,24 @@ def main(arguments: Sequence[str]) -> int:
         found = soak.run()
         _show(soak, found)
         summary = _summary(soak, found, minutes=(time.monotonic() - began) / 60)
-    sys.stdout.write(json.dumps(summary) + "\n")
+    sys.stdout.write(f"{verdict(summary)}\n{json.dumps(summary)}\n")
     return exit_code(summary)
+
+
+_WRONG = ("lost", "double_effects", "others", "repeated_without_kill")
 
 
 def exit_code(summary: Mapping[str, object]) -> int:
     """0 if nothing in *summary* is wrong. Lateness is told, and is no wrong."""
-    wrong = ("lost", "double_effects", "others", "repeated_without_kill")
-    return int(not summary["at_rest"] or any(summary[name] for name in wrong))
+    return int(not summary["at_rest"] or any(summary[name] for name in _WRONG))
+
+
+def verdict(summary: Mapping[str, object]) -> str:
+    """What the exit code says, in words."""
+    wrong = [f"{name} {summary[name]}" for name in _WRONG if summary[name]]
+    if not summary["at_rest"]:
+        wrong.append("not at rest")
+    return f"WRONG: {', '.join(wrong)}" if wrong else "nothing was wrong"
 
 
 def _read(arguments: Sequence[str]) -> tuple[Wanted, bool]:
@@ -123,6 +133,8 @@ def _show(soak: Soak, found: Found) -> None:
         console.print(
             f"LATE {late.execution_id}: {late.started.total_seconds():.1f} s", markup=False
         )
+    for taken in found.taken_over[:_ANOMALIES_SHOWN]:
+        console.print(f"REPEATED {taken}: its worker was lost, and nobody killed it", markup=False)
     for note in soak.notes():
         console.print(note, markup=False)
     console.print(f"at rest: {'yes' if soak.rested else 'NO'}")

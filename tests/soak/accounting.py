@@ -116,14 +116,16 @@ class Loss:
 @dataclass(slots=True)
 class Found:
     """The account of all jobs. `repeated_without_kill`: attempts whose worker was lost though
-    nobody killed one. `late_without_cause`: runs that began over a minute late though nothing was
-    killed or stopped, their pool was not busy, and no earlier run of theirs was in their way.
+    nobody killed one; `taken_over` names them. `late_without_cause`: runs that began over a minute
+    late though nothing was killed or stopped, their pool was not busy, and no earlier run of theirs
+    was in their way.
     """
 
     rows: dict[str, Row] = field(default_factory=lambda: defaultdict(Row))
     anomalies: list[Anomaly] = field(default_factory=list)
     lateness: list[Lateness] = field(default_factory=list)
     repeated_without_kill: int = 0
+    taken_over: list[str] = field(default_factory=list)
     late_without_cause: list[Lateness] = field(default_factory=list)
 
     @property
@@ -419,7 +421,9 @@ class _Job:
             if outcome == "WORKER_LOST":
                 killed = self._was_killed(attempt)
                 self.row.repeated += following is not None
-                self.found.repeated_without_kill += following is not None and not killed
+                if following is not None and not killed:
+                    self.found.repeated_without_kill += 1
+                    self.found.taken_over.append(f"{execution_id}, attempt {attempt['number']}")
                 if record["state"] == "DEAD" and following is None and not killed:
                     self._lost("dead by a worker that nobody killed", execution_id, record)
             if outcome in {"FAILED", "TIMED_OUT"} and not self._may_fail(attempt, execution_id):

@@ -153,7 +153,7 @@ class Soak:
                 self._audit = self._audit or auditing.submit(self._stack.audit)
             if time.monotonic() - told > PROGRESS_EVERY:
                 told = time.monotonic()
-                self._progress(f"{(ends_at - now()).total_seconds():.0f} s to go")
+                self._progress(f"{max((ends_at - now()).total_seconds(), 0):.0f} s to go")
             time.sleep(0.1)
         if self._audit is not None:
             self._audit.exception()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.soak.__main__ import exit_code
+from tests.soak.__main__ import exit_code, verdict
 from tests.soak.accounting import Found, Loss, Record, Stops, Wrong, account, is_to_fail
 from tests.soak.marks import Mark
 from tests.soak.oracle import Did, Document, Event, History
@@ -191,6 +191,7 @@ def test_a_run_of_a_killed_worker_is_repeated_and_not_done_twice(
 
     assert counted(found) == (0, 0, 0)
     assert (found.total.repeated, found.repeated_without_kill) == (1, without_kill)
+    assert found.taken_over == [f"{lost['executionId']}, attempt 1"] * without_kill
 
 
 def test_a_run_of_a_stopped_stack_is_repeated_for_a_reason() -> None:
@@ -656,3 +657,10 @@ GOOD = {"lost": 0, "double_effects": 0, "others": 0, "repeated_without_kill": 0,
 )
 def test_the_exit_code_tells_what_is_wrong(wrong: dict[str, object], code: int) -> None:
     assert exit_code({**GOOD, **wrong}) == code
+
+
+def test_the_verdict_says_in_words_what_the_exit_code_tells() -> None:
+    said = verdict({**GOOD, "lost": 2, "repeated_without_kill": 1, "at_rest": False})
+
+    assert said == "WRONG: lost 2, repeated_without_kill 1, not at rest"
+    assert verdict(GOOD) == "nothing was wrong"

@@ -472,3 +472,15 @@ def test_while_the_dispatcher_is_far_behind_only_what_was_before_the_job_is(worl
     with pytest.raises(ConflictError, match="dispatcher is behind"):
         begin(world, job, "11:00", "12:30")
     begin(world, job, "11:00", "11:05")
+
+
+def test_a_request_that_comes_again_does_not_begin_anew_what_was_stopped(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:40", "11:55")
+    stopped = world.backfills.stop(job.key, now=world.now)
+
+    again = begin(world, job, "11:40", "11:55")
+
+    assert again == stopped
+    assert world.job(job.key).backfilling is None
+    assert begin(world, job, "11:40", "11:55", backfill_id="c").backfilling is not None

@@ -139,6 +139,22 @@ def test_bounds_are_those_of_a_job() -> None:
             JobDefinition.model_validate(job | {field: most + 1})
 
 
+@pytest.mark.parametrize("text", ["0", "0s", "0m", "0h0m", "0d", "PT0S", "P0DT0.0S"])
+def test_nothing_at_all_is_a_length_too(text: str) -> None:
+    assert whole_seconds(text, "--overlap", 0, 60) == 0
+    assert definition(in_="5s", handler="hello", retry_delay=text)["retryPolicy"] == {
+        "initialDelayMs": 0
+    }
+    with pytest.raises(typer.BadParameter, match="from 1 s to"):
+        whole_seconds(text, "--timeout", 1, 60)
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "P0", "P0DT", "s"])
+def test_what_says_no_length_is_not_nothing(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        whole_seconds(text, "--overlap", 0, 60)
+
+
 def test_flags_are_put_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     file.write_text(

@@ -28,6 +28,18 @@ def test_all_with_some_labels_call_by_call(call: Call, api: Api, what: str) -> N
     assert "2 met, 1 changed so far" in result.stderr
 
 
+def test_a_list_is_of_what_is_asked_for(call: Call, api: Api) -> None:  # noqa: F811
+    api.routes["GET /v1/jobs"] = [{"items": []}]
+    asked = ["--state", "paused", "--label", "team=etl", "--label", "a=b=c", "--name", "night"]
+
+    result = call("jobs", "list", *asked)
+
+    assert result.exit_code == 0, result.output
+    [request] = api.requests
+    assert request.url.params["label"] == "team:etl,a:b=c"
+    assert (request.url.params["state"], request.url.params["name"]) == ("PAUSED", "night")
+
+
 def test_pause_says_why_and_until(call: Call, api: Api) -> None:  # noqa: F811
     api.routes["POST /v1/jobs:pause"] = [DONE]
 
@@ -58,6 +70,10 @@ def test_cancel_asks(call: Call, api: Api) -> None:  # noqa: F811
 @pytest.mark.parametrize(
     "args",
     [
+        ["list", "--label", "team"],
+        ["list", "--label", "a:b=c"],
+        ["list", "--label", "a=b,c"],
+        ["list", "--state", "DONE"],
         ["pause"],
         ["pause", "job_1", "--label", "a=b"],
         ["resume"],

@@ -540,3 +540,23 @@ def test_a_job_with_no_room_left_for_its_past_can_be_deleted_but_not_changed(
     world.delete(job)
     settle(world)
     assert states(world, job.uid) == dict.fromkeys(["12:00", "12:01"], RunState.CANCELLED)
+
+
+def test_a_request_of_before_a_deletion_owns_nothing_of_the_former_job(world: World) -> None:
+    old = world.register(schedule="* * * * *")
+    asked_at = world.now
+    world.tick_at("12:00")
+    world.worker().work()
+    world.at("12:00:30")
+    world.delete(old)
+    world.at("12:01:30")
+    world.tick()
+
+    new = world.manage.register(
+        old.key, old.definition, uid="uid99999", now=world.now, asked_at=asked_at
+    )
+
+    assert new.effective_from == at("12:00:30")
+    settle(world)
+    assert ran(world, new)[0] == "12:01"
+    assert ran(world, old) == ["12:00"]

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -124,23 +124,34 @@ class LocalStack:
 
     @contextlib.contextmanager
     def running(
-        self, report: Report, *, workers: int = 1, lease: timedelta | None = None
+        self,
+        report: Report,
+        *,
+        workers: int = 1,
+        lease: timedelta | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Generator[StackInfo]:
         """Start the stack and stop it at the end, also when interrupted by a signal."""
         with interrupts_raised():
             try:
-                yield self.start(report, workers=workers, lease=lease)
+                yield self.start(report, workers=workers, lease=lease, settings=settings)
             finally:
                 if self._lock:  # otherwise the stack is not ours: another process holds it
                     self.stop()
 
     def start(
-        self, report: Report, *, workers: int = 1, lease: timedelta | None = None
+        self,
+        report: Report,
+        *,
+        workers: int = 1,
+        lease: timedelta | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> StackInfo:
         """Start the stack, deploy what has changed, and wait until the API answers.
 
         Data of an earlier start are kept. If anything fails or interrupts, what has been started
-        is stopped again. *workers* is the number per worker pool.
+        is stopped again. *workers* is the number per worker pool; *settings* go before those of
+        cdk.json, and *lease* is one of them.
 
         Raises:
             LocalStackError: Something else holds the port or the state, or a step failed.
@@ -148,7 +159,7 @@ class LocalStack:
         self._take_lock()
         with interrupts_raised():
             try:
-                return self._start(report, workers, lease)
+                return self._start(report, workers, _context(lease, settings or {}))
             except BaseException:
                 self.stop()
                 raise
@@ -239,7 +250,7 @@ class LocalStack:
             ) from None
         self._lock = lock
 
-    def _start(self, report: Report, workers: int, lease: timedelta | None) -> StackInfo:
+    def _start(self, report: Report, workers: int, context: Sequence[str]) -> StackInfo:
         began = time.monotonic()
         if self._processes.recorded():
             report("ending what an earlier start left running")
@@ -250,12 +261,12 @@ class LocalStack:
         self._choose_port()
         report(f"starting MiniStack on {_HOST}:{self._port}")
         self._start_emulator()
-        fingerprint = self._fingerprint(lease)
+        fingerprint = self._fingerprint(context)
         if self._deployed_fingerprint() == fingerprint:
             report("nothing to deploy: the app has not changed")
         else:
             report("deploying the CDK app")
-            self._deploy(lease)
+            self._deploy(context)
             self.client("s3").put_object(
                 Bucket=_ASSETS_BUCKET, Key=_DEPLOYED_KEY, Body=fingerprint.encode()
             )
@@ -328,9 +339,9 @@ class LocalStack:
             time.sleep(0.05)
         raise LocalStackError(f"MiniStack did not start; see {log}:\n{_tail(log)}")
 
-    def _fingerprint(self, lease: timedelta | None) -> str:
+    def _fingerprint(self, context: Sequence[str]) -> str:
         """Changes with anything that a deployment is made of."""
-        digest = hashlib.sha256(repr((lease, sys.version)).encode())
+        digest = hashlib.sha256(repr((context, sys.version)).encode())
         for part in _DEPLOYED_FROM:
             path = self._root / part
             for file in sorted([path] if path.is_file() else path.rglob("*")):
@@ -348,7 +359,7 @@ class LocalStack:
             return None
         return str(found["Body"].read().decode())
 
-    def _deploy(self, lease: timedelta | None) -> None:
+    def _deploy(self, context: Sequence[str]) -> None:
         # The bucket is all that the synthesizer for the caller's credentials needs of a bootstrap.
         self.client("s3").create_bucket(Bucket=_ASSETS_BUCKET)
         try:
@@ -360,9 +371,6 @@ class LocalStack:
             ) from error
         log = self._logs / "cdk.log"
         nowhere = str(self._state / "aws" / "none")
-        context = ["-c", "target=local"]
-        if lease is not None:
-            context += ["-c", f"lease=PT{int(lease.total_seconds())}S"]
         process = self._processes.spawn(
             "cdk",
             [
@@ -547,6 +555,14 @@ class LocalStack:
             roles=roles,
             processes=self._processes.recorded(),
         )
+
+
+def _context(lease: timedelta | None, settings: Mapping[str, str]) -> list[str]:
+    """What tells the CDK command line the settings."""
+    given = {"target": "local", **settings}
+    if lease is not None:
+        given["lease"] = f"PT{int(lease.total_seconds())}S"
+    return [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
 
 
 def _pascal(pool: str) -> str:

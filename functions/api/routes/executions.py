@@ -195,7 +195,7 @@ def redrive_execution(
 ) -> Response[str]:
     key, executions = _key(execution_id), services().executions
     try:
-        run = executions.redrive(key, request.reason)
+        run = executions.redrive(key, request.reason, asked_at=once().asked_before)
     except ConflictError:
         # It may be this very request that redrove it.
         found = executions.find(key) if once().again else None

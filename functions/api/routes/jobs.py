@@ -46,6 +46,7 @@ from functions.api.requests import (
     ResumeBody,
     ResumeRequest,
     is_any,
+    is_there,
     labels,
     read_as,
     versions,
@@ -81,7 +82,7 @@ def create_job(request: JobBody) -> Response[str]:
             request.definition,
             uid=asked.token("uid"),
             now=now(),
-            asked_at=asked.at,
+            asked_at=asked.asked_before,
         )
     return job_answer(job, HTTPStatus.CREATED)
 
@@ -157,6 +158,7 @@ def put_job(
             now=now(),
             expected=versions(if_match),
             only_new=is_any(if_none_match),
+            only_there=is_there(if_match),
         )
     return job_answer(job, HTTPStatus.CREATED if new else HTTPStatus.OK)
 
@@ -189,7 +191,12 @@ def pause_job(
 ) -> Response[str]:
     expected = versions(if_match)
     job = services().jobs.pause(
-        _key(job_id), request.reason, now=now(), until=request.ends_at, expected=expected
+        _key(job_id),
+        request.reason,
+        now=now(),
+        until=request.ends_at,
+        expected=expected,
+        again=once().again,
     )
     return job_answer(job)
 
@@ -208,7 +215,9 @@ def drain_job(
     if_match: IfMatch = None,
 ) -> Response[str]:
     expected = versions(if_match)
-    job = services().jobs.drain(_key(job_id), request.reason, now=now(), expected=expected)
+    job = services().jobs.drain(
+        _key(job_id), request.reason, now=now(), expected=expected, again=once().again
+    )
     return job_answer(job)
 
 
@@ -222,7 +231,8 @@ def resume_job(
     if_match: IfMatch = None,
 ) -> Response[str]:
     expected = versions(if_match)
-    return job_answer(services().jobs.resume(_key(job_id), now=now(), expected=expected))
+    job = services().jobs.resume(_key(job_id), now=now(), expected=expected, again=once().again)
+    return job_answer(job)
 
 
 @routes.get(

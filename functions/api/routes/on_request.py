@@ -66,7 +66,10 @@ def skip_next(
 ) -> Response[str]:
     key = JobKey(tenant(), job_id)
     expected = versions(if_match)
-    return job_answer(services().executions.skip_next(key, request.reason, expected=expected))
+    job = services().executions.skip_next(
+        key, request.reason, asked_at=once().asked_before, expected=expected
+    )
+    return job_answer(job)
 
 
 @routes.delete(

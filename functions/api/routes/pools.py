@@ -10,6 +10,7 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api.answers import answer
 from functions.api.app import log_unreadable, now, services, tenant
 from functions.api.documents import RedrivenAnswer, redriven_document
+from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import PoolName, RedrivePoolBody, RedrivePoolRequest, span
 
@@ -30,12 +31,14 @@ def redrive_pool(
     request: RedrivePoolBody = RedrivePoolRequest(),  # noqa: B008 — immutable
 ) -> Response[str]:
     pool = services().pool(pool)
-    first, last = span(request.from_, request.to, now())
+    # What this request redrove and has died again since, it does not redrive when it comes again.
+    asked_at = once().asked_before or now()
+    first, last = span(request.from_, request.to, asked_at)
     done = services().executions.redrive_dead(
         tenant(),
         pool,
         first=first,
-        last=last,
+        last=min(last, asked_at),
         cursor=request.cursor,
         limit=request.limit,
         reason=request.reason,

@@ -74,6 +74,21 @@ class DynamoDbRequestStore:
                 return kept.answer
         return answer
 
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+        try:
+            with translated("refuse request"):
+                self._client.update_item(
+                    TableName=self._table,
+                    Key=_id(tenant, key),
+                    UpdateExpression="SET refused = :yes",
+                    ConditionExpression="#at = :at",
+                    ExpressionAttributeNames={"#at": "at"},
+                    ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
+                )
+        except ClientError as error:
+            if error_code(error) != _REFUSED:
+                raise
+
 
 def _id(tenant: str, key: str) -> Item:
     # No tenant's name holds the sign between the two.
@@ -90,6 +105,7 @@ def _decode(item: Mapping[str, Any]) -> KeptRequest:
             item["fingerprint"]["S"],
             parse_instant(item["at"]["S"]),
             item["answer"]["S"] if "answer" in item else None,
+            refused="refused" in item,
         )
     except (LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"request does not decode: {type(error).__name__}") from error

@@ -16,6 +16,8 @@ Anything else is a defect: 500, this record fails, an alarm rings.
 
 from __future__ import annotations
 
+import json
+
 
 class NextfireError(Exception):
     """The base of every error that this package raises on purpose."""
@@ -107,6 +109,9 @@ class UnavailableError(NextfireError):
 
 
 def shorten(value: object, limit: int = 120) -> str:
-    """*value* as Python shows it, cut to *limit* characters."""
-    text = repr(value)
+    """*value*, a text in quotes and anything else as JSON, cut to *limit* characters."""
+    if isinstance(value, str):
+        text = repr(value)
+    else:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -103,7 +103,7 @@ class MisfirePolicy(StrEnum):
 
 
 class Misfire(Document):
-    """What becomes of occurrences that come late. `relevancy_window_sec`: a run that would start
+    """What becomes of occurrences that come late. `relevancyWindowSec`: a run that would start
     later than this after it was due is skipped, whatever the policy.
     """
 
@@ -152,7 +152,7 @@ RETRIED: tuple[RetriedOutcome, ...] = (
 
 
 class RetryOn(Document):
-    """After which attempts another is made. `exit_codes`: of those that FAILED, the exit codes; a
+    """After which attempts another is made. `exitCodes`: of those that FAILED, the exit codes; a
     signal's is negative. None: whatever it was.
     """
 
@@ -233,7 +233,7 @@ class RetryPolicy(Document):
 
 
 class SecretReference(Document):
-    """A secret of Secrets Manager, ``nextfire/<tenant>/<secret>``. `key`: one value of a secret
+    """A secret of Secrets Manager, `nextfire/<tenant>/<secret>`. `key`: one value of a secret
     that is a JSON object.
     """
 
@@ -242,7 +242,7 @@ class SecretReference(Document):
 
 
 class ParameterReference(Document):
-    """A parameter of the SSM Parameter Store, ``/nextfire/<tenant>/<parameter>``."""
+    """A parameter of the SSM Parameter Store, `/nextfire/<tenant>/<parameter>`."""
 
     parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
 
@@ -253,7 +253,7 @@ _RESERVED = re.compile(r"NEXTFIRE_.*|AWS_CONTAINER_.*|HOME|TMPDIR|PYTHONPATH")
 
 
 class Target(Document):
-    """What a run carries out: a script of the pool by name (``report``, or ``report.zip``), or by
+    """What a run carries out: a script of the pool by name (`report`, or `report.zip`), or by
     its S3 URL. `env`: what it finds in its environment; references are resolved when it starts, and
     recorded nowhere.
     """

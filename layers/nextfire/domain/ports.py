@@ -85,7 +85,8 @@ class JobStore(Protocol):
         *job* that is `counted` is counted, if there are less than *most*.
 
         Returns:
-            None if stored, now or before; else the job that has the id, CANCELLED or not.
+            None if stored; else the job that has the id, CANCELLED or not: of the same `uid` if it
+            was stored before.
 
         Raises:
             QuotaUsedUpError: Its tenant has *most* jobs that are counted, or more.
@@ -158,11 +159,14 @@ REQUESTS_KEPT = timedelta(hours=24)
 
 @dataclass(frozen=True, slots=True)
 class KeptRequest:
-    """A request as it first came, at `at`. `answer`: None if it had none, or one too large."""
+    """A request as it first came, at `at`. `answer`: None if it had none, or one too large.
+    `refused`: it, or some of it, was told to have no effect.
+    """
 
     fingerprint: str
     at: datetime
     answer: str | None
+    refused: bool = False
 
 
 class RequestStore(Protocol):
@@ -184,6 +188,9 @@ class RequestStore(Protocol):
         Returns:
             The answer that it has: *answer*, or one that was first.
         """
+
+    def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
+        """Keep that the request that began at *began_at* was refused, if it is kept still."""
 
 
 class DueStore(Protocol):

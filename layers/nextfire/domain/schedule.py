@@ -438,21 +438,23 @@ def _bounds(
     )
 
 
-def read_instant(text: str, timezone: str, field: str) -> datetime:
+def read_instant(
+    text: str, timezone: str, field: str, *, whose: str = "of the timezone"
+) -> datetime:
     """The instant that *text* (ISO 8601) names, in UTC; without an offset it is of *timezone*, and
-    the first time round if it comes twice.
+    the first time round if it comes twice. *whose*: what an error says of the zone.
 
     Raises:
         InvalidInputError: It names none, or the zone is unknown. Told as the value of *field*.
     """
-    named = _named(text, field)
+    named = _named(text, field, whose)
     if named.tzinfo is not None:
         return named
     near = named.replace(tzinfo=UTC) - _NEAR
     return next(_walk(_walls((named,)), timezone, Dst.ONCE, near)).at
 
 
-def _named(text: str, field: str) -> datetime:
+def _named(text: str, field: str, whose: str = "of the timezone") -> datetime:
     """*text* as an instant in UTC, or naive where it has no offset; cut to milliseconds."""
     try:
         if not _INSTANT.fullmatch(text):
@@ -463,15 +465,16 @@ def _named(text: str, field: str) -> datetime:
             field,
             text,
             "not an ISO 8601 instant",
-            "Without an offset it is of the timezone. For example `2030-05-24T10:00:00Z`.",
+            f"Without an offset it is {whose}. For example `2030-05-24T10:00:00Z`.",
         ) from error
     # Both ends are a little inside, so that no zone's offset leads out.
     room = timedelta(days=1)
-    if not FIRST + room <= at.replace(tzinfo=UTC) < HORIZON - room:
+    earliest, end = FIRST + room, HORIZON - room
+    if not earliest <= at.replace(tzinfo=UTC) < end:
         raise InvalidInputError(
             field,
             text,
-            f"not of the years {FIRST.year} to {HORIZON.year - 1}",
+            f"not from {earliest.date()} on and before {end.date()}",
             "For example `2030-05-24T10:00:00Z`.",
         )
     if at.tzinfo is None:

@@ -80,7 +80,7 @@ class ManageBackfills:
         """
         for _ in range(_TRIES):
             job = self._living(key)
-            there = job.backfilling
+            there = job.backfill  # stopped since, it stays so
             if there is not None and there.backfill_id == backfill_id:
                 return job, there
             as_expected(job, expected)

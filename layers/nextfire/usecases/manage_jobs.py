@@ -56,7 +56,8 @@ class ManageJobs:
     """The life of a job's definition. Every write of a job carries its first due entry with it.
 
     *expected*, where a method takes it: versions of the job, see `Job.version`. What the job is, if
-    it is none of them, is left as it is: ChangedError. None: whatever it is.
+    it is none of them, is left as it is: ChangedError. None: whatever it is. *again*: the same was
+    asked before, and may have been done: then a job that is as it is to be is as expected.
     """
 
     def __init__(self, jobs: JobStore, limits: Limits, unsent: FindUnsent) -> None:
@@ -74,7 +75,8 @@ class ManageJobs:
         asked_at: datetime | None = None,
     ) -> Job:
         """Store a new job and its first due entry. One that was stored with *uid* before stays as
-        it is. *asked_at*: when the job was asked for, and is of, if that was before *now*.
+        it is, and is returned so. *asked_at*: when the job was asked for, and is of, if that was
+        before *now*; but of no time before the deletion of one that had its id.
 
         Raises:
             InvalidInputError: The definition cannot be carried out, or never fires.
@@ -84,33 +86,39 @@ class ManageJobs:
         """
         self._check(definition, key.tenant)
         most = self._limits.quotas.of(key.tenant).jobs
+
+        def born(at: datetime) -> Job:
+            return Job(
+                key=key,
+                uid=uid,
+                revision=1,
+                schedule_version=to_ms(at),
+                effective_from=at,
+                state=JobState.ACTIVE,
+                definition=definition,
+                created_at=at,
+                updated_at=at,
+                counted=most is not None,
+            )
+
         at = cut(asked_at or now)
-        job = Job(
-            key=key,
-            uid=uid,
-            revision=1,
-            schedule_version=to_ms(at),
-            effective_from=at,
-            state=JobState.ACTIVE,
-            definition=definition,
-            created_at=at,
-            updated_at=at,
-            counted=most is not None,
-        )
+        job = born(at)
         _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored where a writer of now stores it: the watcher has left the minutes before behind.
         now = cut(now)
         there = self._jobs.create(job, _first(job), now, most=most)
-        while there is not None and there.state is JobState.CANCELLED:
+        while there is not None and there.uid != uid and there.state is JobState.CANCELLED:
             # Its item is all that the watchers know of it: it stays for as long as they need it.
             self._check_all_sent(there, now)
+            # What was due before the deletion was the former's, and has run.
+            job = born(max(at, there.effective_from))
             there = self._jobs.create(job, _first(job), now, former=there, most=most)
-        if there is not None:
+        if there is not None and there.uid != uid:
             raise ConflictError(
                 f"A job {key.job_id!r} exists already ({there.state})",
                 "Change it with PATCH, or choose another id.",
             )
-        return job
+        return there or job
 
     def put(
         self,
@@ -121,6 +129,7 @@ class ManageJobs:
         now: datetime,
         expected: Collection[str] | None = None,
         only_new: bool = False,
+        only_there: bool = False,
     ) -> tuple[Job, bool]:
         """Have a job of this *definition*: stored anew, or changed to it as by `change`. One
         that is defined so already stays as it is.
@@ -129,13 +138,14 @@ class ManageJobs:
             The job, and whether it is new, with *uid*.
 
         Raises:
-            ChangedError: It is not as *expected*; with *only_new*: there is one.
+            ChangedError: It is not as *expected*; with *only_new*: there is one; with *only_there*:
+                there is none.
             InvalidInputError: As for `register`; nothing is changed.
         """
         for _ in range(_TRIES):
             job = self._jobs.get(key)
             if job is None or job.state is JobState.CANCELLED:
-                if expected is not None:
+                if expected is not None or only_there:
                     raise ChangedError(
                         f"There is no living job {key.job_id!r}", "Leave out If-Match to create it."
                     )
@@ -206,6 +216,7 @@ class ManageJobs:
         now: datetime,
         until: datetime | None = None,
         expected: Collection[str] | None = None,
+        again: bool = False,
     ) -> Job:
         """Have nothing of the job due after *now*, until it is resumed; by itself at *until*, if
         that is given. What is due before, and what runs, goes on. Paused already, it stays as it
@@ -230,7 +241,7 @@ class ManageJobs:
             paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
             return paused, paused.resume_entry()
 
-        return self._revise(key, next_revision, expected)
+        return self._revise(key, next_revision, expected, again=again)
 
     @staticmethod
     def check_until(until: datetime | None, now: datetime) -> None:
@@ -254,6 +265,7 @@ class ManageJobs:
         *,
         now: datetime,
         expected: Collection[str] | None = None,
+        again: bool = False,
     ) -> Job:
         """Pause the job, and have it told until when what was due before *now*, and what runs, goes
         on; see `has_outstanding`. Of one that is PAUSED that is told from now on, and nothing else
@@ -274,9 +286,16 @@ class ManageJobs:
             paused = revised(job.paused(now, reason), now)
             return replace(paused, drain_asked_at=cut(now)), None
 
-        return self._revise(key, next_revision, expected)
+        return self._revise(key, next_revision, expected, again=again)
 
-    def resume(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
+    def resume(
+        self,
+        key: JobKey,
+        *,
+        now: datetime,
+        expected: Collection[str] | None = None,
+        again: bool = False,
+    ) -> Job:
         """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
         job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.
 
@@ -292,7 +311,7 @@ class ManageJobs:
                 raise ConflictError(f"The job is {job.state}", "Only a PAUSED job can be resumed.")
             return job.resumption(now)
 
-        return self._revise(key, next_revision, expected)
+        return self._revise(key, next_revision, expected, again=again)
 
     def delete(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
         """Make the job CANCELLED. Its history stays; what is due later is dropped then.
@@ -323,12 +342,16 @@ class ManageJobs:
         key: JobKey,
         next_revision: Callable[[Job], tuple[Job, DueEntry | None] | None],
         expected: Collection[str] | None = None,
+        *,
+        again: bool = False,
     ) -> Job:
         """Write what *next_revision* makes of the job; None: it is to stay as it is."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
                 raise NotFoundError("living job", key.job_id)
+            if again and next_revision(job) is None:
+                return job
             as_expected(job, expected)
             revised = next_revision(job)
             if revised is None:

@@ -142,9 +142,11 @@ class ManageRuns:
             raise _ended(stopped)
         return stopped
 
-    def redrive(self, key: RunKey, reason: str | None) -> Run:
+    def redrive(self, key: RunKey, reason: str | None, *, asked_at: datetime | None = None) -> Run:
         """Have a DEAD run tried again, with as many attempts as its job's policy gives, in the
         pool that its job names now. Of any number of concurrent calls one dispatch comes.
+        *asked_at*: when this very request came first, if it comes again; what has been redriven
+        since, and is DEAD once more, stays so.
 
         Raises:
             NotFoundError: As `find`.
@@ -153,6 +155,8 @@ class ManageRuns:
         found = self.find(key)
         if isinstance(found, Waiting):
             raise _not_dead(RunState.PENDING)
+        if asked_at is not None and found.state is RunState.DEAD and _begun(found, asked_at):
+            return found
         return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
 
     def run_now(
@@ -224,10 +228,16 @@ class ManageRuns:
         raise UnavailableError("Many others ask for runs of this job just now. Try again.")
 
     def skip_next(
-        self, key: JobKey, reason: str | None, *, expected: Collection[str] | None = None
+        self,
+        key: JobKey,
+        reason: str | None,
+        *,
+        asked_at: datetime | None = None,
+        expected: Collection[str] | None = None,
     ) -> Job:
         """Have the job's next occurrence not run: its record says so before it is due. Asked again
-        before that, it is that occurrence still.
+        before that, it is that occurrence still; with *asked_at*, when it was asked first, also
+        after it.
 
         Raises:
             NotFoundError: There is no such job, or it is CANCELLED.
@@ -236,7 +246,10 @@ class ManageRuns:
         """
         for _ in range(_TRIES):
             now = self._clock.now()
-            job = self._living(key, expected)
+            job = self._living(key, None)
+            if asked_at is not None and _is_skipped_after(job, asked_at):
+                return job
+            as_expected(job, expected)
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(
                     f"The job is {job.state}", "Only of an ACTIVE job an occurrence is to come."
@@ -482,6 +495,12 @@ class ManageRuns:
         return Waiting(key, reason)
 
 
+def _is_skipped_after(job: Job, at: datetime) -> bool:
+    """Whether the occurrence that was next at *at* is one of those to be skipped."""
+    entry = job.next_entry(at)
+    return entry is not None and entry.occurs_at in job.skips
+
+
 def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DueEntry:
     """The due entry that has *run*, which was asked for, sent at *at*."""
     return DueEntry(
@@ -505,6 +524,12 @@ def _ended(run: Run) -> ConflictError:
     }
     remedy = remedies.get(run.state, "What has ended cannot be cancelled.")
     return ConflictError(f"The execution is {run.state}", remedy)
+
+
+def _begun(run: Run, since: datetime) -> bool:
+    """Whether *run* was redriven, and that was begun with at or after *since*."""
+    ours = (each for each in run.attempts if each.number > run.attempt_base)
+    return run.attempt_base > 0 and all(each.started_at >= since for each in ours)
 
 
 def _not_dead(state: RunState) -> ConflictError:

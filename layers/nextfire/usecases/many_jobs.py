@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
 
-from nextfire.domain.errors import NotFoundError, UnavailableError
+from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
-from nextfire.domain.instants import cut
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import Clock, JobStore, Unreadable
 from nextfire.usecases.list_jobs import Wanted
@@ -19,6 +18,7 @@ TOGETHER = 20
 """Jobs that are read in one go, and changed side by side; then the clock is looked at."""
 PAGES_AT_MOST = 50
 """So many times `TOGETHER` jobs one call looks at."""
+_TRIES = 5  # of a change that meets other changes of the same job
 _PAUSABLE = frozenset({JobState.ACTIVE, JobState.PAUSED})
 _LIVING = frozenset(JobState) - {JobState.CANCELLED}
 
@@ -69,7 +69,7 @@ class ManyJobs:
         self._executor = executor
 
     def register(
-        self, new: Sequence[NewJob], *, asked_at: datetime, stop_at: datetime
+        self, new: Sequence[NewJob], *, asked_at: datetime | None, stop_at: datetime
     ) -> list[Job | Exception]:
         """Store each of *new* as by `ManageJobs.register`, but what would begin after *stop_at*.
 
@@ -98,8 +98,8 @@ class ManyJobs:
         """
         self._manage.check_until(until, self._clock.now())
 
-        def pause(key: JobKey, now: datetime) -> Job:
-            return self._manage.pause(key, reason, now=now, until=until)
+        def pause(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
+            return self._manage.pause(key, reason, now=now, until=until, expected=expected)
 
         return self._each(labelled, _PAUSABLE, pause)
 
@@ -110,8 +110,8 @@ class ManyJobs:
             InvalidInputError: The cursor is none of ours.
         """
 
-        def resume(key: JobKey, now: datetime) -> Job:
-            return self._manage.resume(key, now=now)
+        def resume(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
+            return self._manage.resume(key, now=now, expected=expected)
 
         return self._each(labelled, _PAUSABLE, resume)
 
@@ -122,8 +122,8 @@ class ManyJobs:
             InvalidInputError: The cursor is none of ours.
         """
 
-        def delete(key: JobKey, now: datetime) -> Job:
-            return self._manage.delete(key, now=now)
+        def delete(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
+            return self._manage.delete(key, now=now, expected=expected)
 
         return self._each(labelled, _LIVING, delete)
 
@@ -131,21 +131,29 @@ class ManyJobs:
         self,
         labelled: Labelled,
         states: frozenset[JobState],
-        change: Callable[[JobKey, datetime], Job],
+        change: Callable[[JobKey, datetime, Collection[str]], Job],
     ) -> Done:
         wanted, cursor = Wanted(labels=labelled.labels), labelled.cursor
 
-        def changed(listed: Job) -> bool | Exception:
-            """Whether it was, or why it could not be."""
-            now = self._clock.now()
+        def changed(listed: Job) -> bool | Exception | None:
+            """Whether it was, or why it could not be; None: it is not one of those."""
+            job: Job | None = listed
             try:
-                job = change(listed.key, now)
+                # The listing may be of a moment ago: of a job that has lost the labels since.
+                for _ in range(_TRIES):
+                    if job is None or job not in wanted or job.state not in states:
+                        return None
+                    try:
+                        done = change(job.key, self._clock.now(), [job.version])
+                    except ChangedError:
+                        job = self._jobs.get(listed.key)
+                    else:
+                        return done.revision != job.revision
+                return UnavailableError("It is being changed by others. Try again.")
             except NotFoundError:
-                return False  # deleted meanwhile
+                return None  # deleted meanwhile
             except Exception as error:  # noqa: BLE001 — as above
                 return error
-            # The listing may be of a moment ago: before the same was asked once already.
-            return job.revision != listed.revision and job.updated_at >= cut(now)
 
         found: list[tuple[JobKey, bool | Exception]] = []
         unreadable: list[Unreadable] = []
@@ -154,7 +162,8 @@ class ManyJobs:
             unreadable += page.unreadable
             jobs = [job for job in page.items if job in wanted and job.state in states]
             outcomes = self._executor.map(changed, jobs)
-            found += [(job.key, each) for job, each in zip(jobs, outcomes, strict=True)]
+            both = zip(jobs, outcomes, strict=True)
+            found += [(job.key, each) for job, each in both if each is not None]
             cursor = page.cursor
             if cursor is None or self._clock.now() >= labelled.stop_at:
                 break
