@@ -57,8 +57,11 @@ def test_what_was_due_before_runs_and_nothing_later(world: World) -> None:
 
 
 def test_a_job_that_is_deleted_drains_no_more(world: World) -> None:
-    job = world.register(**MINUTELY)
+    retries = {"maxAttempts": 2, "initialDelayMs": 7_200_000}
+    job = world.register(**MINUTELY, retryPolicy=retries)
     world.tick_at("11:59")
+    world.script(exit_code=1)
+    world.worker().work()
     assert drains(world, drain(world, job))
 
     world.delete(job)
