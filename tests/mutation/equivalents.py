@@ -127,6 +127,24 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "layers/nextfire/usecases/dispatch_due.py",
+        "DispatchDue._within_rates",
+        "False for not most",
+        "Where no tenant has a quota all are let go; it spares time.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch_due.py",
+        "DispatchDue._wait",
+        "first if unmarked…",
+        "They are different entries.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/manage_backfills.py",
+        "ManageBackfills.begin",
+        "False for self._jobs.update…",
+        "The next round finds the backfill by its id, and answers it.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch_due.py",
         "DispatchDue._move_cursor",
         "True for moved and…",
         "It is refused to a former holder only, who dispatches no more.",

@@ -271,6 +271,39 @@ def test_stopped_it_begins_nothing_more(world: World) -> None:
         world.backfills.stop(job.key, now=world.now)
 
 
+def test_it_is_begun_though_somebody_changes_the_job(world: World) -> None:
+    job = world.register(**MINUTELY)
+    world.faults.once_before("jobs.update", lambda: world.change(job, name="another"))
+
+    begun = begin(world, job, "11:00", "11:35")
+
+    assert world.job(job.key) == begun
+    assert (begun.definition.name, begun.backfilling is None) == ("another", False)
+
+
+def test_what_has_been_begun_leaves_no_entry(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    while len(backfilled(world, job)) <= AT_ONCE:
+        world.advance(seconds=1)
+        world.tick()
+        world.worker().work()
+
+    assert [e.ordinal for e in world.entries if e.kind is DueKind.BACKFILL] == [AT_ONCE + 1]
+
+
+def test_one_that_cannot_go_on_now_is_not_tried_without_end(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    world.faults.refuse("runs.get", times=1)
+
+    assert "waits" in "".join(world.tick().notes)
+    assert outstanding(world, job) == 0
+    world.advance(seconds=30)
+    world.tick()
+    assert outstanding(world, job) == AT_ONCE
+
+
 def test_it_is_stopped_though_somebody_changes_the_job(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")

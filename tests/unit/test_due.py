@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from nextfire.domain.due import bucket_name, fire
+from nextfire.domain.due import DueEntry, DueKind, bucket_name, fire
 from tests.builders import NOON, UID, a_fire, a_job, a_retry, at, job_key, run_key
 
 
@@ -68,3 +68,13 @@ def test_an_instant_is_cut_to_what_its_key_tells() -> None:
     entry = fire(job_key(), UID, 1, NOON + timedelta(microseconds=1999))
 
     assert entry.at == at("12:00:00.001")
+
+
+def test_entries_of_two_backfills_are_told_apart() -> None:
+    entries = [
+        DueEntry(DueKind.BACKFILL, job_key(), UID, NOON, ordinal=ordinal, request=request)
+        for ordinal in (11, 21)
+        for request in "ab"
+    ]
+
+    assert len({entry.sort_key for entry in entries}) == 4

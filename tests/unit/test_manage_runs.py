@@ -267,7 +267,7 @@ def test_the_dead_of_a_pool_are_redriven_page_by_page(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manage_runs, "TOGETHER", 2)
-    runs = [desk.dead(run_key(at(f"{hour}:00"))) for hour in (12, 11, 10)]
+    runs = [desk.dead(run_key(at(f"{hour:02}:00"))) for hour in (12, 11, 10, 8, 7)]
     desk.dead(run_key(at("09:00")), pool="batch")
     ids = [run.key.execution_id for run in runs]
 
@@ -275,7 +275,7 @@ def test_the_dead_of_a_pool_are_redriven_page_by_page(
     assert (redriven, skipped) == (ids[:2], {})
     assert desk.redrive_dead(cursor=cursor) == (ids[2:], {}, None)
     assert desk.redrive_dead() == ([], {}, None)
-    assert len(desk.due.entries) == 3
+    assert len(desk.due.entries) == 5
 
 
 def test_what_one_run_meets_keeps_no_other(desk: Desk) -> None:

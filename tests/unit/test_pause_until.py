@@ -61,6 +61,18 @@ def test_it_is_resumed_as_of_its_end_and_policy_decides_over_the_pause(world: Wo
     assert_all_accounted(world, job)
 
 
+def test_one_that_cannot_be_resumed_now_is_not_tried_without_end(world: World) -> None:
+    job = world.register(**MINUTELY)
+    pause(world, job)
+    world.at("12:01:30")
+    world.faults.refuse("jobs.update", times=1)
+
+    assert "waits" in "".join(world.tick().notes)
+    assert world.job(job.key).state is JobState.PAUSED
+    settle(world)
+    assert world.job(job.key).state is JobState.ACTIVE
+
+
 def test_a_watcher_that_is_late_resumes_as_of_then(world: World) -> None:
     job = world.register(**MINUTELY, misfire=RUN_ALL)
     pause(world, job)
