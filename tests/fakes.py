@@ -1352,6 +1352,7 @@ class Stores:
     events: MemoryEvents = field(default_factory=MemoryEvents)
     secrets: MemorySecrets = field(default_factory=MemorySecrets)
     scripts: MemoryScriptStore = field(default_factory=MemoryScriptStore)
+    requests: MemoryRequestStore = field(default_factory=MemoryRequestStore)
 
 
 def memory_stores(clock: Clock, pools: Collection[str], *, shards: int = 1) -> Stores:

@@ -244,3 +244,7 @@ def demo(context: typer.Context) -> None:
         logs = f"The logs of the local stack are in {root}/.nextfire/logs."
         raise CliError(problem, f"{remedy}\n{logs}".strip()) from error
     caller.show({"runs": done}, play.report(done))
+
+
+if __name__ == "__main__":
+    app()

@@ -19,10 +19,11 @@ from pydantic.json_schema import models_json_schema
 
 from functions.api import documents, requests
 from functions.api.app import app
-from functions.api.idempotency import KEY, KEY_PATTERN
+from functions.api.idempotency import KEY_PATTERN
 from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
 from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
 from nextfire.domain.schedule import MAX_DATES
+from nextfire.usecases.answer_once import KEY
 
 _SCHEMAS = "#/components/schemas/"
 _ABOUT = """\

@@ -30,6 +30,18 @@ class Equivalent:
 
 EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
+        "layers/nextfire/adapters/keeper.py",
+        "_drain",
+        "one round of while os.read…",
+        "What is left in the pipe wakes the keeper again at once.",
+    ),
+    Equivalent(
+        "layers/nextfire/adapters/sandbox.py",
+        "_in_memory",
+        "one round of while view",
+        "A file in memory takes all at once, up to 2 GiB.",
+    ),
+    Equivalent(
         "layers/nextfire/adapters/run_store.py",
         "DynamoDbRunStore.cancel",
         "False for run.state is RunState.CANCELLED",

@@ -118,8 +118,10 @@ def collected(files: Iterable[str], serve: Callable[[Tests], Any]) -> Tests:
     without = [f"-pno:{name}" for name in ("cacheprovider", "xdist", "schemathesis")]
     pytest.main(
         [
-            # Captured output would be kept in one file for all children.
-            *("-q", "-s", "--continue-on-collection-errors", *without, f"--timeout={_TEST_LIMIT}"),
+            # Captured output would be kept in one file for all children. Tracebacks are not read,
+            # and one of a traced test that its time limit ended is more than pytest can show.
+            *("-q", "-s", "--tb=no", "--continue-on-collection-errors", *without),
+            f"--timeout={_TEST_LIMIT}",
             *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
             # Told in its own way, pytest breaks on a frame that was being traced as time was up.
             "--tb=native",

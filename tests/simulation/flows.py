@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nextfire.domain.backfill import Order
@@ -26,6 +27,7 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition, JobState
 from nextfire.domain.run import RunState
+from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import Wanted
 from tests.simulation.kernel import SECOND
@@ -60,11 +62,27 @@ class Flow:
 
 @dataclass(slots=True)
 class Asked:
-    """A run that somebody asked for, once or more; the `answers` name it."""
+    """A run that somebody asked for, once or more; the `answers` name it. `requests`: what it went
+    by.
+    """
 
     job: JobKey
     payload: str | None
-    answers: list[RunKey] = field(default_factory=list)
+    requests: set[str] = field(default_factory=set)
+    answers: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Keyed:
+    """A job that somebody asked for under an idempotency key, in any number of requests. `bodies`:
+    what they asked for, one thing or the other; `uids`: what it went by; `answers`: by body.
+    """
+
+    name: str
+    tenant: str
+    bodies: list[JobDefinition]
+    uids: set[str] = field(default_factory=set)
+    answers: dict[int, list[str]] = field(default_factory=lambda: {0: [], 1: []})
 
 
 # Jobs
@@ -75,20 +93,90 @@ def register(history: History) -> None:
     history.register(JobKey(dice.choice(TENANTS), f"job{dice.randrange(3)}"))
 
 
+def create_once(history: History) -> None:
+    """Somebody asks for a job under a key, and again: at once, soon, much later, whether there was
+    an answer or not, and whatever became of the job. Another does, with another body.
+    """
+    dice = history.kernel.dice
+    tenant, name = dice.choice(TENANTS), f"key {len(history.keyed)}"
+    job_id = dice.choice([None, *(f"job{number}" for number in range(4))])
+    keyed = Keyed(name, tenant, [history.a_definition() for _ in range(2)])
+    history.keyed.append(keyed)
+
+    def ask(client: Client, body: int) -> None:
+        def do(asked: Once) -> str:
+            keyed.uids.add(asked.token("uid"))
+            key = JobKey(tenant, job_id or f"job_{asked.token('job')}")
+            job = client.jobs.register(
+                key,
+                keyed.bodies[body],
+                uid=asked.token("uid"),
+                now=client.actor.now(),
+                asked_at=asked.asked_before,
+            )
+            history.monitor.acknowledged(job)
+            return f"{job.key.job_id} {job.uid}, as {client.actor.name} has it"
+
+        keyed.answers[body].append(client.once(name, str(body), do))
+
+    def ask_again(body: int = 0) -> None:
+        told = f"{name}: create {job_id} {keyed.bodies[body].document()}"
+        history.request(tenant, told, lambda client: ask(client, body))
+
+    def gone() -> None:
+        """Somebody deletes it; others may have its id for a while."""
+        for key in [key for key, uid in history.ever if uid in keyed.uids]:
+            _delete(history, key)
+            if dice.random() < 0.5:
+                again = timedelta(seconds=dice.choice([2, 70]))
+                history.later(again, partial(history.register, key))
+                history.later(again + timedelta(seconds=20), partial(_delete, history, key))
+
+    ask_again()
+    for seconds in (0, dice.choice([0, 0.02, 1, 5]), 12, dice.choice([100, 200, 1_500])):
+        if dice.random() < 0.7:
+            history.later(timedelta(seconds=seconds), ask_again)
+    if dice.random() < 0.5:
+        seconds = dice.choice([0, 0.02, 3, 100])
+        history.later(timedelta(seconds=seconds), lambda: ask_again(1))
+    if dice.random() < 0.5:
+        history.later(timedelta(seconds=dice.choice([0.3, 2, 8])), gone)
+
+
+def crowd(history: History) -> None:
+    """Jobs come and go all at once, of a tenant that may have a number of them."""
+    dice = history.kernel.dice
+
+    def come(key: JobKey) -> None:
+        # Some of them are over soon.
+        history.register(key, dice.choice([None, {"type": "DELAY", "schedule": "PT2S"}]))
+
+    for _ in range(dice.randint(3, 6)):
+        key = JobKey(TENANTS[0], f"job{dice.randrange(4)}")
+        deeds: list[Callable[[JobKey], None]] = [
+            come,
+            come,
+            partial(_delete, history),
+            partial(_revive, history),
+        ]
+        deed = dice.choice(deeds)
+        seconds = dice.choice([0, 0, 0.02, 3])
+        history.later(timedelta(seconds=seconds), partial(deed, key))
+
+
+def _revive(history: History, key: JobKey) -> None:
+    """Have it fire, also if it was over."""
+    if history.changes[key] < _MOST_CHANGES:
+        history.changes[key] += 1
+        _change(history, key, {"type": "INTERVAL", "schedule": "PT10S"})
+
+
 def change_when(history: History) -> None:
     key = history.any_job()
     if key is None or history.changes[key] >= _MOST_CHANGES:
         return
     history.changes[key] += 1
-    when = history.a_schedule()
-
-    def change(client: Client) -> None:
-        def edit(definition: JobDefinition) -> JobDefinition:
-            return JobDefinition.model_validate(definition.document() | when)
-
-        client.jobs.change(key, edit, now=client.actor.now())
-
-    history.request(key.tenant, f"change {key.job_id} {when}", change)
+    _change(history, key, history.a_schedule())
 
 
 def change_what(history: History) -> None:
@@ -106,7 +194,10 @@ def change_what(history: History) -> None:
             {"misfire": {"policy": dice.choice(["RUN_ALL", "RUN_LATEST", "SKIP"])}},
         ]
     )
+    _change(history, key, what)
 
+
+def _change(history: History, key: JobKey, what: dict[str, Any]) -> None:
     def change(client: Client) -> None:
         def edit(definition: JobDefinition) -> JobDefinition:
             return JobDefinition.model_validate(definition.document() | what)
@@ -180,11 +271,15 @@ def resume(history: History) -> None:
 def delete(history: History) -> None:
     key = history.any_job()
     if key is not None:
-        history.request(
-            key.tenant,
-            f"delete {key.job_id}",
-            lambda client: client.jobs.delete(key, now=client.actor.now()),
-        )
+        _delete(history, key)
+
+
+def _delete(history: History, key: JobKey) -> None:
+    history.request(
+        key.tenant,
+        f"delete {key.job_id}",
+        lambda client: client.jobs.delete(key, now=client.actor.now()),
+    )
 
 
 # Runs
@@ -238,32 +333,68 @@ def redrive_pool(history: History) -> None:
 
 
 def run_now(history: History) -> None:
-    """Somebody asks for a run, and asks again as long as there is no answer."""
     key = history.any_job()
-    if key is None:
-        return
+    if key is not None:
+        _run_now(history, key)
+
+
+def burst(history: History) -> None:
+    """Somebody asks for many runs at once, more than may be sent within a minute; watchers die
+    amid it.
+    """
+    keys = [key for key in history.stores.jobs.items if key.tenant == TENANTS[0]]
+    dice = history.kernel.dice
+    for _ in range(dice.randint(4, 12) if keys else 0):
+        _run_now(history, dice.choice(keys))
+    for seconds in dice.sample(range(2, 70), dice.choice([0, 1, 3])):
+        history.later(timedelta(seconds=seconds), lambda: _end_watchers(history))
+
+
+def _end_watchers(history: History) -> None:
+    """Others take over at once, by the next minute, or when the lease has lapsed."""
+    for watcher in history.system.watchers:
+        watcher.kill()
+    if history.system.timers:
+        for group in range(history.system.setting.groups):
+            history.system.invoke_watcher(group)
+
+
+def _run_now(history: History, key: JobKey) -> None:
+    """Somebody asks for a run, and asks again as long as there is no answer; or also then, under an
+    idempotency key.
+    """
     dice = history.kernel.dice
     history.asked.append(asked := Asked(key, dice.choice([None, None, '{"a":1}'])))
     request, asked_at = f"request {len(history.asked)}", history.kernel.clock.now()
+    keyed = dice.random() < 0.5
     asked_at += timedelta(microseconds=dice.randint(-SECOND, SECOND))
     occurrence = history.recent_run(key)
     if occurrence is not None and dice.random() < 0.4:
         # In the very millisecond: it must not take the place of the occurrence.
         asked_at = min(asked_at, occurrence.scheduled_at)
 
-    def ask(client: Client) -> None:
+    def do(client: Client, request: str, asked_at: datetime) -> str:
+        asked.requests.add(request)
         run = client.runs.run_now(
             key, payload=asked.payload, reason=None, request=request, asked_at=asked_at
         )
-        asked.answers.append(run.key)
+        return run.key.execution_id
 
-    def ask_once() -> None:
-        if not asked.answers:
+    def ask(client: Client) -> None:
+        if not keyed:
+            asked.answers.append(do(client, request, asked_at))
+            return
+        asked.answers.append(
+            client.once(request, f"run {key}", lambda once: do(client, once.token("run"), once.at))
+        )
+
+    def ask_again() -> None:
+        if keyed or not asked.answers:
             history.request(key.tenant, f"{request}: run {key.job_id} now", ask)
 
-    ask_once()
+    ask_again()
     for seconds in (dice.choice([0, 1, 5]), 12):
-        history.later(timedelta(seconds=seconds), ask_once)
+        history.later(timedelta(seconds=seconds), ask_again)
 
 
 def skip_next(history: History) -> None:
@@ -513,6 +644,8 @@ def audit(history: History) -> None:
 
 FLOWS = [
     Flow("register", 6, register),
+    Flow("create once", 4, create_once),
+    Flow("crowd", 2, crowd),
     Flow("change when", 6, change_when),
     Flow("change what", 3, change_what),
     Flow("pause", 4, pause),
@@ -524,6 +657,7 @@ FLOWS = [
     Flow("redrive", 6, redrive),
     Flow("redrive a pool", 1, redrive_pool),
     Flow("run now", 6, run_now),
+    Flow("burst", 2, burst),
     Flow("skip next", 5, skip_next),
     Flow("backfill", 5, backfill),
     Flow("look", 1, look),

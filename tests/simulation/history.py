@@ -24,9 +24,10 @@ from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
 from tests.judgement import Evidence, Stored, first_sent
 from tests.simulation.effects import Effects
-from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, Asked
+from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, Asked, Keyed
 from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.monitor import Monitor
+from tests.simulation.rates import Rates
 from tests.simulation.system import Client, Setting, System
 from tests.simulation.wire import Journal, Log, Weather, Wire
 from tests.world import POOLS, World
@@ -120,6 +121,7 @@ class History:
         self.wire = Wire(self.kernel, ports, self.weather)
         self.wire.watched = self._watched
         self.effects = Effects(self.monitor, self.setting.shares.quotas)
+        self.rates = Rates(self.monitor, self.setting.shares.quotas)
         self.system = System(self.kernel, self.wire, self.stores, self.setting, self.effects)
         self.moments = dice.choice([8, 14, 24, 40])
         self.vandalised = dice.random() < 0.12
@@ -134,6 +136,7 @@ class History:
         self.redriven: dict[RunKey, int] = {}
         """The runs whose redriving was answered, with the dispatch that was given."""
         self.asked: list[Asked] = []
+        self.keyed: list[Keyed] = []
         self.skipped: set[RunKey] = set()
         """The occurrences of which it was answered that they are to be skipped."""
         self.unskipped: set[RunKey] = set()
@@ -162,6 +165,7 @@ class History:
     def _watched(self, actor: Actor, call: str, values: tuple[Any, ...]) -> None:
         args, kwargs, done = values
         self.monitor.call(actor, call, values)
+        self.rates.call(actor, call, args, done)
         if call.startswith("runs."):
             self.effects.call(actor, call, (*args[:2], kwargs), done)
 
@@ -224,8 +228,10 @@ class History:
                 continue  # it would never fire
             return definition
 
-    def register(self, key: JobKey) -> None:
-        definition, uid = self.a_definition(), self.system.new_uid()
+    def register(self, key: JobKey, when: dict[str, Any] | None = None) -> None:
+        """Make a job; *when* it fires, if the dice are not to say."""
+        definition = self.a_definition() if when is None else a_definition(**when)
+        uid = self.system.new_uid()
 
         def ask(client: Client) -> None:
             job = client.jobs.register(key, definition, uid=uid, now=client.actor.now())
@@ -432,6 +438,7 @@ class History:
         self._check_cancelled()
         self._check_redriven()
         self._check_asked()
+        self._check_keyed()
         self._check_skipped()
         self._check_drained()
         self._check_backfilled()
@@ -515,15 +522,38 @@ class History:
         """What was asked for became one run, however often it was asked, with what it was given."""
         runs = self.stores.runs.items.values()
         for number, asked in enumerate(self.asked, 1):
-            made = [run for run in runs if run.request == f"request {number}"]
+            made = [run for run in runs if run.request in asked.requests]
+            assert len(asked.requests) <= 1, f"request {number} came as {asked.requests}"
             assert len({*asked.answers}) <= 1, f"request {number} had {asked.answers}"
             assert len(made) <= 1, f"request {number} made {[r.key.run_id for r in made]}"
             assert len(made) >= bool(asked.answers), f"request {number} was answered, made nothing"
             for run in made:
-                told = [*asked.answers, run.key]
-                assert told[0] == run.key, f"request {number} was told {told[0]}, not {run.key}"
+                name = run.key.execution_id
+                told = [*asked.answers, name]
+                assert told[0] == name, f"request {number} was told {told[0]}, not {name}"
                 assert run.key.job == asked.job
                 self._check_payload(run, asked.payload)
+
+    def _check_keyed(self) -> None:
+        """What was asked for under a key became one job, made once, whatever became of it, however
+        often it was asked; all had one answer; and of two things one was refused.
+        """
+        for keyed in self.keyed:
+            made = {of: stored for of, stored in self.ever.items() if of[1] in keyed.uids}
+            answered = {body: told for body, told in keyed.answers.items() if told}
+            assert len(keyed.uids) <= 1, f"{keyed.name} went by {keyed.uids}"
+            assert len(answered) <= 1, f"{keyed.name}: two bodies were answered, {answered}"
+            assert len(made) <= 1, f"{keyed.name} made {[*made]}"
+            assert len(made) >= len(answered), f"{keyed.name} was answered, and made nothing"
+            for (key, uid), stored in made.items():
+                first = [each.job for each in stored if each.job.revision == 1]
+                assert len(first) == 1, f"{keyed.name} made {key.job_id} {len(first)} times"
+                assert key.tenant == keyed.tenant, f"{keyed.name} made another tenant's job"
+                for body, told in answered.items():
+                    assert len({*told}) == 1, f"{keyed.name} was answered {told}"
+                    assert told[0].startswith(f"{key.job_id} {uid},"), f"{keyed.name}: {told[0]}"
+                    wanted = keyed.bodies[body]
+                    assert first[0].definition == wanted, f"{keyed.name} made another's job"
 
     def _check_skipped(self) -> None:
         """What was answered to be skipped never ran, unless that was undone."""

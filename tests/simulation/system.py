@@ -12,9 +12,23 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from nextfire.domain.errors import UnavailableError
+from nextfire.domain.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    QuotaUsedUpError,
+    UnavailableError,
+)
 from nextfire.domain.ids import parse_execution_id
-from nextfire.domain.ports import Lease, RunStore, ScriptCall, ScriptExit, Supervisor
+from nextfire.domain.ports import (
+    Lease,
+    RequestStore,
+    RunStore,
+    ScriptCall,
+    ScriptExit,
+    Supervisor,
+)
+from nextfire.usecases.answer_once import AnswerOnce, Once
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
@@ -34,6 +48,8 @@ from tests.world import BUCKET, POOLS
 LEASE = timedelta(seconds=12)
 LIFE = timedelta(seconds=125)
 """Of a watcher's invocation."""
+_REQUEST = 16
+"""Half steps that most requests have: one that is to die later does not."""
 _AFTER_TROUBLE = timedelta(milliseconds=250)
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
@@ -104,7 +120,8 @@ class System:
             self.kernel, f"{kind}-{next(self._names)}", skew=dice.randint(-SECOND, SECOND)
         )
         if dice.random() < self.setting.doomed:
-            actor.dies_in = dice.randrange(self.setting.dies_within)
+            within = _REQUEST if kind == "api" else self.setting.dies_within
+            actor.dies_in = dice.randrange(within)
         return actor
 
     def start(self, actor: Actor, do: Callable[[], Any]) -> Future[Any]:
@@ -343,6 +360,7 @@ class Client:
                 port(actor, "due"), port(actor, "control"), read_shards=system.setting.shards
             ),
         )
+        self.requests: RequestStore = port(actor, "requests")
         self.runs_port: RunStore = port(actor, "runs")
         self.runs = ManageRuns(
             port(actor, "jobs"),
@@ -352,6 +370,19 @@ class Client:
             clock=actor,
             executor=actor,
         )
+
+    def once(self, key: str, body: str, do: Callable[[Once], str]) -> str:
+        """The answer to a request that bears *key*, as `functions/api/idempotency.py` has it."""
+        answers = AnswerOnce(self.requests, self.tenant, key)
+        asked = answers.begin(body, self.actor.now())
+        if asked.answer is not None:
+            return asked.answer
+        try:
+            answer = do(asked)
+        except (ConflictError, InvalidInputError, NotFoundError, QuotaUsedUpError):
+            answers.refuse(asked)
+            raise
+        return answers.finish(asked, answer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,25 @@ The histories themselves are played by ``python -m tests.simulation``.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
+from itertools import count
 from typing import Any
 
 import pytest
 
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Lease
+from nextfire.usecases.answer_once import Once
+from nextfire.usecases.dispatch_due import DispatchDue
 from tests.builders import at
-from tests.fakes import Killed
-from tests.simulation.flows import FLOWS
+from tests.fakes import Killed, MemoryControlStore, MemoryJobStore
+from tests.simulation.flows import FLOWS, TENANTS
 from tests.simulation.history import History
 from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.system import _Runner
@@ -67,6 +74,110 @@ def test_a_planted_race_is_found_by_interleaving_and_by_nothing_else(
     found = next((seed for seed in range(TRIES) if violated(seed, interleaves=True)), None)
     assert found is not None
     assert not any(violated(seed, interleaves=False) for seed in range(found + 1))
+
+
+def count_later(history: History) -> None:
+    """A job is counted by a write of its own."""
+    jobs, kernel = history.stores.jobs, history.kernel
+
+    def create(job: Job, *args: Any, **kwargs: Any) -> Any:
+        before = jobs.counts[job.key.tenant]
+        there = MemoryJobStore.create(jobs, job, *args, **kwargs)
+        counts = jobs.counts[job.key.tenant] - before
+        jobs.counts[job.key.tenant] -= counts
+        kernel.step(SECOND // 10)
+        jobs.counts[job.key.tenant] += counts
+        return there
+
+    jobs.create = create  # type: ignore[method-assign]
+
+
+def forget_what_was_taken(history: History) -> None:
+    """Whoever takes over counts the minute's runs from the beginning."""
+    control = history.stores.control
+
+    def replace_lease(group: int, was: Lease | None, to: Lease) -> bool:
+        if was is not None and was.epoch != to.epoch:
+            control.taken.clear()
+        return MemoryControlStore.replace_lease(control, group, was, to)
+
+    control.replace_lease = replace_lease  # type: ignore[method-assign]
+
+
+def drop_what_waits(patch: pytest.MonkeyPatch) -> None:
+    def drop(dispatch: Any, entries: Any, *_: object) -> None:
+        if entries:
+            dispatch._due.delete([stored.slot for stored in entries])  # noqa: SLF001
+
+    patch.setattr(DispatchDue, "_wait_for_quota", drop)
+
+
+def retries_for_themselves(patch: pytest.MonkeyPatch) -> None:
+    def message(dispatch: Any, decision: Any) -> RunMessage:
+        made = grouped(dispatch, decision)
+        return made if made.dispatch == 1 else made.model_copy(update={"abreast": None})
+
+    grouped = DispatchDue._message  # noqa: SLF001
+    patch.setattr(DispatchDue, "_message", message)
+
+
+def answers_of_their_own(history: History) -> None:
+    history.stores.requests.finish = lambda *args: args[-1]  # type: ignore[method-assign]
+
+
+def a_uid_for_each_request(patch: pytest.MonkeyPatch) -> None:
+    numbers = count()
+    patch.setattr(Once, "token", lambda *_: f"{next(numbers):016x}")
+
+
+def nothing(_: object) -> None:
+    pass
+
+
+PLANTS = {
+    "a count beside its job": ("jobs", count_later, nothing, "jobs, more than|jobs of .* count as"),
+    "a takeover that forgets what was taken": (
+        "runs_per_minute",
+        forget_what_was_taken,
+        nothing,
+        "were taken in",
+    ),
+    "a held-back entry that is dropped": (
+        "runs_per_minute",
+        nothing,
+        drop_what_waits,
+        "deleted before it was sent",
+    ),
+    "a retry in a group of its own": (
+        "concurrent_runs",
+        nothing,
+        retries_for_themselves,
+        "began on .* ran",
+    ),
+    "an answer to each": (None, answers_of_their_own, nothing, "key .* was answered"),
+    "a uid to each": (None, nothing, a_uid_for_each_request, "key .* (went by|made)|came as"),
+}
+_MOST_SEEDS = 300
+
+
+@pytest.mark.parametrize(("quota", "plant", "plant_code", "told"), PLANTS.values(), ids=[*PLANTS])
+def test_a_planted_defect_of_quotas_and_keys_is_found(
+    quota: str | None,
+    plant: Callable[[History], None],
+    plant_code: Callable[[pytest.MonkeyPatch], None],
+    told: str,
+) -> None:
+    for seed in range(_MOST_SEEDS):
+        history = History(seed)
+        quotas = history.setting.shares.quotas.of(TENANTS[0])
+        if quota is not None and getattr(quotas, quota) is None:
+            continue
+        with pytest.MonkeyPatch.context() as patch:
+            plant(history)
+            plant_code(patch)
+            if any(re.search(told, each) for each in history.play().violations):
+                return
+    pytest.fail("not found")
 
 
 def test_a_script_that_runs_twice_is_seen() -> None:

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -830,3 +832,14 @@ def test_the_local_stack_needs_a_checkout(call: Call, command: str) -> None:
 
     assert result.exit_code == 1
     assert "not in a checkout" in result.stderr
+
+
+def test_the_module_is_the_command_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "nextfire_cli.main", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "Schedules jobs" in done.stdout

@@ -33,7 +33,7 @@ from nextfire import (
 )
 from nextfire.client import Bearer
 from nextfire.client.api import up_to
-from nextfire.client.models import Job, NewKey
+from nextfire.client.models import Job, NewKey, Upload
 from nextfire.client.signing import Signature
 from nextfire.domain.job import JobState
 
@@ -147,6 +147,14 @@ def test_a_list_is_read_page_by_page_up_to_its_limit() -> None:
 
     assert (len(items), more) == (230, True)
     assert asked == [("100", None), ("100", "c1"), ("30", "c2")]
+
+
+def test_a_list_that_is_shorter_than_its_limit_is_read_once() -> None:
+    api = Api({"items": [{"jobId": "j"}]})
+
+    items, more = up_to(230, client(api).list_jobs)
+
+    assert (len(items), more, len(api.came)) == (1, False, 1)
 
 
 def test_an_empty_page_in_the_middle_ends_nothing() -> None:
@@ -576,7 +584,18 @@ def test_the_text_of_a_key_is_in_no_representation() -> None:
     made = NewKey({"keyId": "k", "key": "nf.acme.k.secret"})
 
     assert made.key == "nf.acme.k.secret"
-    assert "secret" not in repr(made)
+    assert repr(made) == "NewKey({'keyId': 'k'})"
+
+
+def test_the_url_of_an_upload_is_in_no_representation() -> None:
+    upload = Upload({"handler": "h", "uploadUrl": "https://secret"})
+
+    assert upload.upload_url == "https://secret"
+    assert repr(upload) == "Upload({'handler': 'h'})"
+
+
+def test_an_answer_is_shown_with_its_kind_and_its_document() -> None:
+    assert repr(Job({"jobId": "j"})) == "Job({'jobId': 'j'})"
 
 
 def test_a_log_is_followed_until_it_has_ended() -> None:
@@ -592,6 +611,13 @@ def test_a_log_is_followed_until_it_has_ended() -> None:
 
     assert [each.text for each in lines] == ["a", "a"]
     assert clock.slept == [1.0]
+
+
+def test_an_empty_page_of_a_log_that_has_ended_is_not_its_last() -> None:
+    line = {"attempt": 2, "stream": "stdout", "text": "a"}
+    api = Api({"items": [], "cursor": "1", "ended": True}, {"items": [line], "ended": True})
+
+    assert [each.text for each in client(api).log("e")] == ["a"]
 
 
 # Where the API is, and who calls

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from pydantic.alias_generators import to_snake
 
@@ -14,7 +15,7 @@ import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api import openapi
 from functions.api.openapi import description
 from nextfire import Client
-from nextfire.client import errors, models
+from nextfire.client import Bearer, errors, models
 from nextfire.client.models import Answer, fields, written
 
 DOCUMENT = description()
@@ -24,6 +25,22 @@ OPERATIONS = {
     for methods in DOCUMENT["paths"].values()
     for operation in methods.values()
 }
+PLACES = {
+    operation["operationId"]: (method.upper(), path)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+GIVEN: dict[str, Any] = {
+    **{name: {"name": "n"} for name in ("job", "changes", "schedule", "labels")},
+    **dict.fromkeys(("from_", "to"), "2026-05-24T12:00:00Z"),
+    "jobs": [],
+    "scopes": [],
+    "name": "n",
+    "size": 1,
+    "sha256": "0",
+    "handler": "h",
+}
+"""Some of each argument that must be given and is in no path."""
 WHOLE = {
     "JobRequest": "job",
     "JobPatch": "changes",
@@ -63,6 +80,30 @@ def test_each_operation_is_a_method_with_all_that_it_takes(operation_id: str) ->
     signature = inspect.signature(method)
     assert {*signature.parameters} - {"self"} == {*arguments(OPERATIONS[operation_id])}
     assert method.__doc__
+
+
+@pytest.mark.parametrize("operation_id", OPERATIONS)
+def test_each_operation_calls_its_path_with_what_it_is_given(operation_id: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.raw_path.decode()))
+        return httpx.Response(200, json={"items": []})
+
+    caller = Client("http://127.0.0.1:1", auth=Bearer("k"), transport=httpx.MockTransport(answer))
+    method, path = PLACES[operation_id]
+    call = getattr(caller, to_snake(operation_id))
+    named = {pythonic(name): f"{name}/ü" for name in re.findall(r"{(\w+)}", path)}
+    needed = {
+        name: GIVEN[name]
+        for name, parameter in inspect.signature(call).parameters.items()
+        if parameter.default is parameter.empty and name not in named
+    }
+
+    call(**named, **needed)
+
+    expected = re.sub(r"{(\w+)}", r"\1%2F%C3%BC", path)
+    assert asked == [(method, expected)]
 
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)

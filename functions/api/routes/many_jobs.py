@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from functions.api.answers import answer
 from functions.api.app import log_unreadable, now, services, tenant, undecodable, unexpected
 from functions.api.documents import BatchAnswer, ManyAnswer, job_document
-from functions.api.idempotency import Once, keep_no_answer, once
+from functions.api.idempotency import keep_no_answer, once
 from functions.api.operation import area, operation
 from functions.api.problems import from_validation, problem_of
 from functions.api.requests import (
@@ -29,6 +29,7 @@ from functions.api.requests import (
 from nextfire.domain.errors import InvalidInputError, NextfireError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
+from nextfire.usecases.answer_once import Once
 from nextfire.usecases.many_jobs import Done, Labelled, NewJob
 
 routes = area()

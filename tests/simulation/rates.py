@@ -1,0 +1,49 @@
+"""What watchers send for the tenants that may have so many runs a minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from nextfire.domain.quotas import TenantQuotas
+from tests.simulation.kernel import Actor
+from tests.simulation.monitor import Monitor
+
+
+class Rates:
+    """Counts what each minute was taken, whoever holds the lease, and what is sent of that."""
+
+    def __init__(self, monitor: Monitor, quotas: TenantQuotas) -> None:
+        self._monitor = monitor
+        self._quotas = quotas
+        self._minute: dict[str, datetime] = {}
+        self._taken: Counter[tuple[str, datetime]] = Counter()
+        self._may_send: dict[tuple[Actor, str], int] = {}
+
+    def call(self, actor: Actor, call: str, args: tuple[Any, ...], done: Any) -> None:
+        """Somebody was answered, or would be."""
+        if call == "control.take_runs":
+            self._take(actor, args[0], args[1], done)
+        elif call == "queue.send" and actor.name.startswith("watcher"):
+            sent = Counter(message.tenant for _, message in args[0])
+            for tenant, count in sent.items():
+                if self._quotas.of(tenant).runs_per_minute is None:
+                    continue
+                may = self._may_send.pop((actor, tenant), 0)
+                if count > may:
+                    self._monitor.wrong(
+                        f"{actor.name} sent {count} runs of {tenant}, and had taken {may}"
+                    )
+
+    def _take(self, actor: Actor, tenant: str, minute: datetime, taken: int) -> None:
+        self._may_send[actor, tenant] = taken
+        # Whoever's clock is behind counts in the others' minute.
+        minute = self._minute[tenant] = max(minute, self._minute.get(tenant, minute))
+        self._taken[tenant, minute] += taken
+        most = self._quotas.of(tenant).runs_per_minute
+        if most is not None and self._taken[tenant, minute] > most:
+            self._monitor.wrong(
+                f"{self._taken[tenant, minute]} runs of {tenant} were taken in {minute}, which may"
+                f" have {most}"
+            )
