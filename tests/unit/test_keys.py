@@ -312,7 +312,7 @@ def test_rotation_of_a_key_that_was_rotated_gives_the_life_it_was_made_for(
 
         assert isinstance(rotated.made, Minted)
         assert rotated.made.key.expires_at == now + 30 * DAY
-    assert rotated.old.expires_at == NOON + DAY
+        assert rotated.old.expires_at == NOON + DAY
 
 
 def test_rotation_lets_no_key_live_longer(manage: ManageKeys) -> None:
