@@ -115,6 +115,18 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "layers/nextfire/usecases/dispatch_due.py",
+        "DispatchDue._within_rates",
+        "True for firing[tenant]",
+        "Nothing is let go where nothing is asked for; it spares a call.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch_due.py",
+        "DispatchDue._within_rates",
+        "first self._wait_for_quota…",
+        "They are different entries.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/dispatch_due.py",
         "DispatchDue._move_cursor",
         "True for moved and…",
         "It is refused to a former holder only, who dispatches no more.",

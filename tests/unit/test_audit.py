@@ -22,6 +22,7 @@ from nextfire.domain.audit import (
     idle_since,
     next_audit,
     next_entry,
+    owes_records,
     spans,
 )
 from nextfire.domain.due import DueEntry, DueKind, Slot
@@ -1143,6 +1144,16 @@ def test_what_is_of_another_creation_of_the_job_counts_for_nothing() -> None:
     found = compare(job, owed, [a_record(former, at("13:00"))], now=now)
 
     assert [(m.first, m.last, m.count) for m in found.missing] == [(at("13:00"), at("15:00"), 3)]
+
+
+def test_what_a_range_covers_is_owed_no_more_whatever_runs_within_it() -> None:
+    job = a_job(schedule="0 * * * *")
+    owed = spans(job, NOON, at("15:00"))
+    covering = a_record(job, at("13:00"), covered_to=at("15:00"), covered=3)
+    within = a_record(job, at("14:00"))
+
+    assert not owes_records(job.uid, owed, [covering, within])
+    assert owes_records(job.uid, owed, [within])
 
 
 def test_when_a_run_is_idle() -> None:

@@ -271,6 +271,17 @@ def test_stopped_it_begins_nothing_more(world: World) -> None:
         world.backfills.stop(job.key, now=world.now)
 
 
+def test_it_is_stopped_though_somebody_changes_the_job(world: World) -> None:
+    job = world.register(**MINUTELY)
+    begin(world, job, "11:00", "11:35")
+    world.faults.once_before("jobs.update", lambda: world.change(job, name="another"))
+
+    stopped = world.backfills.stop(job.key, now=world.now)
+
+    assert world.job(job.key) == stopped
+    assert stopped.definition.name == "another"
+
+
 def test_what_was_stopped_does_not_go_on_with_another(world: World) -> None:
     job = world.register(**MINUTELY)
     begin(world, job, "11:00", "11:35")
@@ -369,6 +380,7 @@ def test_whose_message_is_lost_is_sent_again(world: World) -> None:
         world.tick()
         world.worker().work()
     settle(world)
+    assert sum(sent.endswith(" #2") for sent in world.sent) == AT_ONCE
     assert [r.state for r in backfilled(world, job)] == [RunState.SUCCEEDED] * 12
     assert world.job(job.key).backfill is None
 

@@ -26,7 +26,7 @@ from nextfire.domain.decisions import (
 from nextfire.domain.due import DueEntry
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.job import Backoff, Job, JobState, MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from tests.builders import (
     NOON,
     RUN_ALL,
@@ -558,6 +558,13 @@ def test_only_replace_cancels_and_only_what_has_not_ended(overlap: str, state: R
     assert decision.joins
     replaced = overlap == "REPLACE" and not state.ended
     assert decision.cancel == (latest if replaced else None)
+
+
+def test_replace_cancels_the_run_that_runs_not_one_that_waits() -> None:
+    waits = a_record("11:58", RunState.PENDING)
+    runs = a_record("11:59", RunState.RUNNING, trigger=Trigger.MANUAL)
+
+    assert decide_overlap(minutely("REPLACE"), NOON, [runs, waits]).cancel == runs
 
 
 # Pickups

@@ -56,6 +56,20 @@ def test_what_was_due_before_runs_and_nothing_later(world: World) -> None:
     assert_all_accounted(world, job)
 
 
+def test_a_job_that_is_deleted_drains_no_more(world: World) -> None:
+    retries = {"maxAttempts": 2, "initialDelayMs": 7_200_000}
+    job = world.register(**MINUTELY, retryPolicy=retries)
+    world.tick_at("11:59")
+    world.script(exit_code=1)
+    world.worker().work()
+    assert drains(world, drain(world, job))
+
+    world.delete(job)
+
+    assert world.job(job.key).drain_asked_at is not None
+    assert not drains(world, job)
+
+
 def test_resumed_its_misfire_policy_decides_as_after_a_pause(world: World) -> None:
     job = world.register(**MINUTELY, misfire=RUN_LATEST)
     drain(world, job)

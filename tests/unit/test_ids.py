@@ -104,11 +104,13 @@ def test_queue_ids_tell_runs_tenants_and_dispatches_apart() -> None:
 
 def test_queue_ids_do_not_depend_on_the_process() -> None:
     assert group_id(run_key()) == GROUP
+    assert group_id(run_key(), abreast=4) == SHARED
     assert dedup_id(run_key(), 1) == DEDUP
     assert content_id("garbage") == CONTENT
 
 
 GROUP = "617a6cd12b8f89146a68c1609074c78691564ab12fdcb95289d232d88fe74194"
+SHARED = "80bb6f3fe0f372b34fbe5db2f0a94122423fb576cb35406d112ed4a397a659aa"
 DEDUP = "068fc732dade869cc34af14abe8c3350a5ca2273d89d0edf55cbe70a94dbea1a"
 CONTENT = "795b6904e54f82411df4b0e27a373a55eea3f9d66dac5a9bce1dd92f7b401da5"
 

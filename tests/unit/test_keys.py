@@ -23,6 +23,7 @@ from nextfire.domain.keys import (
     Minted,
     Presented,
     Scope,
+    Verdict,
     implied,
     judge,
     mint,
@@ -249,6 +250,15 @@ def test_a_key_is_judged_by_its_own_record() -> None:
 
     with pytest.raises(ValueError, match="its own"):
         judge(presented, replace(minted.key, tenant="other"), NOON)
+
+
+def test_a_refusal_says_which_key_was_claimed() -> None:
+    presented = Presented("acme", ID, "B" * 43)
+
+    assert [judge(presented, stored, NOON) for stored in (None, a_key(ID))] == [
+        Verdict(None, "there is no such key", f"acme/{ID}"),
+        Verdict(None, "the secret is another", f"acme/{ID}"),
+    ]
 
 
 def test_a_key_made_again_under_its_id_is_the_first_one_without_its_text(

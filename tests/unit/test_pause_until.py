@@ -42,6 +42,8 @@ def test_it_is_resumed_as_of_its_end_and_policy_decides_over_the_pause(world: Wo
     paused = pause(world, job)
     world.tick_at("12:01:29")
     assert world.job(job.key) == paused
+    assert "resumed acme/report" in world.tick_at("12:01:30").notes
+    assert resumes(world) == []
     settle(world)
 
     resumed = world.job(job.key)
@@ -53,7 +55,6 @@ def test_it_is_resumed_as_of_its_end_and_policy_decides_over_the_pause(world: Wo
     assert resumed.revision == paused.revision + 1
     assert covered(world, job) == ["11:59-12:00 (2)"]
     assert ran(world, job) == ["12:01"]
-    assert resumes(world) == []
     world.tick_at("12:02")
     settle(world)
     assert ran(world, job) == ["12:01", "12:02"]

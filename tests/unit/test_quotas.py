@@ -303,6 +303,17 @@ def test_all_watchers_together_let_no_more_go_than_the_quota() -> None:
     assert by_tenant(world) == {"acme": 4}
 
 
+def test_what_a_minute_has_left_is_for_those_that_come_later_in_it() -> None:
+    world = a_world(runsPerMinute=2)
+    for second in (0, 20):
+        world.register(f"job{second}", type="ONCE", schedule=f"2026-05-24T12:00:{second:02}Z")
+
+    world.tick_at("12:00:00")
+    world.tick_at("12:00:20")
+
+    assert by_tenant(world) == {"acme": 2}
+
+
 def test_what_is_not_let_go_is_not_even_looked_up_again_in_that_minute() -> None:
     world = a_world(runsPerMinute=1)
     for second in range(8):
