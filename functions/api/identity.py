@@ -4,17 +4,21 @@ itself is believed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from functions.api.problems import ForbiddenError
 from nextfire.domain.errors import NextfireError
-from nextfire.domain.ids import TENANT
 from nextfire.domain.keys import Scope, implied
 
 _OURS = ("nextfire/", "nextfire:", "nextfire.")
 """What an issuer may put before the name of a scope."""
+_CLAIMED = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:@|+-]{1,64}")
+"""A tenant that a token can name: a part of paths in S3 and of names elsewhere, like `auth0|abc`.
+It is narrower than `TENANT`, so that what was stored before is read still.
+"""
 _MAX_PRINCIPAL = 256
 
 
@@ -25,7 +29,7 @@ class NoTenantError(ForbiddenError):
         NextfireError.__init__(
             self,
             f"Your token holds no tenant: its claim `{claim}` has to name one, in 1 to 64 "
-            "characters without `/` and `#`. Ask whoever issues it.",
+            "letters, digits and `._:@|+-`, and not `.` or `..`. Ask whoever issues it.",
         )
 
 
@@ -78,7 +82,7 @@ def _of_key(key: Mapping[str, Any]) -> Identity:
 
 def _of_token(claims: Mapping[str, Any], tenant_claim: str) -> Identity:
     tenant = claims.get(tenant_claim)
-    if not isinstance(tenant, str) or not TENANT.fullmatch(tenant):
+    if not isinstance(tenant, str) or not _CLAIMED.fullmatch(tenant):
         raise NoTenantError(tenant_claim)
     principal = str(claims.get("sub") or claims.get("client_id") or "unknown")
     return Identity(tenant, principal[:_MAX_PRINCIPAL], including(str(claims.get("scope") or "")))

@@ -23,6 +23,17 @@ def _put_job(stack: Stack, client: Any) -> None:
     client.put_item(TableName=stack.info.tables["jobs"], Item=_ITEM)
 
 
+def _change_job(stack: Stack, client: Any) -> None:
+    with pytest.raises(client.exceptions.ConditionalCheckFailedException):
+        client.update_item(
+            TableName=stack.info.tables["jobs"],
+            Key=_ITEM,
+            UpdateExpression="SET version = :none",
+            ConditionExpression="attribute_exists(job_id)",
+            ExpressionAttributeValues={":none": {"N": "0"}},
+        )
+
+
 def _read_due(stack: Stack, client: Any) -> None:
     client.query(
         TableName=stack.info.tables["due"],
@@ -179,6 +190,11 @@ def _list_dead(stack: Stack, client: Any) -> None:
         ("authorizer", "dynamodb", _list_keys),
         ("authorizer", "dynamodb", _delete_key),
         ("authorizer", "dynamodb", _scan_jobs),
+        ("auditor", "dynamodb", _put_job),
+        ("auditor", "dynamodb", _delete_job),
+        ("auditor", "dynamodb", _read_key),
+        ("auditor", "dynamodb", _read_request),
+        ("auditor", "sqs", _send),
         ("watcher", "dynamodb", _read_key),
         ("executor-lambda", "dynamodb", _read_key),
         ("worker-default", "dynamodb", _read_key),
@@ -230,6 +246,7 @@ def test_ungranted_call_is_refused(
         ("api", "dynamodb", _list_keys),
         ("authorizer", "dynamodb", _read_key),
         ("authorizer", "dynamodb", _note_use),
+        ("auditor", "dynamodb", _change_job),
         ("executor-lambda", "s3", _write_output),
         ("executor-lambda", "s3", _read_output),
         ("executor-lambda", "events", _tell),

@@ -177,9 +177,12 @@ def test_a_key_ends_sooner_and_never_later(store: KeyStore, ends_at: datetime) -
     store.create(key)
 
     sooner = store.end("acme", key.key_id, ends_at)
-    assert sooner == replace(key, expires_at=ends_at)
+    assert sooner == replace(key, expires_at=ends_at, issued_until=key.expires_at)
+    assert sooner.life == key.life
     assert store.end("acme", key.key_id, key.expires_at) == sooner
     assert store.get("acme", key.key_id) == sooner
+    soonest = store.end("acme", key.key_id, ends_at - timedelta(minutes=1))
+    assert soonest == replace(sooner, expires_at=ends_at - timedelta(minutes=1))
 
 
 def test_the_day_of_use_only_moves_on(store: KeyStore) -> None:

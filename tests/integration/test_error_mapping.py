@@ -267,12 +267,14 @@ def test_error_of_the_server_is_unavailable_whatever_its_code(
 @every_call
 @pytest.mark.parametrize("error", NETWORK_ERRORS, ids=lambda error: type(error).__name__)
 def test_error_of_the_network_is_unavailable(
-    call: Callable[[Any], object], error: Exception
+    call: Callable[[Any], object], error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(UnavailableError) as raised:
+    with pytest.raises(UnavailableError, match=type(error).__name__) as raised:
         call(Failing(error))
 
     assert raised.value.__cause__ is error
+    assert str(error) not in str(raised.value), "users read it, and the text names the endpoint"
+    assert str(error) in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,21 @@ def test_a_token_of_a_program_is_named_by_its_client() -> None:
     assert identify({"jwt": {"claims": claims}}, tenant_claim="org").principal == "ci"
 
 
-@pytest.mark.parametrize("tenant", [None, "", "a/b", "a#b", "a" * 65, ["acme"], 1])
+@pytest.mark.parametrize(
+    "tenant",
+    ["auth0|5f7c8ec7c33c6c004bbafe82", "123456789012", "me@example.com", "a:b+c-d_e", "...", ".a"],
+)
+def test_a_tenant_may_be_what_issuers_call_their_subjects(tenant: str) -> None:
+    assert identify(of_token(org=tenant), tenant_claim="org").tenant == tenant
+
+
+@pytest.mark.parametrize(
+    "tenant",
+    [
+        *(None, "", "a/b", "a#b", "a" * 65, ["acme"], 1),
+        *(".", "..", "a b", "a\n", "..\n", "a\x00", "\x7f", "a\\b", "a*", "é", "a%2fb"),
+    ],
+)
 def test_a_token_without_a_tenant_is_refused(tenant: object) -> None:
     with pytest.raises(NoTenantError, match="`org`"):
         identify(of_token(org=tenant), tenant_claim="org")

@@ -313,6 +313,18 @@ def test_rotation_makes_a_key_alike_and_ends_the_old_one_later(
         assert len([key for key in found if key]) == goods
 
 
+def test_rotation_of_a_key_that_was_rotated_gives_the_life_it_was_made_for(
+    manage: ManageKeys,
+) -> None:
+    create(manage, life=30 * DAY)
+    for new_id, now in (("00000000000000c1", NOON), (NEW_ID, at("18:00"))):
+        rotated = manage.rotate("acme", ID, new_id=new_id, now=now, overlap=DAY)
+
+        assert isinstance(rotated.made, Minted)
+        assert rotated.made.key.expires_at == now + 30 * DAY
+        assert rotated.old.expires_at == NOON + DAY
+
+
 def test_rotation_lets_no_key_live_longer(manage: ManageKeys) -> None:
     create(manage, life=DAY)
 

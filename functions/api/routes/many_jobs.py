@@ -39,7 +39,9 @@ _DONE = {HTTPStatus.OK: ("What was done.", ManyAnswer)}
 _MORE = (
     "A call looks at 1,000 jobs, in the order of their ids, or as many as it can in 15 s. With its "
     "`progressToken` the next call goes on; without one all is done. It may be repeated: what is "
-    "so already is matched, and not changed."
+    "so already is matched, and not changed. A job that was made less than about a second before "
+    "may be missed. After a lost answer, a call that comes again under its `Idempotency-Key` tells "
+    "what it then found and did, which may be `changed: 0`."
 )
 
 

@@ -24,6 +24,8 @@ _REDRIVE_FOR = timedelta(seconds=15)
     **operation(
         "Redrive the dead executions of a pool",
         {HTTPStatus.OK: ("What became of them.", RedrivenAnswer)},
+        more="After a lost answer, a call that comes again under its `Idempotency-Key` tells what "
+        "it then found and did: what the first redrove is not told of again.",
     ),
 )
 def redrive_pool(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
+_log = logging.getLogger(__name__)
 _RETRIES: Any = {"total_max_attempts": 3, "mode": "standard"}
 # All attempts of one request together stay far below the 30 s for which a watcher still reads a
 # bucket whose minute has ended: a due entry's bucket is computed before its request is sent.
@@ -136,7 +138,9 @@ def translated(what: str) -> Iterator[None]:
             raise UnavailableError(f"{what}: {error_code(error) or error}. Try again.") from error
         raise
     except BotoCoreError as error:
-        raise UnavailableError(f"{what}: {type(error).__name__}: {error}. Try again.") from error
+        # Its text may hold an endpoint or a path, which concerns only who reads the log.
+        _log.warning("%s: %s: %s", what, type(error).__name__, error)
+        raise UnavailableError(f"{what}: {type(error).__name__}. Try again.") from error
 
 
 def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:

@@ -85,7 +85,7 @@ class DynamoDbKeyStore:
         # Instants of a fixed form compare as they follow each other in time.
         found = self._update(
             _key(tenant, key_id),
-            "SET expires_at = :at",
+            "SET issued_until = if_not_exists(issued_until, expires_at), expires_at = :at",
             "attribute_exists(key_id) AND expires_at > :at",
             {":at": _sortable(at)},
         )
@@ -149,6 +149,7 @@ def _encode(key: ApiKey) -> Item:
             "expires_at": _sortable(key.expires_at),
             "revoked_at": key.revoked_at and isoformat(key.revoked_at),
             "last_used_on": key.last_used_on and key.last_used_on.isoformat(),
+            "issued_until": key.issued_until and _sortable(key.issued_until),
             "forget_at": int((key.expires_at + KEPT).timestamp()),
         }
     )
@@ -163,6 +164,7 @@ def _decode(item: Mapping[str, Any]) -> ApiKey:
     try:
         values = from_item(item)
         digest, revoked_at = values["hash"], values.get("revoked_at")
+        issued_until = values.get("issued_until")
         if len(digest) != _DIGEST_LENGTH or not digest.isascii():
             raise ValueError("its hash is none")
         return ApiKey(
@@ -175,6 +177,7 @@ def _decode(item: Mapping[str, Any]) -> ApiKey:
             expires_at=parse_instant(values["expires_at"]),
             revoked_at=None if revoked_at is None else parse_instant(revoked_at),
             last_used_on=_day(values.get("last_used_on")),
+            issued_until=None if issued_until is None else parse_instant(issued_until),
         )
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UndecodableError(f"key does not decode: {type(error).__name__}") from error

@@ -64,7 +64,8 @@ class KeyState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class ApiKey:
     """A key as it is stored. `digest`: of its secret, see `digest_of`. `last_used_on`: a UTC day;
-    None: not yet.
+    None: not yet. `issued_until`: what `expires_at` was before it was made to end earlier; None: it
+    was not.
     """
 
     tenant: str
@@ -76,6 +77,12 @@ class ApiKey:
     expires_at: datetime
     revoked_at: datetime | None = None
     last_used_on: date | None = None
+    issued_until: datetime | None = None
+
+    @property
+    def life(self) -> timedelta:
+        """For how long it was made, also if it has been made to end earlier since."""
+        return (self.issued_until or self.expires_at) - self.created_at
 
     def state(self, now: datetime) -> KeyState:
         if self.revoked_at is not None:
@@ -240,4 +247,6 @@ def revoked(key: ApiKey, now: datetime) -> ApiKey:
 
 def ending(key: ApiKey, at: datetime) -> ApiKey:
     """*key*, expiring at *at*; as it is if it expires before that."""
-    return key if key.expires_at <= at else replace(key, expires_at=cut(at))
+    if key.expires_at <= at:
+        return key
+    return replace(key, expires_at=cut(at), issued_until=key.issued_until or key.expires_at)

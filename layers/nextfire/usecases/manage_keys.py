@@ -128,7 +128,7 @@ class ManageKeys:
                 name=old.name,
                 scopes=old.scopes,
                 now=now,
-                life=old.expires_at - old.created_at if life is None else life,
+                life=old.life if life is None else life,
             )
         # The new key first: a crash between the two leaves both good, never none. The old one ends
         # by when the new one was made, so that doing this again changes nothing.
