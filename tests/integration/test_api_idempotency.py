@@ -64,7 +64,7 @@ def jobs(system: Deployment, tenant: str = TENANT) -> list[Any]:
     return items
 
 
-def dead_run(system: Deployment, job_id: str) -> Run:
+def dead_run(system: Deployment, job_id: str, *, state: RunState = RunState.DEAD) -> Run:
     job = system.job(job_id)
     message = message_for(job, job.created_at)
     run = system.runs.claim(
@@ -77,7 +77,7 @@ def dead_run(system: Deployment, job_id: str) -> Run:
         lease_until=job.created_at + timedelta(minutes=1),
     ).run
     failed = Result(AttemptOutcome.FAILED, "exit code 1", 1)
-    system.runs.advance(run, run.ended(RunState.DEAD, failed, job.created_at))
+    system.runs.advance(run, run.ended(state, failed, job.created_at))
     return system.run(message)
 
 
@@ -430,6 +430,31 @@ class TestLost:
         end(system, running, clock)
 
         assert system.call("POST", path, headers=KEY).document["state"] == "PENDING"
+
+    def test_a_cancel_that_was_refused_is_refused_again(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        path = f"/v1/executions/{dead_run(system, 'a').key.execution_id}/cancel"
+
+        assert [system.call("POST", path, headers=KEY).status for _ in range(2)] == [409, 409]
+
+    def test_a_redrive_that_was_refused_is_refused_again(
+        self, system: Deployment, clock: Clock
+    ) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a")
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+        system.call("POST", path)
+        die_again(system, run, clock)
+        system.call("DELETE", "/v1/jobs/a")
+
+        assert [system.call("POST", path, headers=KEY).status for _ in range(2)] == [409, 409]
+
+    def test_a_redrive_of_what_never_died_is_refused_again(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        run = dead_run(system, "a", state=RunState.SUCCEEDED)
+        path = f"/v1/executions/{run.key.execution_id}/redrive"
+
+        assert [system.call("POST", path, headers=KEY).status for _ in range(2)] == [409, 409]
 
     @pytest.mark.usefixtures("clock")
     def test_redrive_of_a_pool(self, system: Deployment, lost: Callable[..., None]) -> None:
