@@ -132,7 +132,7 @@ def list_(
         raise typer.BadParameter(problem, param_hint="--label")
     caller = session.of(context)
     pairs = [":".join(pair) for pair in labels.items()]
-    ask = partial(caller.client().list_jobs, state=state, label=pairs, name=name)
+    ask = partial(caller.client().list_jobs, state=state, label=pairs or None, name=name)
     items, more = first(limit, ask)
     caller.show({"items": items}, render.jobs(items))
     if more:

@@ -398,6 +398,15 @@ def test_a_list_that_goes_on_says_so_on_stderr_only(call: Call, api: Api) -> Non
     assert "--limit" in result.stderr
 
 
+def test_a_list_of_all_names_no_label(call: Call, api: Api) -> None:
+    api.routes["GET /v1/jobs"] = {"items": [JOB]}
+
+    call("jobs", "list")
+
+    [request] = api.requests
+    assert set(request.url.params) <= {"limit"}
+
+
 def test_the_endpoint_option_wins_and_its_region_is_signed_for(call: Call, api: Api) -> None:
     other = "https://xyz.execute-api.us-east-2.amazonaws.com"
 
