@@ -196,3 +196,14 @@ def test_a_run_that_began_late_excuses_no_other_of_its_range(world: World) -> No
     put(world, succeeded(job, "14:00"))
     with pytest.raises(AssertionError, match=r"more than once, 1: .'14:00'"):
         assert_all_accounted(world, job, picked_up_late=True)
+
+
+def test_what_was_cancelled_on_request_may_stand_for_no_occurrence_any_more(world: World) -> None:
+    job = lived(world, until="12:30")
+    put(world, replace(skipped(job, "13:00", by="12:30:01"), state=RunState.CANCELLED))
+    world.at("12:30:02")
+    job = world.change(job, schedule="15 * * * *")
+    assert_all_accounted(world, job)
+    nobody_asked = replace(evidence_of(world, job), asked_to_cancel=lambda _: False)
+    with pytest.raises(AssertionError, match="stands for no occurrence"):
+        assert_all_accounted(world, job, evidence=nobody_asked)
