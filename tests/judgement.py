@@ -187,10 +187,13 @@ class Judge:
             if window is not None and now - due_at > window - _MOMENT:
                 return
             match job.definition.overlap:
-                # A run on request is not sent in the order of the chain: one that waits may be
-                # skipped itself after a later one was skipped for it.
+                # A run on request is in the way from its request on, and is not sent in the order
+                # of the chain: one that waits may begin, or be skipped itself, after a later one
+                # was skipped for it.
                 case Overlap.SKIP if any(
-                    _ended_after(run, due_at) and _began_by(run, now) for run in self._before(key)
+                    _ended_after(run, due_at)
+                    and (run.trigger is Trigger.MANUAL or _began_by(run, now))
+                    for run in self._before(key)
                 ):
                     return
                 case Overlap.REPLACE:

@@ -11,7 +11,7 @@ import pytest
 
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from tests.accounting import assert_all_accounted, evidence_of, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.world import World
@@ -79,6 +79,23 @@ def test_an_executor_may_skip_for_an_earlier_run_that_had_begun(world: World) ->
     put(world, skipped(job, "14:00", by="14:00:01", pool="default"))
     put(world, replace(world.run(job, "13:00"), finished_at=at("14:00:00.5")))
     assert_all_accounted(world, job)
+
+
+def test_an_executor_may_skip_for_a_request_that_waits(world: World) -> None:
+    job = lived(world, overlap="SKIP")
+    put(world, skipped(job, "14:00", by="14:00:01", pool="default"))
+    begun = replace(world.run(job, "13:00").attempts[0], started_at=at("14:00:30"))
+    late = replace(world.run(job, "13:00"), attempts=(begun,), finished_at=at("14:00:31"))
+    asked = replace(late, key=key(job, "13:59:50.005"), trigger=Trigger.MANUAL)
+    put(world, asked)
+    assert_all_accounted(world, job)
+
+    put(world, replace(asked, finished_at=at("13:59:59")))
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job)
+    put(world, late)  # an occurrence has no record before it began
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job)
 
 
 @pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=["all", "latest", "skip"])
