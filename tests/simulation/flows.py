@@ -112,7 +112,7 @@ def create_once(history: History) -> None:
                 keyed.bodies[body],
                 uid=asked.token("uid"),
                 now=client.actor.now(),
-                asked_at=asked.asked_before,
+                asked=asked,
             )
             history.monitor.acknowledged(job)
             return f"{job.key.job_id} {job.uid}, as {client.actor.name} has it"

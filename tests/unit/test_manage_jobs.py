@@ -19,6 +19,7 @@ from nextfire.domain.instants import isoformat, to_ms
 from nextfire.domain.job import MAX_REPLACED, Job, JobState
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import MAX_DATES
+from nextfire.usecases.answer_once import Once
 from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, ran, settle
 from tests.builders import a_fire, at, job_key
@@ -544,7 +545,7 @@ def test_a_job_with_no_room_left_for_its_past_can_be_deleted_but_not_changed(
 
 def test_a_request_of_before_a_deletion_owns_nothing_of_the_former_job(world: World) -> None:
     old = world.register(schedule="* * * * *")
-    asked_at = world.now
+    asked = Once(at("11:59:58"), "seed", again=True)
     world.tick_at("12:00")
     world.worker().work()
     world.at("12:00:30")
@@ -552,11 +553,29 @@ def test_a_request_of_before_a_deletion_owns_nothing_of_the_former_job(world: Wo
     world.at("12:01:30")
     world.tick()
 
-    new = world.manage.register(
-        old.key, old.definition, uid="uid99999", now=world.now, asked_at=asked_at
-    )
+    new = world.manage.register(old.key, old.definition, uid="uid99999", now=world.now, asked=asked)
 
-    assert new.effective_from == at("12:00:30")
+    assert new.effective_from == at("12:00:30.001")
     settle(world)
     assert ran(world, new)[0] == "12:01"
     assert ran(world, old) == ["12:00"]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_job_that_was_deleted_does_not_come_back_with_its_request(
+    world: World, *, refused: bool
+) -> None:
+    asked = Once(world.now, "seed", again=True, refused=refused)
+    mine = world.register(schedule="* * * * *")
+    world.tick_at("12:00")
+    world.delete(mine)
+    world.at("12:00:30")
+    other = world.register(schedule="0 * * * *")
+    world.delete(other)
+    settle(world)
+
+    with pytest.raises(ConflictError, match="made and deleted after this was asked first"):
+        world.manage.register(mine.key, mine.definition, uid=mine.uid, now=world.now, asked=asked)
+
+    assert world.job(mine.key).uid == other.uid
+    assert world.job(mine.key).state is JobState.CANCELLED

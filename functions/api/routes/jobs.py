@@ -82,7 +82,7 @@ def create_job(request: JobBody) -> Response[str]:
             request.definition,
             uid=asked.token("uid"),
             now=now(),
-            asked_at=asked.asked_before,
+            asked=asked,
         )
     return job_answer(job, HTTPStatus.CREATED)
 

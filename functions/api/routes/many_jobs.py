@@ -61,7 +61,7 @@ def create_jobs(request: BatchBody) -> Response[str]:
     new = [each for each in read if isinstance(each, tuple)]
     done = iter(
         services().many_jobs.register(
-            [job for job, _ in new], asked_at=asked.asked_before, stop_at=now() + _WORKS_FOR
+            [job for job, _ in new], asked=asked, stop_at=now() + _WORKS_FOR
         )
     )
     results = []

@@ -34,10 +34,12 @@ from nextfire.domain.ports import JobStore
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType, check, occurrences
 from nextfire.domain.script import script_url
+from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_unsent import FindUnsent
 
 _LOOKED_AT = 1_500
 """Occurrences between which a short gap is looked for: more than a day of every minute has."""
+_MOMENT = timedelta(milliseconds=1)
 _TRIES = 5  # of a change that meets other changes of the same job
 
 
@@ -72,16 +74,16 @@ class ManageJobs:
         *,
         uid: str,
         now: datetime,
-        asked_at: datetime | None = None,
+        asked: Once | None = None,
     ) -> Job:
         """Store a new job and its first due entry. One that was stored with *uid* before stays as
-        it is, and is returned so. *asked_at*: when the job was asked for, and is of, if that was
-        before *now*; but of no time before the deletion of one that had its id.
+        it is, and is returned so. *asked*: the request, if it may have come before; the job is of
+        when it came first, but of no time before the deletion of one that had its id.
 
         Raises:
             InvalidInputError: The definition cannot be carried out, or never fires.
-            ConflictError: The id belongs to a living job, or to a deleted one of which something
-                that was due is not sent yet.
+            ConflictError: The id belongs to a living job, or to a deleted one: of which something
+                that was due is not sent yet, or which was made after *asked* came first.
             QuotaUsedUpError: The tenant has as many jobs as it may.
         """
         self._check(definition, key.tenant)
@@ -101,17 +103,20 @@ class ManageJobs:
                 counted=most is not None,
             )
 
-        at = cut(asked_at or now)
+        at = cut((asked and asked.asked_before) or now)
         job = born(at)
         _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored where a writer of now stores it: the watcher has left the minutes before behind.
         now = cut(now)
         there = self._jobs.create(job, _first(job), now, most=most)
         while there is not None and there.uid != uid and there.state is JobState.CANCELLED:
+            if asked is not None and asked.again:
+                _check_made_before(there, asked)
             # Its item is all that the watchers know of it: it stays for as long as they need it.
             self._check_all_sent(there, now)
-            # What was due before the deletion was the former's, and has run.
-            job = born(max(at, there.effective_from))
+            # What was due before the deletion was the former's, and has run. So each job of an id
+            # is of a later instant than the one before, whatever the clocks say.
+            job = born(max(at, there.effective_from + _MOMENT))
             there = self._jobs.create(job, _first(job), now, former=there, most=most)
         if there is not None and there.uid != uid:
             raise ConflictError(
@@ -454,6 +459,17 @@ def as_expected(job: Job, expected: Collection[str] | None) -> None:
         raise ChangedError(
             f"Job {job.key.job_id!r} has changed: its version is {job.version}",
             "Read it again, and decide anew.",
+        )
+
+
+def _check_made_before(former: Job, asked: Once) -> None:
+    """Let *asked* come again, if what it made may not have been there before *former*, and be
+    forgotten: a job that was deleted does not come back by itself.
+    """
+    if former.created_at > asked.at:
+        raise ConflictError(
+            f"A job {former.key.job_id!r} was made and deleted after this was asked first",
+            "If the job is still wanted, ask with a new Idempotency-Key.",
         )
 
 

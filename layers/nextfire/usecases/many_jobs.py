@@ -11,6 +11,7 @@ from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import Clock, JobStore, Unreadable
+from nextfire.usecases.answer_once import Once
 from nextfire.usecases.list_jobs import Wanted
 from nextfire.usecases.manage_jobs import ManageJobs
 
@@ -69,7 +70,7 @@ class ManyJobs:
         self._executor = executor
 
     def register(
-        self, new: Sequence[NewJob], *, asked_at: datetime | None, stop_at: datetime
+        self, new: Sequence[NewJob], *, asked: Once, stop_at: datetime
     ) -> list[Job | Exception]:
         """Store each of *new* as by `ManageJobs.register`, but what would begin after *stop_at*.
 
@@ -83,7 +84,7 @@ class ManyJobs:
                 return UnavailableError("There was no time left for this one. Send it again.")
             try:
                 return self._manage.register(
-                    one.key, one.definition, uid=one.uid, now=now, asked_at=asked_at
+                    one.key, one.definition, uid=one.uid, now=now, asked=asked
                 )
             except Exception as error:  # noqa: BLE001 — a defect, too, concerns this one only
                 return error
