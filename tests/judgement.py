@@ -204,6 +204,8 @@ class Judge:
                     return
                 case Overlap.REPLACE:
                     newer = job.next_entry(key.scheduled_at)
+                    while newer is not None and newer.occurs_at in job.skips:
+                        newer = job.next_entry(newer.occurs_at)  # what is skipped replaces nothing
                     if newer is not None and newer.at <= now + _MOMENT:
                         return
         raise AssertionError(_of(record, "no policy lets an executor skip it"))

@@ -99,6 +99,35 @@ def test_an_executor_may_skip_for_a_request_that_waits(world: World) -> None:
         assert_all_accounted(world, job)
 
 
+def test_an_occurrence_is_replaced_by_the_next_that_is_to_run(world: World) -> None:
+    fields: dict[str, Any] = {"schedule": "4,5,6 14 * * *", "jitterSec": 600}
+    job = world.register(overlap="REPLACE", uid="uid00039", **fields)
+    due_at = [f"{job.due_at(at(f'14:0{minute}')):%H:%M:%S}" for minute in (4, 5, 6)]
+    assert due_at == ["14:05:07", "14:13:15", "14:08:08"]
+    world.at("14:04:30")
+    assert world.manage_runs.skip_next(job.key, None).skips == (at("14:05"),)
+    world.at("14:05:10")
+    settle(world)
+    evidence = replace(evidence_of(world, job), sent={})
+    world.at("14:20")
+    settle(world)
+
+    for by in ("14:08:09", "14:13:15"):
+        put(world, skipped(job, "14:04", by=by, pool="default"))
+        assert_all_accounted(world, job, evidence=evidence)
+    put(world, skipped(job, "14:04", by="14:08:08", pool="default"))
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job, evidence=evidence)
+
+    both = [
+        replace(each, job=replace(each.job, skips=(at("14:05"), at("14:06"))))
+        for each in evidence.ever
+    ]
+    put(world, skipped(job, "14:04", by="14:13:16", pool="default"))
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job, evidence=replace(evidence, ever=both))
+
+
 @pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=["all", "latest", "skip"])
 def test_what_a_watcher_skips_was_late(world: World, misfire: dict[str, Any]) -> None:
     job = lived(world, misfire=misfire)
