@@ -143,7 +143,8 @@ def assert_all_accounted(
             continue
         if first not in every and record.trigger is Trigger.BACKFILL:
             continue  # of the present schedule, in a time that is not its own
-        if first not in every and record.skip_requested:
+        on_request = record.skip_requested or _is_cancelled_on_request(record, evidence)
+        if first not in every and on_request:
             continue  # a change of the schedule took it away
         assert first in every, f"{record.key.run_id} stands for no occurrence of the job"
         if record.covered_to is None:
@@ -168,6 +169,11 @@ def assert_all_accounted(
         twice -= _picked_up_late(found)
     assert not twice, f"accounted for more than once, {len(twice)}: {_few(twice)}"
     assert_chained(world, job, purged=purged)
+
+
+def _is_cancelled_on_request(record: Run, evidence: Evidence | None) -> bool:
+    asked = evidence is not None and evidence.asked_to_cancel(record.key)
+    return asked and record.state is RunState.CANCELLED and not record.attempts
 
 
 def _assert_asked_for(record: Run, occurrences: Collection[datetime]) -> None:

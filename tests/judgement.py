@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise, zip_longest
@@ -25,7 +25,11 @@ _MOMENT = timedelta(milliseconds=1)  # instants on record are cut
 _DECIDING = timedelta(seconds=30)
 """What may lie between reading a clock, reading a job, and what follows from both."""
 _SENDING = timedelta(seconds=15)
-"""What may lie between reading a job, perhaps as it was a moment before, and sending its run."""
+"""What may lie between reading a job, perhaps as it was a moment before, and sending its run; where
+it is not known when that was decided: a call that is not answered takes its time as well.
+"""
+_BEHIND = timedelta(seconds=4)
+"""How far what was read, and a clock, may be behind."""
 _ATTEMPTS_KEPT = 100
 
 
@@ -40,12 +44,14 @@ class Stored:
 @dataclass(frozen=True)
 class Evidence:
     """What is known of a job beside its records: `ever`, all that it was, in order; `sent`, when
-    the watchers sent its runs first; `asked_to_cancel`, whether anybody asked for a run's end.
+    the watchers sent its runs first; `asked_to_cancel`, whether anybody asked for a run's end;
+    `decided`, what their clocks said when they decided that, where it is known.
     """
 
     ever: Sequence[Stored]
     sent: Mapping[RunKey, datetime]
     asked_to_cancel: Callable[[RunKey], bool] = lambda _: True
+    decided: Mapping[RunKey, datetime] = field(default_factory=dict)
 
     def in_force(self, at: datetime) -> Iterator[Job]:
         """What the job was when something was decided at *at*."""
@@ -187,10 +193,13 @@ class Judge:
             if window is not None and now - due_at > window - _MOMENT:
                 return
             match job.definition.overlap:
-                # A run on request is not sent in the order of the chain: one that waits may be
-                # skipped itself after a later one was skipped for it.
+                # A run on request is in the way from its request on, and is not sent in the order
+                # of the chain: one that waits may begin, or be skipped itself, after a later one
+                # was skipped for it.
                 case Overlap.SKIP if any(
-                    _ended_after(run, due_at) and _began_by(run, now) for run in self._before(key)
+                    _ended_after(run, due_at)
+                    and (run.trigger is Trigger.MANUAL or _began_by(run, now))
+                    for run in self._before(key)
                 ):
                     return
                 case Overlap.REPLACE:
@@ -255,16 +264,18 @@ class Judge:
             return
         owner = self.owned[at]
         assert sent_at >= owner.due_at(at) - CLOCKS_APART, _of(record, f"was sent at {sent_at}")
-        paused_at = self._pause_seen_at(owner, at)
-        if paused_at is not None and sent_at <= paused_at:
+        decided_at = self.evidence.decided.get(record.key)
+        paused_at = self._paused_at(owner, at)
+        read_at = sent_at - _SENDING if decided_at is None else decided_at - _BEHIND
+        if paused_at is not None and read_at <= paused_at:
             return  # the pause was not to be seen yet
         assert owner.state is not JobState.PAUSED, _of(record, "ran, and was due in a pause")
-        now = sent_at - _SENDING
+        now = decided_at or sent_at - _SENDING
         in_pause = owner.resumed_at is not None and at <= owner.resumed_at
         late = now - (at + owner.definition.jitter_width)
         after = self._next.get(at)
         is_latest = after is None or owner.due_at(after) > now
-        for job in self.evidence.in_force(sent_at):
+        for job in self.evidence.in_force(decided_at or sent_at):
             misfire = job.definition.misfire
             window = misfire.relevancy_window
             if window is not None and now - owner.due_at(at) > window:
@@ -277,16 +288,15 @@ class Judge:
                 return
         raise AssertionError(_of(record, f"ran, and no policy sends it at {sent_at}"))
 
-    def _pause_seen_at(self, owner: Job, at: datetime) -> datetime | None:
-        """Until when a watcher may not have known of the pause in which *at* was due."""
+    def _paused_at(self, owner: Job, at: datetime) -> datetime | None:
+        """When the pause was stored in which *at* was due, if it was."""
         if owner.state is not JobState.PAUSED and (
             owner.resumed_at is None or at > owner.resumed_at
         ):
             return None
-        written_at = self.evidence.written_at(
+        return self.evidence.written_at(
             lambda job: job.state is JobState.PAUSED and job.effective_from == owner.effective_from
         )
-        return None if written_at is None else written_at + _SENDING
 
     def _started(self, record: Run) -> None:
         """It was in time when an executor had it before it first."""

@@ -131,6 +131,8 @@ class History:
         self.asked_to_cancel: set[RunKey] = set()
         self.ever: dict[tuple[JobKey, str], list[Stored]] = {}
         """By job all that it was."""
+        self.decided: dict[tuple[RunKey, datetime], datetime] = {}
+        """By what a watcher sent, and when, at which instant it had decided so."""
         self.unreadable: set[JobKey] = set()
         """The jobs that could not be read for a while."""
         self.redriven: dict[RunKey, int] = {}
@@ -166,6 +168,10 @@ class History:
         args, kwargs, done = values
         self.monitor.call(actor, call, values)
         self.rates.call(actor, call, args, done)
+        if call == "queue.send" and actor.name in self.system.steps_at:
+            for _, message in args[0]:
+                sent = message.key, message.dispatched_at
+                self.decided[sent] = self.system.steps_at[actor.name]
         if call.startswith("runs."):
             self.effects.call(actor, call, (*args[:2], kwargs), done)
 
@@ -418,6 +424,9 @@ class History:
             world.advance(minutes=3)
             settle(world, step=_STEP, at_most=3_000)
         sent = first_sent(self.stores.queue.log)
+        decided = {
+            key: self.decided[key, at] for key, at in sent.items() if (key, at) in self.decided
+        }
         for job in [*self.stores.jobs.items.values()]:
             resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
             assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
@@ -430,7 +439,10 @@ class History:
                 picked_up_late=True,
                 stray=self.monitor.is_stray,
                 evidence=Evidence(
-                    self.ever[job.key, job.uid], sent, self.asked_to_cancel.__contains__
+                    self.ever[job.key, job.uid],
+                    sent,
+                    self.asked_to_cancel.__contains__,
+                    decided,
                 ),
                 purged=self.vandalised,
             )

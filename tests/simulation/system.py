@@ -107,6 +107,10 @@ class System:
         """Whether workers are restarted."""
         self.effects = effects
         self.scripts_started: list[Started] = []
+        self.steps_at: dict[str, datetime] = {}
+        """By watcher what its clock said at its last step: what it decides in that, it decides by
+        this, however long the sending takes.
+        """
         self._warm: list[tuple[int, Actor, Watch]] = []
         self._names = count(1)
         self._uids = count(1)
@@ -189,6 +193,7 @@ class System:
     def _watch(self, actor: Actor, watch: Watch, group: int) -> None:
         end_at = actor.now() + LIFE
         while (now := actor.now()) < end_at:
+            self.steps_at[actor.name] = now
             try:
                 _, again_at = watch.step(now)
             except UnavailableError:

@@ -11,9 +11,10 @@ import pytest
 
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
+from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
 from tests.accounting import assert_all_accounted, evidence_of, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
+from tests.judgement import Evidence
 from tests.world import World
 
 SECOND = timedelta(seconds=1)
@@ -81,6 +82,23 @@ def test_an_executor_may_skip_for_an_earlier_run_that_had_begun(world: World) ->
     assert_all_accounted(world, job)
 
 
+def test_an_executor_may_skip_for_a_request_that_waits(world: World) -> None:
+    job = lived(world, overlap="SKIP")
+    put(world, skipped(job, "14:00", by="14:00:01", pool="default"))
+    begun = replace(world.run(job, "13:00").attempts[0], started_at=at("14:00:30"))
+    late = replace(world.run(job, "13:00"), attempts=(begun,), finished_at=at("14:00:31"))
+    asked = replace(late, key=key(job, "13:59:50.005"), trigger=Trigger.MANUAL)
+    put(world, asked)
+    assert_all_accounted(world, job)
+
+    put(world, replace(asked, finished_at=at("13:59:59")))
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job)
+    put(world, late)  # an occurrence has no record before it began
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job)
+
+
 @pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=["all", "latest", "skip"])
 def test_what_a_watcher_skips_was_late(world: World, misfire: dict[str, Any]) -> None:
     job = lived(world, misfire=misfire)
@@ -112,6 +130,50 @@ def test_what_skip_is_to_skip_does_not_run(world: World) -> None:
     log.append(log[-1].model_copy(update={"run_id": run_id(job.uid, at("13:00"))}))
     with pytest.raises(AssertionError, match=r"13.*ran, and no policy sends it at"):
         assert_all_accounted(world, job)
+
+
+@pytest.mark.parametrize("late", [{"seconds": 75.999}, {"seconds": 90}, {"minutes": 5}], ids=str)
+def test_what_was_decided_in_time_may_be_sent_later(world: World, late: dict[str, float]) -> None:
+    job = lived(world, misfire=SKIP | {"relevancyWindowSec": 1_800})
+    of, sent_at = key(job, "14:00"), at("14:00") + timedelta(**late)
+    evidence = evidence_of(world, job)
+
+    def decided(when: str) -> Evidence:
+        return replace(evidence, sent={of: sent_at}, decided={of: at(when)})
+
+    assert_all_accounted(world, job, evidence=decided("14:01"))
+    with pytest.raises(AssertionError, match=r"14.*ran, and no policy sends it at"):
+        assert_all_accounted(world, job, evidence=decided("14:01:00.001"))
+
+
+def test_where_the_decision_is_not_known_the_sending_has_its_bound(world: World) -> None:
+    job = lived(world, misfire=SKIP)
+    evidence = evidence_of(world, job)
+
+    def sent(when: str) -> Evidence:
+        return replace(evidence, sent={key(job, "14:00"): at(when)})
+
+    assert_all_accounted(world, job, evidence=sent("14:01:15"))
+    with pytest.raises(AssertionError, match=r"14.*ran, and no policy sends it at"):
+        assert_all_accounted(world, job, evidence=sent("14:01:15.001"))
+
+
+def test_a_pause_is_seen_by_who_decides_after_it(world: World) -> None:
+    job = lived(world, until="12:59:50", misfire=SKIP)
+    paused_at = world.now
+    world.pause(job)
+    world.at("13:00:05")
+    world.resume(job)
+    settle(world)
+    put(world, succeeded(job, "13:00"))
+    evidence = replace(evidence_of(world, job), sent={key(job, "13:00"): at("13:00:30")})
+
+    def decided(after: timedelta) -> Evidence:
+        return replace(evidence, decided={key(job, "13:00"): paused_at + after})
+
+    assert_all_accounted(world, job, evidence=decided(4 * SECOND))
+    with pytest.raises(AssertionError, match=r"13.*ran, and no policy sends it at"):
+        assert_all_accounted(world, job, evidence=decided(4.001 * SECOND))
 
 
 @pytest.mark.parametrize("ends", ["resumed", "changed"])
@@ -196,3 +258,14 @@ def test_a_run_that_began_late_excuses_no_other_of_its_range(world: World) -> No
     put(world, succeeded(job, "14:00"))
     with pytest.raises(AssertionError, match=r"more than once, 1: .'14:00'"):
         assert_all_accounted(world, job, picked_up_late=True)
+
+
+def test_what_was_cancelled_on_request_may_stand_for_no_occurrence_any_more(world: World) -> None:
+    job = lived(world, until="12:30")
+    put(world, replace(skipped(job, "13:00", by="12:30:01"), state=RunState.CANCELLED))
+    world.at("12:30:02")
+    job = world.change(job, schedule="15 * * * *")
+    assert_all_accounted(world, job)
+    nobody_asked = replace(evidence_of(world, job), asked_to_cancel=lambda _: False)
+    with pytest.raises(AssertionError, match="stands for no occurrence"):
+        assert_all_accounted(world, job, evidence=nobody_asked)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.decisions import decide_overlap
+from nextfire.domain.decisions import MAX_OUTSTANDING, decide_overlap
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
@@ -275,6 +275,21 @@ def test_the_runs_of_a_deleted_job_make_room(world: World) -> None:
 
     assert len(records(world, job)) == 41
     assert_all_accounted(world, job)
+
+
+def test_what_is_left_of_a_deleted_job_waits_for_no_message(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="QUEUE", misfire=RUN_ALL)
+    world.at("12:40:30")
+    world.tick()
+    while len(queue := world.queue.queues["default"]) < MAX_OUTSTANDING:
+        world.advance(seconds=1)
+        world.tick()
+    queue.purge()
+    world.delete(job)
+
+    settle(world, at_most=400)
+
+    assert len(records(world, job)) == 41 - MAX_OUTSTANDING
 
 
 # Replacing

@@ -78,7 +78,7 @@ class DueDecision:
     for FIRE.
 
     `owner` is the job as it was in the entry's version, `owned_until` when that version ended;
-    `missed` is set for COVER.
+    `missed` is set for COVER. What is to FIRE without an owner waits for no run before it.
     """
 
     action: DueAction
@@ -140,7 +140,8 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
     past = next((each for each in job.replaced if each.version == entry.version), None)
     pool = job.definition.target.pool
     if past and entry.occurs_at <= past.until:
-        return _of_version(entry, job.as_of(past), past.until, now, pool)
+        deleted = job.state is JobState.CANCELLED
+        return _of_version(entry, job.as_of(past), past.until, now, pool, deleted=deleted)
     # One that was forgotten ended before the first that was not, and all that it owned was due.
     newer = (each.effective_from for each in job.replaced if each.version > entry.version)
     until = next(newer, job.effective_from)
@@ -152,9 +153,15 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
 
 
 def _of_version(
-    entry: DueEntry, owner: Job, owned_until: datetime | None, now: datetime, pool: str
+    entry: DueEntry,
+    owner: Job,
+    owned_until: datetime | None,
+    now: datetime,
+    pool: str,
+    *,
+    deleted: bool = False,
 ) -> DueDecision:
-    """Decide over an entry of the version that *owner* has."""
+    """Decide over an entry of the version that *owner* has, or had before it was *deleted*."""
     key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
     successor = owned(owner.successor(entry), owned_until)
     missed, reason = decide_misfire(entry, owner, successor, now)
@@ -179,7 +186,9 @@ def _of_version(
         pool,
         successor,
         exclusive=owner.exclusive,
-        owner=owner,
+        # What was deleted does not run, its executor puts it on record: so it waits for no run
+        # before it, whose message somebody may have purged.
+        owner=None if deleted else owner,
         owned_until=owned_until,
     )
 
