@@ -830,9 +830,8 @@ class MemoryRunStore:
             if there is not None and there.state is not RunState.PENDING:
                 return there
             run = replace(
-                there or Run(message.key, RunState.PENDING),
+                there or Run(message.key, RunState.PENDING, dispatch=message.dispatch),
                 state=RunState.CANCELLED,
-                dispatch=message.dispatch,
                 reason=reason,
                 finished_at=now,
                 not_before=None,

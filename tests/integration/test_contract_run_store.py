@@ -421,6 +421,18 @@ def test_a_waiting_run_is_cancelled(store: RunStore) -> None:
     assert (run.state, run.not_before, run.attempt) == (RunState.CANCELLED, None, 1)
 
 
+@pytest.mark.parametrize("dispatch", [1, 3])
+def test_a_waiting_run_that_is_cancelled_by_another_message_keeps_its_dispatch(
+    store: RunStore, dispatch: int
+) -> None:
+    waiting = retrying(store, not_before=at("12:30"))
+
+    run = store.cancel(a_message(dispatch=dispatch), reason="its job was deleted", now=NOON)
+
+    assert (run.state, run.dispatch) == (RunState.CANCELLED, waiting.dispatch)
+    assert store.get(run.key) == run
+
+
 def test_a_running_or_ended_run_is_not_cancelled(store: RunStore) -> None:
     run = claim(store).run
     assert store.cancel(a_message(), reason="no", now=NOON) == run

@@ -404,13 +404,14 @@ def skip_next(history: History) -> None:
         return
 
     def ask(client: Client) -> None:
+        history.asked_to_skip.add(key)
         job = client.runs.skip_next(key, None)
         skipped = [at for at in job.skips if at > client.actor.now() - timedelta(minutes=1)]
         history.skipped.update(RunKey(key, run_id(job.uid, at)) for at in skipped[-1:])
 
     def undo(client: Client) -> None:
-        # Whether it is done is not known to whoever dies meanwhile.
-        history.unskipped.update(run for run in history.skipped if run.job == key)
+        # What it undoes may be what another request is skipping just now.
+        history.asked_to_unskip.add(key)
         client.runs.unskip(key)
 
     history.request(key.tenant, f"skip the next of {key.job_id}", ask)

@@ -14,6 +14,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.job import Job, JobDefinition, JobState
+from nextfire.domain.ports import Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import check, occurrences
@@ -142,7 +143,9 @@ class History:
         self.skipped: set[RunKey] = set()
         """The occurrences of which it was answered that they are to be skipped."""
         self.unskipped: set[RunKey] = set()
-        """Those of which that may have been undone."""
+        """Those of which that was undone, also before it was answered, and not asked for again."""
+        self.asked_to_skip: set[JobKey] = set()
+        self.asked_to_unskip: set[JobKey] = set()
         self.drained: list[tuple[Job, datetime]] = []
         """Of jobs as they were: from when on it was told that nothing of before was left."""
         self.backfills: dict[str, Job | None] = {}
@@ -168,6 +171,11 @@ class History:
         args, kwargs, done = values
         self.monitor.call(actor, call, values)
         self.rates.call(actor, call, args, done)
+        # Of a skip and an undo under way at once the later write counts, whoever is answered first.
+        if call == "runs.skip_next" and done is Written.DONE:
+            self.unskipped.discard(args[0].key)
+        elif call == "runs.unskip" and done is Written.DONE:
+            self.unskipped.add(args[0])
         if call == "queue.send" and actor.name in self.system.steps_at:
             for _, message in args[0]:
                 sent = message.key, message.dispatched_at
@@ -568,13 +576,24 @@ class History:
                     assert first[0].definition == wanted, f"{keyed.name} made another's job"
 
     def _check_skipped(self) -> None:
-        """What was answered to be skipped never ran, unless that was undone."""
+        """What was answered to be skipped never ran, unless that was undone. Neither was done to a
+        job of which nobody had asked it.
+        """
         started = {each.execution_id for each in self.system.scripts_started}
         for key in self.skipped - self.unskipped:
             run = self.stores.runs.items.get(key)
             assert run is not None, f"{key.execution_id} was to be skipped, and has no record"
             assert run.skip_requested, f"{key.execution_id} was to be skipped and is {run.state}"
             assert key.execution_id not in started, f"{key.execution_id} was skipped, and ran"
+        for key in self.unskipped:
+            run = self.stores.runs.items.get(key)
+            assert key.job in self.asked_to_unskip, f"{key.execution_id}: nobody asked to undo it"
+            assert run is None or not run.skip_requested, (
+                f"{key.execution_id} was not to be skipped any more, and is"
+            )
+        for key, run in self.stores.runs.items.items():
+            asked = not run.skip_requested or key.job in self.asked_to_skip
+            assert asked, f"{key.execution_id} is skipped, and nobody asked for it"
 
     def _check_drained(self) -> None:
         """What was told to have drained began nothing more of before, unless it was redriven."""

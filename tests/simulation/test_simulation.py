@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
-from nextfire.domain.ports import Lease
+from nextfire.domain.ports import Lease, Written
+from nextfire.domain.run import Run
 from nextfire.usecases.answer_once import Once
 from nextfire.usecases.dispatch_due import DispatchDue
 from tests.builders import at
-from tests.fakes import Killed, MemoryControlStore, MemoryJobStore
+from tests.fakes import Killed, MemoryControlStore, MemoryJobStore, MemoryRunStore
 from tests.simulation.flows import FLOWS, TENANTS
 from tests.simulation.history import History
 from tests.simulation.kernel import SECOND, Actor, Kernel
@@ -130,6 +132,51 @@ def a_uid_for_each_request(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Once, "token", lambda *_: f"{next(numbers):016x}")
 
 
+def skip_without_record(history: History) -> None:
+    """The job says that the occurrence is to be skipped, and nothing else does."""
+    runs = history.stores.runs
+
+    def skip_next(run: Run, job: Job) -> Written:
+        written = MemoryRunStore.skip_next(runs, run, job)
+        if written is Written.DONE:
+            runs.forget(run.key)
+        return written
+
+    runs.skip_next = skip_next  # type: ignore[method-assign]
+
+
+def skip_again_without_record(history: History) -> None:
+    """What was undone once cannot be skipped."""
+    runs = history.stores.runs
+    undone: set[RunKey] = set()
+
+    def skip_next(run: Run, job: Job) -> Written:
+        written = MemoryRunStore.skip_next(runs, run, job)
+        if written is Written.DONE and run.key in undone:
+            runs.forget(run.key)
+        return written
+
+    def unskip(run: RunKey, job: Job) -> Written:
+        undone.add(run)
+        return MemoryRunStore.unskip(runs, run, job)
+
+    runs.skip_next = skip_next  # type: ignore[method-assign]
+    runs.unskip = unskip  # type: ignore[method-assign]
+
+
+def undo_and_keep_the_record(history: History) -> None:
+    runs = history.stores.runs
+
+    def unskip(run: RunKey, job: Job) -> Written:
+        record = runs.items.get(run)
+        written = MemoryRunStore.unskip(runs, run, job)
+        if record is not None and written is Written.DONE:
+            runs.items[run] = record
+        return written
+
+    runs.unskip = unskip  # type: ignore[method-assign]
+
+
 def nothing(_: object) -> None:
     pass
 
@@ -155,13 +202,21 @@ PLANTS = {
         "began on .* ran",
     ),
     "an answer to each": (None, answers_of_their_own, nothing, "key .* was answered"),
+    "a skip without its record": (None, skip_without_record, nothing, "skipped, and has no record"),
+    "a second skip without its record": (
+        None,
+        skip_again_without_record,
+        nothing,
+        "skipped (and has no record|and is)",
+    ),
+    "an undo that keeps the record": (None, undo_and_keep_the_record, nothing, "any more, and is"),
     "a uid to each": (None, nothing, a_uid_for_each_request, "key .* (went by|made)|came as"),
 }
 _MOST_SEEDS = 300
 
 
 @pytest.mark.parametrize(("quota", "plant", "plant_code", "told"), PLANTS.values(), ids=[*PLANTS])
-def test_a_planted_defect_of_quotas_and_keys_is_found(
+def test_a_planted_defect_of_quotas_keys_and_skips_is_found(
     quota: str | None,
     plant: Callable[[History], None],
     plant_code: Callable[[pytest.MonkeyPatch], None],
@@ -205,7 +260,7 @@ def test_a_history_without_end_is_ended() -> None:
         kernel.run(lambda: False)
 
 
-@pytest.mark.parametrize("seed", [1295, 2717, 11284, 18881])
+@pytest.mark.parametrize("seed", [1295, 2717, 8883, 11284, 11601, 12994, 18881])
 def test_what_once_went_wrong(seed: int) -> None:
     assert not History(seed).play().violations
 

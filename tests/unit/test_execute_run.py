@@ -1064,6 +1064,20 @@ def test_a_redrive_at_once_is_not_taken_for_a_repetition(world: World) -> None:
     assert world.run(job, "12:00").state is RunState.SUCCEEDED
 
 
+def test_a_redriven_run_cancelled_by_an_older_message_keeps_its_dispatch(world: World) -> None:
+    """The message comes again after the redrive, and finds its job deleted."""
+    job = die(world)
+    redriven = redrive(world, world.run(job, "12:00"))
+    world.delete(job)
+
+    redelivered(world)
+    world.worker().work_one()
+
+    run = world.run(job, "12:00")
+    assert (run.state, run.reason) == (RunState.CANCELLED, "its job was deleted")
+    assert run.dispatch == redriven.dispatch
+
+
 # What a script leaves
 
 

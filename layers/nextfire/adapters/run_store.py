@@ -168,8 +168,9 @@ class DynamoDbRunStore:
             message.key,
             what="cancel run",
             update=(
-                "SET #state = :cancelled, dispatch = :dispatch, reason = :reason, "
-                "finished_at = :now, expires_at = :expires_at REMOVE not_before"
+                "SET #state = :cancelled, dispatch = if_not_exists(dispatch, :dispatch), "
+                "reason = :reason, finished_at = :now, expires_at = :expires_at "
+                "REMOVE not_before"
             ),
             condition="attribute_not_exists(run_id) OR #state = :pending",
             values=values,

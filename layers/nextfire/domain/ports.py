@@ -388,7 +388,9 @@ class RunStore(Protocol):
         """
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
-        """Make the run CANCELLED, if it is absent or PENDING. Returns the record now in force."""
+        """Make the run CANCELLED, if it is absent or PENDING. A record keeps its dispatch, of
+        whichever *message* is: one of before may come again. Returns the record now in force.
+        """
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         """Extend the lease. Returns the record as it is now; None if the lease was lost."""
