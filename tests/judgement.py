@@ -202,12 +202,8 @@ class Judge:
                     for run in self._before(key)
                 ):
                     return
-                case Overlap.REPLACE:
-                    newer = job.next_entry(key.scheduled_at)
-                    while newer is not None and newer.occurs_at in job.skips:
-                        newer = job.next_entry(newer.occurs_at)  # what is skipped replaces nothing
-                    if newer is not None and newer.at <= now + _MOMENT:
-                        return
+                case Overlap.REPLACE if _replaced(job, key.scheduled_at, now + _MOMENT):
+                    return
         raise AssertionError(_of(record, "no policy lets an executor skip it"))
 
     def _before(self, key: RunKey) -> Sequence[Run]:
@@ -321,6 +317,19 @@ def _of(record: Run, what: str) -> str:
 
 def _ran(run: Run) -> bool:
     return bool(run.attempts) or run.state in {RunState.SUCCEEDED, RunState.DEAD}
+
+
+def _replaced(job: Job, at: datetime, now: datetime) -> bool:
+    """Whether the next that is to run is due by *now*. What is skipped by request is not; nor is,
+    under misfire SKIP, what was missed itself, or was due in a pause.
+    """
+    since = at
+    if job.definition.misfire.policy is MisfirePolicy.SKIP:
+        since = max(at, now - MISSED_AFTER - 2 * _MOMENT, job.resumed_at or at)
+    newer = job.next_entry(since)
+    while newer is not None and newer.occurs_at in job.skips:
+        newer = job.next_entry(newer.occurs_at)
+    return newer is not None and newer.at <= now
 
 
 def _ended_after(run: Run, at: datetime) -> bool:

@@ -128,6 +128,30 @@ def test_an_occurrence_is_replaced_by_the_next_that_is_to_run(world: World) -> N
         assert_all_accounted(world, job, evidence=replace(evidence, ever=both))
 
 
+def test_what_misfire_skips_replaces_nothing(world: World) -> None:
+    ends: dict[str, Any] = {"startAt": "2026-05-24T14:04:00Z", "endAt": "2026-05-24T14:04:25Z"}
+    fields: dict[str, Any] = {"type": "INTERVAL", "schedule": "PT10S", "jitterSec": 50, **ends}
+    job = world.register(overlap="REPLACE", uid="uid00063", misfire=SKIP, **fields)
+    due_at = [f"{job.due_at(at(f'14:04:{second}')):%H:%M:%S}" for second in ("00", "10", "20")]
+    assert due_at == ["14:04:03", "14:04:59", "14:04:22"]
+    for when in ("14:04:04", "14:05"):
+        world.at(when)
+        settle(world)
+    as_it_was = replace(evidence_of(world, job), sent={})
+    resumed_at = [replace(s, job=replace(s.job, resumed_at=at("14:04:15"))) for s in as_it_was.ever]
+    resumed = replace(as_it_was, ever=resumed_at)
+
+    put(world, skipped(job, "14:04", by="14:04:23", pool="default"))
+    assert_all_accounted(world, job, evidence=resumed)  # 14:04:10 was due in the pause
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job, evidence=as_it_was)  # it is the next, and not due yet
+    put(world, skipped(job, "14:04", by="14:05:19", pool="default"))
+    assert_all_accounted(world, job, evidence=as_it_was)
+    put(world, skipped(job, "14:04", by="14:05:21", pool="default"))
+    with pytest.raises(AssertionError, match="no policy lets an executor skip it"):
+        assert_all_accounted(world, job, evidence=as_it_was)  # all of it was missed
+
+
 @pytest.mark.parametrize("misfire", [RUN_ALL, RUN_LATEST, SKIP], ids=["all", "latest", "skip"])
 def test_what_a_watcher_skips_was_late(world: World, misfire: dict[str, Any]) -> None:
     job = lived(world, misfire=misfire)
