@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,6 +128,7 @@ def test_a_lost_answer_makes_no_second_job(stack: Stack) -> None:
         assert [job.job_id for job in client.jobs(label="made-by:a-lost-answer")] == [made.job_id]
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.usefixtures("hello")
 def test_the_curl_lines_of_the_readme_work_as_printed(stack: Stack) -> None:
     [lines] = [block for block in blocks("README.md", "sh") if "curl" in block]
