@@ -91,6 +91,7 @@ def schemathesis(stack: Stack, document: Path, text: str, *arguments: str) -> st
     return ran.stdout
 
 
+@pytest.mark.timeout(1_500)
 def test_no_answer_is_other_than_described(stack: Stack, tmp_path: Path, admin: str) -> None:
     document = described(stack, tmp_path, admin)
 
@@ -105,6 +106,7 @@ def test_no_answer_is_other_than_described(stack: Stack, tmp_path: Path, admin: 
     assert "Tested:" in said, said
 
 
+@pytest.mark.timeout(600)
 def test_a_key_that_may_less_is_refused_as_described(
     stack: Stack, tmp_path: Path, admin: str
 ) -> None:
