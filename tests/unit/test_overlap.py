@@ -292,6 +292,35 @@ def test_what_is_left_of_a_deleted_job_waits_for_no_message(world: World) -> Non
     assert len(records(world, job)) == 41 - MAX_OUTSTANDING
 
 
+def made_again(world: World, overlap: str, *, skipped: str) -> Job:
+    """A job under the id of a deleted one, of which the occurrence of *skipped* is on record."""
+    former = world.register(**MINUTELY)
+    world.delete(former)
+    key = RunKey(former.key, run_id(former.uid, at(skipped)))
+    world.runs.items[key] = Run.skipped(key, "skipped on request", world.now)
+    return world.register(**MINUTELY, overlap=overlap, misfire=RUN_LATEST)
+
+
+def test_what_a_former_job_left_for_later_holds_nothing_up(world: World) -> None:
+    job = made_again(world, "QUEUE", skipped="12:20:30")
+    world.at("12:40:30")
+
+    settle(world, at_most=100)
+
+    assert ran(world, job) == ["12:40"]
+    assert_all_accounted(world, job)
+
+
+def test_nor_hides_what_still_runs(world: World) -> None:
+    job = made_again(world, "SKIP", skipped="12:00:30")
+    world.tick_at("12:00")
+
+    runs_past_the_next(world)
+    world.worker("b").work()
+
+    assert end_of(world, job, "12:01")[0] == SKIPPED
+
+
 # Replacing
 
 

@@ -15,7 +15,14 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.message import ORDINARY, RunMessage
-from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
+from nextfire.domain.run import (
+    AttemptOutcome,
+    Result,
+    Run,
+    RunState,
+    Trigger,
+    of_creation,
+)
 
 ORPHAN_AGE = timedelta(seconds=60)
 """How long an entry whose job (or version) is not seen is left, before it is taken to be an
@@ -282,9 +289,7 @@ def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> Over
     waiting, end, latest = 0, occurs_at, None
     asked_for: list[Run] = []
     since = job.effective_from
-    for looked_at, record in enumerate(before):
-        if record.key.uid != job.uid:
-            break
+    for looked_at, record in enumerate(of_creation(before, job.uid, job.created_at)):
         if record.trigger is Trigger.MANUAL:  # even a range may lie around it
             if not record.state.ended:
                 asked_for.append(record)
@@ -388,9 +393,7 @@ def decide_pickup(
         return f"picked up {late} late; relevancyWindowSec is {_spoken(window)}"
     overlap = job.definition.overlap
     if overlap is Overlap.SKIP:
-        for run in before():
-            if run.key.uid != key.uid:
-                return None
+        for run in of_creation(before(), job.uid, job.created_at):
             if run.trigger is Trigger.BACKFILL:
                 continue
             if run.attempts or run.state not in _WITHOUT_EXECUTOR:

@@ -13,6 +13,7 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -311,3 +312,15 @@ class Run:
             log_parts=result.log_parts,
         )
         return replace(self, attempts=(*before, done)[-MAX_ATTEMPTS_KEPT:])
+
+
+def of_creation(records: Iterable[Run], uid: str, created_at: datetime) -> Iterator[Run]:
+    """Those of *records*, the latest first, that are of the job which was made as *uid* at
+    *created_at*, up to the first of a job that had its id before. That one may have later
+    records, too: of what was skipped or cancelled before it was due.
+    """
+    for run in records:
+        if run.key.uid == uid:
+            yield run
+        elif run.key.scheduled_at <= created_at:
+            return

@@ -32,7 +32,7 @@ from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
-from nextfire.domain.run import Trigger
+from nextfire.domain.run import Trigger, of_creation
 from nextfire.usecases.cover_missed import cover_missed
 from nextfire.usecases.dispatch_due import STRAGGLER_BUCKETS
 
@@ -365,10 +365,9 @@ class AuditJobs:
             before = self._runs.between(
                 job.key, "0", runs_from(looked_from), newest_first=True, page=_BEFORE
             )
-            occurrences = (run for run in before if run.trigger is not Trigger.MANUAL)
-            reach = [
-                run.covers_until for run in islice(occurrences, _BEFORE) if run.key.uid == job.uid
-            ]
+            mine = of_creation(before, job.uid, job.created_at)
+            occurrences = (run for run in mine if run.trigger is not Trigger.MANUAL)
+            reach = [run.covers_until for run in islice(occurrences, _BEFORE)]
             covered_to = max(reach, default=None)
         return compare(
             job,

@@ -11,7 +11,7 @@ from nextfire.domain.ids import RunKey, run_id, runs_from
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
 from nextfire.domain.ports import RunStore
-from nextfire.domain.run import Run, Trigger
+from nextfire.domain.run import Run, Trigger, of_creation
 
 _MOMENT = timedelta(milliseconds=1)
 
@@ -73,8 +73,8 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:
     """The job's record that is latest of those of *last* or before."""
     before = runs.between(job.key, "0", _after(last), newest_first=True, page=1, lenient=True)
-    found = next((run for run in before if run.key.uid != job.uid or _is_of(run, job)), None)
-    return found if found is not None and found.key.uid == job.uid else None
+    mine = of_creation(before, job.uid, job.created_at)
+    return next((run for run in mine if _is_of(run, job)), None)
 
 
 def _is_of(run: Run, job: Job) -> bool:

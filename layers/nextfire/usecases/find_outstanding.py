@@ -15,7 +15,7 @@ from nextfire.domain.audit import (
 from nextfire.domain.ids import runs_from
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import RunStore
-from nextfire.domain.run import Run, Trigger
+from nextfire.domain.run import Run, Trigger, of_creation
 
 LOOKED_AT_MOST = 2_000
 """Records that one call looks at, the latest first."""
@@ -44,9 +44,7 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
         job.key, "0", runs_from(until + _MOMENT), newest_first=True, page=_PAGE, lenient=True
     )
     looked_at = 0
-    for run in islice(newest, LOOKED_AT_MOST):
-        if run.key.uid != job.uid:
-            break
+    for run in islice(of_creation(newest, job.uid, job.created_at), LOOKED_AT_MOST):
         looked_at += 1
         at, asked_for = run.key.scheduled_at, run.trigger is Trigger.MANUAL
         if not run.state.ended and (at <= asked_at or not asked_for):

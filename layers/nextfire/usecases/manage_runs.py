@@ -23,7 +23,7 @@ from nextfire.domain.job import MAX_PAYLOAD_BYTES, MAX_SKIPS, Job, JobState
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable, Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas, check_payload
-from nextfire.domain.run import Run, RunState, Trigger
+from nextfire.domain.run import Run, RunState, Trigger, of_creation
 from nextfire.usecases.manage_jobs import as_expected, revised
 
 CANCELLED = "cancelled on request"
@@ -460,16 +460,18 @@ class ManageRuns:
     def _without_a_record(self, key: RunKey) -> Run | Waiting:
         at, now = key.scheduled_at, self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
-        before = next((run for run in newest if run.trigger is not Trigger.MANUAL), None)
-        if before is not None and before.key.uid != key.uid:
-            before = None
-        covered = before is not None and before.covers_until >= at
+        job: Job | None = None
+        unreadable: UndecodableError | None = None
         try:
             job = self._jobs.get(key.job)
-        except UndecodableError:
-            if not covered:
-                raise
-            job = None
+        except UndecodableError as error:
+            unreadable = error
+        made_at = at if job is None or job.uid != key.uid else job.created_at
+        mine = of_creation(newest, key.uid, made_at)
+        before = next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
+        covered = before is not None and before.covers_until >= at
+        if unreadable is not None and not covered:
+            raise unreadable
         owner = _owner(job, at) if job is not None and job.uid == key.uid else None
         known = None if owner is None else _is_occurrence(owner, at)
         if before is not None and covered and known is not False:
