@@ -112,6 +112,17 @@ class TestWhatItTells:
         assert changed["after"]["schedule"] == "0 4 * * *"
         assert changed["changed"] == ["nextFireAt", "revision", "schedule", "updatedAt"]
 
+    def test_of_a_run_that_a_job_was_asked_for_not_what_tells_it_from_the_job(
+        self, system: Deployment, events: Events
+    ) -> None:
+        system.call("POST", "/v1/jobs", JOB)
+        events()
+        answer = system.call("POST", "/v1/jobs/a/run", {})
+        [asked] = events()
+
+        assert asked["after"]["executionId"] == answer.document["executionId"]
+        assert "changed" not in asked
+
     def test_what_was_read_before_is_of_the_latest_try(
         self, system: Deployment, events: Events, monkeypatch: pytest.MonkeyPatch
     ) -> None:

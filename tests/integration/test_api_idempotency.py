@@ -121,6 +121,16 @@ class TestAgain:
         assert again == first
         assert len(jobs(system)) == 1
 
+    def test_what_was_undone_since_is_not_done_again(self, system: Deployment) -> None:
+        system.register(jobId="a")
+        first = system.call("POST", "/v1/jobs/a/pause", {}, headers=KEY)
+        system.call("POST", "/v1/jobs/a/resume")
+
+        again = system.call("POST", "/v1/jobs/a/pause", {}, headers=KEY)
+
+        assert again == first
+        assert system.job("a").state is JobState.ACTIVE
+
     def test_under_either_prefix(self, system: Deployment) -> None:
         first = system.call("POST", "/v1/jobs", CRON, headers=KEY)
 

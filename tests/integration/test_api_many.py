@@ -235,6 +235,19 @@ class TestByLabel:
         assert system.job("a").state is JobState.ACTIVE, "it has the label no more"
         assert system.job("b").state is not JobState.ACTIVE
 
+    def test_one_that_comes_to_its_end_meanwhile_is_none_of_those(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        page = services().job_store.list(TENANT, cursor=None, limit=20)
+        system.call("PATCH", "/v1/jobs/a", {"name": "so that it is read again"})
+        assert services().job_store.complete(system.job("a"), SystemClock().now())
+        with monkeypatch.context() as patch:
+            patch.setattr(DynamoDbJobStore, "list", lambda *_, **__: page)
+
+            done = act(system, "pause", {"team": "etl"})
+
+        assert (done["matched"], done["changed"], done["failed"]) == (4, 4, [])
+
     def test_a_bounded_number_a_call(
         self, system: Deployment, monkeypatch: pytest.MonkeyPatch
     ) -> None:

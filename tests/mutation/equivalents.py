@@ -90,6 +90,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "What a newer version has is due after the end of this one.",
     ),
     Equivalent(
+        "layers/nextfire/domain/run.py",
+        "Run.skip_requested",
+        "True for self.state is RunState.SKIPPED in …",
+        "What bears a request and is of the schedule is the record of a skip, which never changes.",
+    ),
+    Equivalent(
         "layers/nextfire/domain/schedule.py",
         "_cron_stretch",
         "False for len(latest) > 1 or since == after",
@@ -100,6 +106,12 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "AuditJobs._visit",
         "first self._revive…",
         "What one finds the other does not look at; what is too much is left for the next audit.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/audit.py",
+        "AuditJobs._visit",
+        "first if not entries and is_done(job, found)…",
+        "What has stuck runs is not done; of what is done none is sent again.",
     ),
     Equivalent(
         "layers/nextfire/usecases/audit.py",
@@ -136,6 +148,24 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "DispatchDue._wait",
         "first if unmarked…",
         "They are different entries.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/execute_run.py",
+        "ExecuteRun._skip",
+        "True for run.state is RunState.PENDING and run.on_request",
+        "The store passes over what is asked for and waits, and nothing else; it spares a write.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/execute_run.py",
+        "ExecuteRun._skip",
+        "True for run.state is RunState.PENDING in …",
+        "The store passes over what is asked for and waits, and nothing else; it spares a write.",
+    ),
+    Equivalent(
+        "layers/nextfire/usecases/go_on_backfill.py",
+        "GoOnBackfill.step",
+        "first for at in batch…",
+        "Where there is no batch there is nothing to begin.",
     ),
     Equivalent(
         "layers/nextfire/usecases/manage_backfills.py",

@@ -155,6 +155,13 @@ def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
     assert after.action is DueAction.DROP
 
 
+def test_a_job_from_a_backup_gives_no_version_again_that_was_given_since() -> None:
+    """Entries of that one may still lie in the due table."""
+    since = JOB.with_new_version(NOON)
+
+    assert JOB.with_new_version(NOON + MINUTE).schedule_version > since.schedule_version
+
+
 @pytest.mark.parametrize("job", [None, JOB, replace(JOB, uid="uid00002")])
 def test_a_retry_is_never_checked(job: object) -> None:
     decision = decide_due(
@@ -170,6 +177,14 @@ def test_a_retry_is_never_checked(job: object) -> None:
         "batch",
     )
     assert decision.successor is None
+
+
+def test_a_run_on_request_takes_no_turn_among_those_of_a_job_that_was_made_again() -> None:
+    """It would wait for the other's runs, or have one of them replaced by it."""
+    entry = replace(a_retry(run_key(), NOON, dispatch=1), trigger=Trigger.MANUAL)
+
+    assert decide_due(entry, JOB, NOON).owner == JOB
+    assert decide_due(entry, replace(JOB, uid="uid00002"), NOON).owner is None
 
 
 # Claims

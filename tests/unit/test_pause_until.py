@@ -139,6 +139,13 @@ def test_a_job_that_is_deleted_or_made_anew_is_not_resumed(world: World) -> None
     assert resumes(world) == []
 
 
+def test_a_job_that_is_deleted_in_its_pause_does_not_come_back_with_its_end(world: World) -> None:
+    deleted = world.delete(pause(world, world.register(**MINUTELY)))
+    world.tick_at("12:01:31")
+    assert world.job(deleted.key) == deleted
+    assert resumes(world) == []
+
+
 def test_one_without_an_occurrence_left_is_completed(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T11:59:00Z")
     world.tick_at("11:59")

@@ -93,6 +93,18 @@ def test_an_undoing_comes_a_minute_before_or_not_at_all(world: World, now: str, 
     assert world.run(job, "12:00").state is RunState.SKIPPED
 
 
+def test_a_skip_without_its_record_cannot_be_undone_and_says_so(world: World) -> None:
+    """Its record may have gone with its retention, or from a restored table."""
+    job = world.register()
+    skipping = skip(world, job)
+    world.runs.forget(world.run(job, "12:00").key)
+
+    with pytest.raises(ConflictError, match="does not say that it is to be skipped"):
+        world.manage_runs.unskip(job.key)
+
+    assert world.job(job.key) == skipping
+
+
 def test_what_has_been_taken_is_not_skipped(world: World) -> None:
     """The watcher's clock is ahead: the occurrence runs, and the caller thinks it is to come."""
     job = world.register(**MINUTELY)
@@ -183,6 +195,19 @@ def test_replace_passes_over_no_run_for_one_that_is_skipped(world: World) -> Non
     world.tick_at("11:59")
     skip(world, job)
     world.tick_at("12:00")
+    world.worker().work()
+    assert ran(world, job) == ["11:59"]
+    settle(world)
+    assert_all_accounted(world, job)
+
+
+def test_replace_passes_over_no_run_for_two_that_are_skipped(world: World) -> None:
+    job = world.register(overlap="REPLACE", **MINUTELY)
+    world.tick_at("11:59")
+    skip(world, job)
+    world.tick_at("12:00")
+    skip(world, job)
+    world.tick_at("12:01")
     world.worker().work()
     assert ran(world, job) == ["11:59"]
     settle(world)

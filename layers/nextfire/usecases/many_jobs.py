@@ -161,9 +161,8 @@ class ManyJobs:
         for _ in range(PAGES_AT_MOST):
             page = self._jobs.list(labelled.tenant, cursor=cursor, limit=TOGETHER)
             unreadable += page.unreadable
-            jobs = [job for job in page.items if job in wanted and job.state in states]
-            outcomes = self._executor.map(changed, jobs)
-            both = zip(jobs, outcomes, strict=True)
+            outcomes = self._executor.map(changed, page.items)
+            both = zip(page.items, outcomes, strict=True)
             found += [(job.key, each) for job, each in both if each is not None]
             cursor = page.cursor
             if cursor is None or self._clock.now() >= labelled.stop_at:
