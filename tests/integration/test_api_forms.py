@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.integration.deployment import Deployment
+from tests.integration.deployment import LIMIT, Deployment
 
 LONG = {
     "name": "daily-invoice-gen",
     "type": "CRON",
     "schedule": "0 3 * * *",
     "timezone": "America/Los_Angeles",
-    "target": {"pool": "default", "handler": "generate_invoices"},
+    "target": {"pool": "batch-etl", "handler": "generate_invoices"},
     "payload": {"tenantId": "acme", "dateRange": "yesterday"},
     "retryPolicy": {"maxAttempts": 3, "backoff": "EXPONENTIAL", "initialDelayMs": 30_000},
     "timeoutSec": 600,
@@ -22,7 +23,10 @@ LONG = {
 SHORT = {"taskId": "daily", "cron": "*/5 * * * *", "params": {"day": "yesterday"}}
 
 
-def test_long_form(system: Deployment) -> None:
+def test_long_form(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = {"queueUrl": system.queue_url, "maxTimeout": LIMIT}
+    system.configure(monkeypatch, pools=json.dumps({"default": pool, "batch-etl": pool}))
+
     answer = system.call("POST", "/v1/jobs", LONG)
 
     assert answer.status == 201
