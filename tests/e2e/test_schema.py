@@ -88,6 +88,7 @@ def schemathesis(stack: Stack, document: Path, text: str, *arguments: str) -> st
         env=inherited_environment(),
     )
     assert ran.returncode == 0, ran.stdout
+    sys.stdout.write(ran.stdout[-2_000:])  # how much was tried: shown with -s
     return ran.stdout
 
 

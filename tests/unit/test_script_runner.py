@@ -601,11 +601,13 @@ def test_removal_that_takes_long_holds_no_outcome_up(
     monkeypatch.setattr(folders, "_WAIT_AT_MOST", 0.05)
     tell = "import os; print(os.getuid(), os.getcwd())"
     removals: list[threading.Thread] = []
+    of_others = {*threading.enumerate()}  # removals of tests before may go on
     try:
         with ThreadPoolExecutor(1) as pool:
             told = [pool.submit(run, tell) for _ in range(2)]
             ends = [end.result(timeout=20).stdout.split() for end in told]
-        removals += [thread for thread in threading.enumerate() if thread.name == "removal"]
+        begun = {*threading.enumerate()} - of_others
+        removals += [thread for thread in begun if thread.name == "removal"]
         monkeypatch.setattr(folders, "remove", really)
         ProcessScriptRunner(temp_root=folder)  # it sweeps
         still_there = [Path(where).exists() for _, where in ends]
