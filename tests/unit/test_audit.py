@@ -382,7 +382,7 @@ def test_what_is_on_record_by_now_is_not_covered_again(world: World) -> None:
 
     report = audit(world)
 
-    assert (report.covered, report.repaired) == (0, 0)
+    assert (report.covered, report.repaired, report.quarantined) == (0, 0, 0)
     assert records(world, job) == [there]
 
 

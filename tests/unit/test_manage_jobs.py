@@ -447,6 +447,17 @@ def test_nobody_knows_what_was_due_where_watchers_are_hours_behind(world: World)
         world.register()
 
 
+def test_the_id_of_a_deleted_job_is_free_though_another_had_it_for_a_moment(world: World) -> None:
+    world.tick()
+    world.delete(world.register())
+    world.advance(seconds=1)
+    world.faults.once_before("due.read", lambda: world.delete(world.register()))
+
+    job = world.register()
+
+    assert world.job(job.key) == job
+
+
 def test_of_two_that_take_a_deleted_jobs_id_one_has_it(world: World) -> None:
     world.tick()
     old = world.register()
