@@ -46,6 +46,9 @@ print(os.getpid(), child.pid)
 """
 """A script that ignores SIGTERM and has a child that does too; both are told by number."""
 
+BY_THEN = 2.5
+"""Seconds by which a script has begun, and told what it does with SIGTERM, on a busy machine too."""
+
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root has users to give")
 only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another user")
 
@@ -386,7 +389,7 @@ def test_script_that_takes_its_own_output_holds_nobody_up() -> None:
 
 
 def test_output_before_the_end_is_kept_when_it_is_killed(run: Runner) -> None:
-    assert run("print('step 1')\n" + ENDLESS, timeout=0.5).stdout == "step 1\n"
+    assert run("print('step 1')\n" + ENDLESS, timeout=BY_THEN).stdout == "step 1\n"
 
 
 # How it is ended
@@ -402,19 +405,19 @@ def test_timeout_ends_the_script_by_sigterm(run: Runner) -> None:
         time.sleep(60)
     """
     started = time.monotonic()
-    end = run(source, timeout=0.5, grace=10)
+    end = run(source, timeout=BY_THEN, grace=10)
 
     assert end == ScriptExit(5, "tidied\n", "", timed_out=True)
-    assert 0.5 <= time.monotonic() - started < 2
+    assert time.monotonic() - started >= BY_THEN
 
 
 def test_timeout_kills_the_group_when_its_grace_is_over(run: Runner) -> None:
     started = time.monotonic()
-    end = run(FORKING + ENDLESS, timeout=0.6, grace=0.4)
+    end = run(FORKING + ENDLESS, timeout=BY_THEN, grace=0.4)
     took = time.monotonic() - started
 
     assert (end.timed_out, end.stopped, end.exit_code) == (True, Verdict.GO_ON, -signal.SIGKILL)
-    assert 1 <= took < 3
+    assert took >= BY_THEN + 0.4
     assert len(end.stdout.split()) == 2
     assert [pid for pid in end.stdout.split() if alive(int(pid))] == []
 
@@ -422,13 +425,13 @@ def test_timeout_kills_the_group_when_its_grace_is_over(run: Runner) -> None:
 @pytest.mark.parametrize("verdict", [Verdict.CANCEL, Verdict.HAND_BACK])
 def test_verdict_ends_the_script_by_sigterm(run: Runner, verdict: Verdict) -> None:
     source = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n" + ENDLESS
-    end = run(source, ask=after(0.5, verdict), grace=10)
+    end = run(source, ask=after(BY_THEN, verdict), grace=10)
 
     assert end == ScriptExit(7, "", "", stopped=verdict)
 
 
 def test_verdict_is_enforced_when_its_grace_is_over(run: Runner) -> None:
-    end = run(FORKING + ENDLESS, ask=after(0.5, Verdict.CANCEL))
+    end = run(FORKING + ENDLESS, ask=after(BY_THEN, Verdict.CANCEL))
 
     assert (end.stopped, end.timed_out, end.exit_code) == (Verdict.CANCEL, False, -signal.SIGKILL)
     assert [pid for pid in end.stdout.split() if alive(int(pid))] == []
@@ -436,23 +439,27 @@ def test_verdict_is_enforced_when_its_grace_is_over(run: Runner) -> None:
 
 def test_lost_lease_kills_at_once(run: Runner) -> None:
     started = time.monotonic()
-    end = run(FORKING + ENDLESS, ask=after(0.5, Verdict.LEASE_LOST), grace=30)
+    end = run(FORKING + ENDLESS, ask=after(BY_THEN, Verdict.LEASE_LOST), grace=60)
 
     assert (end.stopped, end.exit_code) == (Verdict.LEASE_LOST, -signal.SIGKILL)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
     assert [pid for pid in end.stdout.split() if alive(int(pid))] == []
 
 
 def test_lease_lost_within_the_grace_kills_at_once(run: Runner) -> None:
     started = time.monotonic()
-    end = run(FORKING + ENDLESS, timeout=0.4, ask=after(0.9, Verdict.LEASE_LOST), grace=30)
+    end = run(
+        FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 0.5, Verdict.LEASE_LOST), grace=60
+    )
 
     assert (end.timed_out, end.stopped) == (True, Verdict.LEASE_LOST)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - started < 30
 
 
 def test_first_cause_is_told(run: Runner) -> None:
-    end = run(FORKING + ENDLESS, timeout=0.4, ask=after(1, Verdict.CANCEL), grace=1.5)
+    end = run(
+        FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 0.6, Verdict.CANCEL), grace=1.5
+    )
 
     assert (end.timed_out, end.stopped) == (True, Verdict.GO_ON)
 
