@@ -47,7 +47,7 @@ print(os.getpid(), child.pid)
 """A script that ignores SIGTERM and has a child that does too; both are told by number."""
 
 BY_THEN = 2.5
-"""Seconds by which a script has begun, and told what it does with SIGTERM, on a busy machine too."""
+"""Seconds by which a script has begun and told what SIGTERM does to it; on a busy machine, too."""
 
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root has users to give")
 only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another user")
