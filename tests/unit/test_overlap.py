@@ -13,7 +13,7 @@ from nextfire.domain.decisions import MAX_OUTSTANDING, decide_overlap
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
-from tests.accounting import assert_all_accounted, ran, records, settle
+from tests.accounting import assert_all_accounted, covered, ran, records, settle
 from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_message, at
 from tests.fakes import InlineExecutor, Killed
 from tests.world import World
@@ -290,6 +290,20 @@ def test_what_is_left_of_a_deleted_job_waits_for_no_message(world: World) -> Non
     settle(world, at_most=400)
 
     assert len(records(world, job)) == 41 - MAX_OUTSTANDING
+
+
+def test_nor_does_what_was_missed_of_it(world: World) -> None:
+    job = world.register(**MINUTELY, overlap="QUEUE", misfire=SKIP)
+    for minute in range(26):
+        world.at(f"12:{minute:02}:01")
+        world.tick()
+    world.queue.queues["default"].purge()
+    world.delete(job)
+    world.at("12:40:30")
+
+    settle(world, at_most=100)
+
+    assert covered(world, job) == ["12:20-12:25 (6)"]
 
 
 def made_again(world: World, overlap: str, *, skipped: str) -> Job:

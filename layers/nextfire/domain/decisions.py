@@ -172,13 +172,15 @@ def _of_version(
     key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
     successor = owned(owner.successor(entry), owned_until)
     missed, reason = decide_misfire(entry, owner, successor, now)
+    # What was deleted does not run, and is put on record: so it waits for no run before it, whose
+    # message somebody may have purged.
     if missed is not None:
         return DueDecision(
             DueAction.COVER,
             reason,
             key,
             pool=pool,
-            exclusive=owner.exclusive,
+            exclusive=owner.exclusive and not deleted,
             owner=owner,
             owned_until=owned_until,
             missed=missed,
@@ -193,8 +195,6 @@ def _of_version(
         pool,
         successor,
         exclusive=owner.exclusive,
-        # What was deleted does not run, its executor puts it on record: so it waits for no run
-        # before it, whose message somebody may have purged.
         owner=None if deleted else owner,
         owned_until=owned_until,
     )
