@@ -393,7 +393,7 @@ class ManageRuns:
         self, runs: Sequence[Run], jobs: dict[JobKey, Job | NextfireError | None], reason: str
     ) -> list[tuple[RunKey, str | None]]:
         """Redrive each of *runs*; with each why it was not. *jobs*: those that were read before."""
-        new = list({run.key.job for run in runs} - jobs.keys())
+        new = [key for key in dict.fromkeys(run.key.job for run in runs) if key not in jobs]
         jobs.update(zip(new, self._executor.map(self._job, new), strict=True))
 
         def redrive(listed: Run) -> tuple[RunKey, str | None]:
