@@ -266,7 +266,9 @@ def test_what_once_went_wrong(seed: int) -> None:
 
 
 def test_a_seed_replays_exactly_in_any_process() -> None:
-    seeds = [0, 1, 2, 33]  # in 33 a process with several threads dies
+    # In 33 a process with several threads dies; 1774 hung on the order of a set, which is another
+    # in a process whose hashes begin at 5 than in one where they begin at 1.
+    seeds = [0, 1, 2, 33, 1774]
     script = (
         "from tests.simulation.history import History\n"
         f"print([History(seed).play().digest for seed in {seeds}])"
@@ -283,7 +285,7 @@ def test_a_seed_replays_exactly_in_any_process() -> None:
         ).stdout
 
     first = digests("1")
-    assert first == digests("2")
+    assert first == digests("5")
     assert first.strip() == str([History(seed).play().digest for seed in seeds])
 
 
