@@ -20,13 +20,15 @@ from tests.crashes.report import rows, table, totals
 
 
 class _Report:
-    """Keeps what the tests report."""
+    """Keeps what the tests report, and tells at once of a flow that failed: the rest takes long."""
 
     def __init__(self) -> None:
         self.reports: list[pytest.TestReport] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.reports.append(report)
+        if report.failed:
+            print(f"\n{report.nodeid}\n{report.longreprtext}", flush=True)
 
 
 def main(arguments: list[str]) -> int:

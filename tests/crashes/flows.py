@@ -433,8 +433,8 @@ class RunNow(Asked):
     def check(self, stack: Stack) -> None:
         super().check(stack)
         runs = stack.snapshot().runs.all.values()
-        states = [(run.state, run.attempt) for run in runs if run.request == "r"]
-        assert states == [(RunState.SUCCEEDED, 1)]
+        states = [run.state for run in runs if run.request == "r"]
+        assert states == [RunState.SUCCEEDED]
 
 
 class SkipNext(Asked):

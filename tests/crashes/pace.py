@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import cache
 from typing import Any
 
@@ -9,13 +11,18 @@ import pytest
 from botocore import useragent  # noqa: TID251 — its clients make very many calls
 from moto.core import responses, utils
 from moto.core.serialize import BaseJSONSerializer
-from moto.dynamodb.parsing import ast_nodes
+from moto.dynamodb.parsing import ast_nodes, expressions, validators
+from moto.sqs import models as queues
 
 
 def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until *monkeypatch* is undone."""
     methods = cache(utils.method_names_from_class)
     monkeypatch.setattr(responses, "method_names_from_class", methods)
+    underscored = cache(utils.camelcase_to_underscores)
+    monkeypatch.setattr(responses, "camelcase_to_underscores", underscored)
+    monkeypatch.setattr(queues, "camelcase_to_underscores", underscored)
+    _quicken_updates(monkeypatch)
     component = useragent.UserAgentComponent
     monkeypatch.setattr(component, "to_string", cache(component.to_string))
     monkeypatch.setattr(ast_nodes, "isinstance", _is_instance, raising=False)
@@ -30,6 +37,31 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
             serialize(self, serialized, value, shape, key)
 
     monkeypatch.setattr(BaseJSONSerializer, "_serialize_type_structure", serialize_structure)
+
+
+def _quicken_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression is parsed once, copied as fast as can be, and counted at its root alone, where
+    all of its clauses are.
+    """
+    parser: Any = expressions.UpdateExpressionParser  # type: ignore[attr-defined] # untyped there
+    make = parser.make
+    trees: dict[str, Any] = {}
+    dumped: dict[int, bytes] = {}
+
+    def make_once(expression: str) -> Any:
+        if expression not in trees:
+            tree = trees[expression] = make(expression)
+            dumped[id(tree)] = pickle.dumps(tree)
+        return trees[expression]
+
+    def copied(thing: Any) -> Any:
+        there = dumped.get(id(thing))
+        return copy.deepcopy(thing) if there is None else pickle.loads(there)  # noqa: S301 — our own
+
+    monkeypatch.setattr(parser, "make", make_once)
+    monkeypatch.setattr(validators, "deepcopy", copied)
+    for each in (validators.ActionCountValidator, validators.OverlappingPathsValidator):
+        monkeypatch.setattr(each, "traverse", each.process)
 
 
 def _is_instance(thing: Any, kind: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,8 +23,13 @@ each_flow = pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.name)
 
 
 @pytest.fixture
-def explorer(flow: Flow, stack_of_tests: Deployment, clock: TravelClock) -> Explorer:
-    return Explorer(flow, stack_of_tests, clock)
+def explorer(flow: Flow, stack_of_tests: Deployment, clock: TravelClock) -> Iterator[Explorer]:
+    explorer = Explorer(flow, stack_of_tests, clock)
+    assert explorer.calls
+    gc.collect()
+    gc.freeze()  # what is here stays: many histories need not look through it
+    yield explorer
+    gc.unfreeze()
 
 
 @pytest.fixture
