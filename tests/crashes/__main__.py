@@ -20,7 +20,7 @@ from tests.crashes.report import rows, table, totals
 
 
 class _Report:
-    """Keeps what the tests report, and tells at once of a flow that failed: the rest takes long."""
+    """Keeps what the tests report, and tells of each as it comes."""
 
     def __init__(self) -> None:
         self.reports: list[pytest.TestReport] = []
@@ -28,7 +28,10 @@ class _Report:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.reports.append(report)
         if report.failed:
-            print(f"\n{report.nodeid}\n{report.longreprtext}", flush=True)
+            print(f"{report.nodeid}\n{report.longreprtext}", flush=True)
+        for flow, row in rows([report]).items():
+            told = f"{row.played} histories in {row.seconds:.0f} s, {row.failures} failures"
+            print(f"{', '.join(row.points)} of {flow}: {told}", flush=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -44,7 +47,8 @@ def main(arguments: list[str]) -> int:
         os.environ["NEXTFIRE_LONG"] = "1"  # noqa: TID251 — read by the tests' processes
     kept = _Report()
     tests = str(Path(__file__).with_name("test_crashes.py"))
-    options = ["-q", "-n", str(asked.jobs), "-p", "no:cacheprovider", "--timeout", "1200"]
+    quiet = ["-o", "addopts=--import-mode=importlib", "-p", "no:terminal", "-p", "no:cacheprovider"]
+    options = [*quiet, "-n", str(asked.jobs), "--timeout", "1200"]
     status = pytest.main([tests, *options, "-k", " and ".join(asked.only.split())], plugins=[kept])
     found = rows(kept.reports)
     print(*table(found), sep="\n")

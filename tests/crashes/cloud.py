@@ -89,6 +89,16 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
+class State:
+    """What there is in AWS, and what the world knows beside; and the `moment` at which it is so,
+    with the beats of leases: an idle system changes but these.
+    """
+
+    there: str
+    moment: str
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A call that was counted. `process` made it; `before` and `after`: how it found AWS, and how
     it left it, if that was looked at. `parts`: how many there are of a batch, else 1. `site`: the
@@ -99,8 +109,8 @@ class Call:
     process: str
     parts: int = 1
     site: str = ""
-    before: str = ""
-    after: str = ""
+    before: State | None = None
+    after: State | None = None
 
 
 class Cloud:
@@ -183,14 +193,12 @@ class Cloud:
         there._messages.clear()  # noqa: SLF001 — without SQS's minute of patience
         there._pending_messages.clear()  # noqa: SLF001 — or moto keeps their groups for ever
 
-    def state(self) -> str:
-        """All that there is, the time, and `memory`, as one value; ids that the service makes up
-        left out.
-        """
+    def state(self) -> State:
+        """All that there is, and `memory`, and when; ids that the service makes up left out."""
         tables, queues = _backend("dynamodb"), _backend("sqs")
-        lines = [
-            f"{name} {sorted(item.items())}" for name in tables.tables for item in self.raw(name)
-        ]
+        items = [(name, dict(item)) for name in tables.tables for item in self.raw(name)]
+        beats = sorted(str(item.pop("beat")) for _, item in items if "beat" in item)
+        lines = [f"{name} {sorted(item.items())}" for name, item in items]
         buckets = _backend("s3", "aws").buckets
         lines += [f"{name} {key} {buckets[name].keys[key].etag}" for name, key in _files()]
         lines += [
@@ -198,8 +206,9 @@ class Cloud:
             for name in queues.queues
             for m in self.messages(name)
         ]
-        text = "\n".join([str(unix_time()), repr(self.memory()), *sorted(lines)])
-        return hashlib.blake2s(text.encode()).hexdigest()
+        text = "\n".join([repr(self.memory()), *sorted(lines)])
+        there = hashlib.blake2s(text.encode()).hexdigest()
+        return State(there, f"{unix_time()} {beats}")
 
     def snapshot(self) -> Callable[[], None]:
         """Returns what sets AWS back to the present state, any number of times."""
