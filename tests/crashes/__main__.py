@@ -1,7 +1,7 @@
 """Kill every AWS call of every flow, one at a time and in pairs, on moto.
 
 Points are never sampled. Pairs are all counted; of those whose second death is that of one kind of
-process, at one instant, and leaves AWS the same, one is played: what the dead knew is gone.
+process, and leaves AWS the same but for the time, one is played: what the dead knew is gone.
 
 Prints a table, and one JSON object as the last line; exit status 0 only if nothing was lost.
 """
