@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> int:
     kept = _Report()
     tests = str(Path(__file__).with_name("test_crashes.py"))
     quiet = ["-o", "addopts=--import-mode=importlib", "-p", "no:terminal", "-p", "no:cacheprovider"]
-    options = [*quiet, "-n", str(asked.jobs), "--timeout", "1200"]
+    options = [*quiet, "-n", str(asked.jobs), "--timeout", "3600"]
     status = pytest.main([tests, *options, "-k", " and ".join(asked.only.split())], plugins=[kept])
     found = rows(kept.reports)
     print(*table(found), sep="\n")
