@@ -816,12 +816,7 @@ class MemoryRunStore:
                 )
                 return Claim(self._store(kept), taken=True)
             written = _cut_run(to)
-            ours = (there.fence, there.claim_token, there.state, there.attempts) == (
-                written.fence,
-                written.claim_token,
-                written.state,
-                written.attempts,
-            )
+            ours = (there.state, there.attempts) == (written.state, written.attempts)
             return Claim(there, taken=ours)
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:

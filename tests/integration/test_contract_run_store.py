@@ -873,6 +873,14 @@ def test_a_run_that_is_not_dead_is_not_redriven(dead: Dead) -> None:
     assert dead.entries() == []
 
 
+def test_an_outcome_that_is_told_again_does_not_end_what_was_redriven(dead: Dead) -> None:
+    run = claim(dead.store, a_message()).run
+    died = run.ended(RunState.DEAD, FAILED, NOON)
+    redriven = redrive(dead, dead.store.advance(run, died).run).run
+
+    assert dead.store.advance(run, died) == Claim(redriven, taken=False)
+
+
 def test_an_older_view_of_a_run_does_not_redrive_it_again(dead: Dead) -> None:
     first = dead.die(run_key())
     redrive(dead, first)
@@ -1145,7 +1153,9 @@ def both(backend: str, request: pytest.FixtureRequest) -> Both:
     else:
         tables = request.getfixturevalue("tables")
         jobs = DynamoDbJobStore(dynamodb(), table=tables.jobs, due_table=tables.due)
-        runs = DynamoDbRunStore(dynamodb(), table=tables.runs, jobs_table=tables.jobs)
+        runs = DynamoDbRunStore(
+            dynamodb(), table=tables.runs, due_table=tables.due, jobs_table=tables.jobs
+        )
     jobs.create(job, None, at("11:00"))
     return Both(runs, jobs, job)
 
@@ -1194,6 +1204,14 @@ def test_only_what_was_asked_to_be_skipped_is_undone(both: Both, there: Run | No
     assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
     assert both.jobs.get(both.job.key) == both.job
     assert both.runs.get(run_key()) == there
+
+
+def test_a_run_on_request_is_no_skip_that_could_be_undone(both: Both) -> None:
+    run = replace(asked_for(), key=run_key())
+    both.runs.request(run, a_retry(run.key, NOON, dispatch=1), NOON)
+
+    assert both.runs.unskip(run_key(), both.next()) is Written.REFUSED
+    assert both.runs.get(run_key()) == run
 
 
 def test_of_a_skip_and_twenty_claims_one_has_the_run(both: Both) -> None:

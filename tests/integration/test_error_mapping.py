@@ -22,7 +22,7 @@ from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
 from nextfire.adapters.job_role import StsJobRole
-from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.job_store import DynamoDbJobStore, encode_cursor
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
@@ -321,6 +321,23 @@ def test_transaction_cancelled_by_another_is_unavailable(reason: str) -> None:
     for name in ("create job", "update job", "create counted job", "complete counted job"):
         with pytest.raises(UnavailableError, match=reason):
             CALLS[name](Failing(error))
+
+
+def test_record_that_refused_a_request_and_is_gone_is_unavailable() -> None:
+    reasons = [{"Code": "ConditionalCheckFailed"}, {"Code": "None"}]
+    error = refused("TransactionCanceledException", CancellationReasons=reasons)
+
+    with pytest.raises(UnavailableError, match="gone"):
+        CALLS["ask for run"](Failing(error))
+
+
+def test_version_that_is_none_is_no_cursor() -> None:
+    client: Any = Failing(refused("InvalidArgument"))
+
+    with pytest.raises(InvalidInputError, match="cursor"):
+        shelf(client).versions(SCRIPT, cursor=encode_cursor("version"), limit=1)
+    with pytest.raises(ClientError):
+        shelf(client).versions(SCRIPT, cursor=None, limit=1)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from botocore.exceptions import ClientError  # noqa: TID251 — to refuse as AWS
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox, SqsRunQueue
 from nextfire.adapters.run_store import RETENTION, DynamoDbRunStore
 from nextfire.domain.due import BrokenEntry, Slot
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.instants import to_ms
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState
-from tests.builders import NOON, a_fire, a_job, a_message, at, job_key, run_key
+from tests.builders import NOON, a_fire, a_job, a_key, a_message, at, job_key, run_key
 from tests.fakes import InlineExecutor
 from tests.integration.conftest import Tables
 
@@ -40,6 +41,7 @@ class Adapters:
         self.jobs = DynamoDbJobStore(client, table=tables.jobs, due_table=tables.due)
         self.due = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
         self.runs = DynamoDbRunStore(client, table=tables.runs)
+        self.keys = DynamoDbKeyStore(client, table=tables.keys)
         self.control = DynamoDbControlStore(client, table=tables.control)
 
 
@@ -65,6 +67,28 @@ class FirstOnly:
         return {"UnprocessedItems": {table: rest} if rest else {}}
 
 
+class OneAtATime:
+    """A client of DynamoDB that finds one item with each query."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def query(self, **request: Any) -> Any:
+        return self._client.query(**request | {"Limit": 1})
+
+
+class Noting:
+    """A client that notes what it is asked for, and does it."""
+
+    def __init__(self, client: Any) -> None:
+        self.asked: list[str] = []
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        return getattr(self._client, name)
+
+
 def slot(n: int) -> Slot:
     return Slot("2026-05-24T12:00Z#000", f"000000000000{n}#x")
 
@@ -83,6 +107,10 @@ def slot(n: int) -> Slot:
         (lambda a: a.runs.peek(run_key()), False),
         (lambda a: [*a.runs.between(job_key(), "0", "9")], True),
         (lambda a: a.runs.list(job_key(), cursor=None, limit=1), False),
+        (lambda a: a.jobs.counted("acme"), True),
+        (lambda a: a.keys.get("acme", "k"), True),
+        (lambda a: a.keys.list("acme", cursor=None, limit=1), True),
+        (lambda a: a.control.taken_runs("acme", NOON), True),
         (lambda a: a.control.cursors([0]), True),
         (lambda a: a.control.audit(), True),
         (lambda a: a.control.lease(0), False),
@@ -90,6 +118,7 @@ def slot(n: int) -> Slot:
     ids=[
         *("jobs.get", "jobs.scan", "jobs.get_many", "jobs.list", "due.read", "due.read at hand"),
         *("due.occupied", "runs.get", "runs.peek", "runs.between", "runs.list"),
+        *("jobs.counted", "keys.get", "keys.list", "control.taken_runs"),
         *("control.cursors", "control.audit", "control.lease"),
     ],
 )
@@ -126,6 +155,30 @@ def test_the_rest_of_a_batch_that_was_not_read_is_asked_for_again(
 
     assert sparing.due.occupied([*slots, slot(1)]) == slots
     assert sparing.control.cursors([0, 1, 2, 3]) == dict.fromkeys(range(3), NOON)
+
+
+def test_ids_are_read_to_the_end_though_a_page_holds_few(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    whole = Adapters(dynamodb, tables)
+    sparing: Any = OneAtATime(dynamodb)
+    for job_id in ("a", "b", "c"):
+        whole.jobs.create(a_job(job_id), None, NOON)
+    jobs = DynamoDbJobStore(sparing, table=tables.jobs, due_table=tables.due)
+
+    assert jobs.ids("acme", after=None, limit=9) == ["a", "b", "c"]
+    assert jobs.ids("acme", after=None, limit=2) == ["a", "b"]
+
+
+def test_a_key_that_is_ended_is_not_read_as_well(dynamodb: DynamoDBClient, tables: Tables) -> None:
+    key, client = a_key(), Noting(dynamodb)
+    Adapters(dynamodb, tables).keys.create(key)
+    noted: Any = client
+
+    ended = DynamoDbKeyStore(noted, table=tables.keys).end(key.tenant, key.key_id, at("13:00"))
+
+    assert ended is not None
+    assert client.asked == ["update_item"]
 
 
 def test_what_of_a_batch_was_not_written_is_told(dynamodb: DynamoDBClient, tables: Tables) -> None:
@@ -191,6 +244,30 @@ class Refusing:
             raise self._error
 
         return refuse
+
+
+def test_runs_are_taken_only_if_their_count_says_so() -> None:
+    """A count that cannot be written is not begun anew."""
+    client: Any = Refusing("NeverHeardOf")
+
+    with pytest.raises(ClientError):
+        DynamoDbControlStore(client, table="control").take_runs("acme", NOON, 1, 1)
+
+    assert client.asked == ["update_item"]
+
+
+def test_a_minute_that_cannot_be_begun_is_told() -> None:
+    class NoMinuteYet(Refusing):
+        def update_item(self, **_: object) -> None:
+            error = {"Code": "ConditionalCheckFailedException", "Message": ""}
+            raise ClientError({"Error": error}, "Operation")
+
+    client: Any = NoMinuteYet("NeverHeardOf")
+
+    with pytest.raises(ClientError, match="NeverHeardOf"):
+        DynamoDbControlStore(client, table="control").take_runs("acme", NOON, 1, 1)
+
+    assert client.asked == ["put_item"]
 
 
 @pytest.mark.parametrize(

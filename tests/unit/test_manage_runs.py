@@ -71,6 +71,22 @@ class Desk:
         died_at = run.key.scheduled_at + timedelta(seconds=1)
         return self.runs.advance(run, run.ended(RunState.DEAD, FAILED, died_at)).run
 
+    def dies_again(self, key: RunKey) -> Run:
+        """What was redriven is tried a second later, and fails."""
+        now = self.clock.advance(seconds=1)
+        redriven = self.runs.get(key)
+        assert redriven is not None
+        run = self.runs.claim(
+            a_message(key, dispatch=redriven.dispatch),
+            token="again",
+            worker="w",
+            pool="default",
+            job_revision=1,
+            now=now,
+            lease_until=now + LEASE,
+        ).run
+        return self.runs.advance(run, run.ended(RunState.DEAD, FAILED, now)).run
+
     def redrive_dead(self, **more: object) -> tuple[list[str], dict[str, str], str | None]:
         asked: dict[str, object] = {
             "first": at("00:00"),
@@ -226,6 +242,40 @@ def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(desk: Desk) -> None:
         job.definition.priority.rank,
         True,
     )
+
+
+def test_a_redrive_that_comes_again_does_nothing_once_it_was_begun_with(desk: Desk) -> None:
+    died = desk.dead()
+    asked_at = desk.clock.now()
+    redriven = desk.manage.redrive(died.key, None, asked_at=asked_at)
+    desk.clock.advance(seconds=1)
+    assert desk.manage.redrive(died.key, None, asked_at=asked_at) == redriven
+    died_again = desk.dies_again(died.key)
+
+    assert desk.manage.redrive(died.key, None, asked_at=asked_at) == died_again
+    later = desk.clock.advance(seconds=1)
+    assert desk.manage.redrive(died.key, None, asked_at=later).state is RunState.PENDING
+
+
+def test_what_somebody_else_has_redriven_waits_for_no_other(desk: Desk) -> None:
+    died = desk.dead()
+    desk.manage.redrive(died.key, None)
+    later = desk.clock.advance(seconds=1)
+
+    with pytest.raises(ConflictError, match="PENDING"):
+        desk.manage.redrive(died.key, None, asked_at=later)
+    desk.manage.cancel(died.key, None)
+    with pytest.raises(ConflictError, match="CANCELLED"):
+        desk.manage.redrive(died.key, None, asked_at=later)
+
+
+def test_a_redrive_that_comes_again_is_carried_out_if_none_was_before(desk: Desk) -> None:
+    """It was refused at first: the run had not ended then."""
+    died = desk.dead()
+
+    redriven = desk.manage.redrive(died.key, None, asked_at=at("11:59"))
+
+    assert redriven.state is RunState.PENDING
 
 
 def test_of_two_that_redrive_at_once_one_dispatch_comes(desk: Desk) -> None:

@@ -144,18 +144,13 @@ def translated(what: str) -> Iterator[None]:
 
 
 def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
-    """Do all *writes* or none of them; the first has a condition and asks for the old item.
+    """Do all *writes* or none of them; the first alone has a condition, and asks for the old item.
 
     Returns:
         None if they were done, else the item that refused the first; empty if there is none.
     """
     refused = transact_all(client, writes, what)
-    if refused is None:
-        return None
-    index, item = refused
-    if index:
-        raise UnavailableError(f"{what}: transaction cancelled. Try again.")
-    return item
+    return None if refused is None else refused[1]
 
 
 def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:

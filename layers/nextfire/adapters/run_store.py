@@ -149,10 +149,8 @@ class DynamoDbRunStore:
             update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
             condition=condition,
             values=values,
-            ours=lambda run: (
-                (run.fence, run.claim_token, run.state) == (to.fence, to.claim_token, to.state)
-                and _encode(run)["attempts"] == attempts
-            ),
+            # Each claim has an attempt of its own.
+            ours=lambda run: run.state is to.state and _encode(run)["attempts"] == attempts,
         )
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:

@@ -146,7 +146,7 @@ class ManageRuns:
         """Have a DEAD run tried again, with as many attempts as its job's policy gives, in the
         pool that its job names now. Of any number of concurrent calls one dispatch comes.
         *asked_at*: when this very request came first, if it comes again; what has been redriven
-        since, and is DEAD once more, stays so.
+        since stays as it is, DEAD once more or not.
 
         Raises:
             NotFoundError: As `find`.
@@ -155,7 +155,7 @@ class ManageRuns:
         found = self.find(key)
         if isinstance(found, Waiting):
             raise _not_dead(RunState.PENDING)
-        if asked_at is not None and found.state is RunState.DEAD and _begun(found, asked_at):
+        if asked_at is not None and _redriven_since(found, cut(asked_at)):
             return found
         return self._redrive(found, self._jobs.get(key.job), reason or REDRIVEN)
 
@@ -528,10 +528,11 @@ def _ended(run: Run) -> ConflictError:
     return ConflictError(f"The execution is {run.state}", remedy)
 
 
-def _begun(run: Run, since: datetime) -> bool:
-    """Whether *run* was redriven, and that was begun with at or after *since*."""
-    ours = (each for each in run.attempts if each.number > run.attempt_base)
-    return run.attempt_base > 0 and all(each.started_at >= since for each in ours)
+def _redriven_since(run: Run, since: datetime) -> bool:
+    """Whether *run* was redriven, and waits, or was begun with, since then and not before."""
+    begun = [each.started_at for each in run.attempts if each.number > run.attempt_base]
+    first = min(begun, default=run.not_before)
+    return run.attempt_base > 0 and first is not None and first >= since
 
 
 def _not_dead(state: RunState) -> ConflictError:
