@@ -229,7 +229,8 @@ class Judge:
         newer = any(
             (key.job, key.uid) == (record.key.job, record.key.uid)
             and key.scheduled_at > record.key.scheduled_at
-            and at <= now + _DECIDING  # on record is the attempt's end, not the writing of it
+            # Of one that waited for its next attempt the end of the last one is on record.
+            and (record.attempts or at <= now + _DECIDING)
             for key, at in self.evidence.sent.items()
         )
         assert newer, _of(record, "nobody asked for its end, and nothing replaced it")

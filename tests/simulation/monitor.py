@@ -23,8 +23,8 @@ from tests.fakes import Stores
 from tests.simulation.kernel import SECOND, Actor, Kernel
 
 CLOCKS_APART = timedelta(seconds=2)
-STALE = 3 * SECOND
-"""For so long after a write a reader may see what was before it."""
+SENDING = 15 * SECOND
+"""What may lie between reading a job, perhaps as it was a moment before, and sending its run."""
 WRITING = 30 * SECOND
 """So long may a request take from reading its clock to its write."""
 
@@ -185,9 +185,13 @@ class Monitor:
         )
 
     def _left(self, job: Job, entry: DueEntry) -> bool:
-        """Whether an occurrence after *entry*'s is in no record yet: a range may be longer."""
-        runs = self._runs_of[entry.job, entry.uid].values()
-        ends = (r.covers_until for r in runs if not r.request)
+        """Whether an occurrence after *entry*'s is neither on record yet nor sent: a range may be
+        longer, and of two entries that were left of a chain the last is deleted first.
+        """
+        runs = self._runs_of[entry.job, entry.uid]
+        ends = [run.covers_until for run in runs.values() if not run.request]
+        mine = (k for k, _ in self._accepted if (k.job, k.uid) == (entry.job, entry.uid))
+        ends += [key.scheduled_at for key in mine if key not in runs]
         until = max([entry.occurs_at, *ends])
         following = job.next_after(until)
         most = job.definition.max_runs
@@ -203,7 +207,7 @@ class Monitor:
         """
         sent_at = self._accepted.get((key, 1))
         if sent_at is None or not any(
-            sent_at - STALE <= at <= sent_at + WRITING for at in self._replaced_at[key.uid]
+            sent_at - SENDING <= at <= sent_at + WRITING for at in self._replaced_at[key.uid]
         ):
             return False
         at, moment = key.scheduled_at, timedelta(milliseconds=1)

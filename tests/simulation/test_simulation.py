@@ -260,7 +260,9 @@ def test_a_history_without_end_is_ended() -> None:
         kernel.run(lambda: False)
 
 
-@pytest.mark.parametrize("seed", [1295, 2717, 7861, 8883, 11284, 11601, 12994, 18881, 37701])
+@pytest.mark.parametrize(
+    "seed", [1295, 2717, 7861, 8883, 11284, 11601, 12994, 18881, 37701, 47472, 54239, 62842, 67711]
+)
 def test_what_once_went_wrong(seed: int) -> None:
     assert not History(seed).play().violations
 

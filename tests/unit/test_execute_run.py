@@ -28,6 +28,7 @@ from tests.world import World
 FAILS = {"exit_code": 1}
 VANISHES = {"lasts": timedelta(minutes=2), "frozen": True}
 """The machine stands still, script and supervisor, for longer than the lease."""
+TOO_LARGE = b"1" * (MAX_VALUE_BYTES + 1)
 NOON_ONLY = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
 
 
@@ -161,6 +162,8 @@ def test_a_run_whose_attempts_are_used_up_is_dead_and_told_of(world: World) -> N
         ({"exit_code": -9}, "killed by signal 9"),
         ({"error": "no interpreter"}, "no interpreter"),
         ({"lasts": timedelta(minutes=6)}, "did not end within 300 s"),
+        ({"result": TOO_LARGE}, "the result has 1048577 bytes"),
+        ({"exit_code": 3, "result": TOO_LARGE}, "exit code 3"),
     ],
 )
 def test_a_dead_run_says_why(world: World, script: dict[str, object], reason: str) -> None:
@@ -170,7 +173,9 @@ def test_a_dead_run_says_why(world: World, script: dict[str, object], reason: st
     world.worker().work_one()
 
     run = world.run(job, "12:00")
-    assert (run.state, run.reason) == (RunState.DEAD, reason)
+    assert run.state is RunState.DEAD
+    assert str(run.reason).startswith(reason)
+    assert run.result is None
     assert run.attempts[0].outcome is (
         AttemptOutcome.TIMED_OUT if "lasts" in script else AttemptOutcome.FAILED
     )

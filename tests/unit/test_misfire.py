@@ -792,3 +792,22 @@ def test_a_tenant_whose_jobs_cannot_be_read_stops_no_other(world: World) -> None
     world.tick_at("12:30:05")
     settle(world)
     assert_all_accounted(world, bad)
+
+
+def test_what_follows_a_missed_stretch_waits_until_that_is_on_record(world: World) -> None:
+    """A watcher dies before it deletes the entry whose successor it has stored; later the first is
+    a missed one, and the other is not yet.
+    """
+    job = world.register(**TEN_SECONDS, misfire=RUN_LATEST, overlap="ALLOW")
+    first = dict(world.due.items)
+    world.tick_at("11:59:40")
+    world.queue.queues["default"].purge()
+    world.due.items.update(first)
+    world.at("12:00:45")
+    world.new_watcher()
+    world.faults.once_before("runs.skip", lambda: world.worker().work_one())
+
+    world.tick()
+    settle(world)
+
+    assert_all_accounted(world, job)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -122,6 +123,23 @@ def test_channel_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(nextfire_job.NotKeptError, match="cannot be reached"):
         nextfire_job.result(1)
+
+
+def test_an_answer_may_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Channel:
+        pieces: ClassVar = [b'{"ok": tr', b"ue}", b"\n"]
+
+        def sendall(self, _: bytes) -> None: ...
+
+        def recv(self, _: int) -> bytes:
+            return self.pieces.pop(0)
+
+    monkeypatch.setenv("NEXTFIRE_CHANNEL", "9999")
+    monkeypatch.setattr(nextfire_job, "_channel", Channel())
+
+    nextfire_job.result(1)
+
+    assert Channel.pieces == []
 
 
 def test_its_own_example_runs() -> None:

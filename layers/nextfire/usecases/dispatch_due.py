@@ -428,9 +428,8 @@ class DispatchDue:
         if not batch:
             return
         # Room is asked for first: what waits for it, second after second, costs no certainty.
-        decided = self._confirm(
-            self._with_room(self._decide(batch, now, report), now, report), now, report
-        )
+        in_order = _without_followers(self._decide(batch, now, report))
+        decided = self._confirm(self._with_room(in_order, now, report), now, report)
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
         gone += self._resume([(s, d) for s, d in decided if d.action is DueAction.RESUME], report)
         gone += self._go_on([(s, d) for s, d in decided if d.action is DueAction.BACKFILL], report)
@@ -923,6 +922,29 @@ def _sends(entry: DueEntry) -> bool:
 
 def _marked(entry: DueEntry) -> DueEntry:
     return entry if entry.held else replace(entry, held=True)
+
+
+def _without_followers(
+    decided: list[tuple[StoredEntry, DueDecision]],
+) -> list[tuple[StoredEntry, DueDecision]]:
+    """*decided* without what follows a missed stretch in its own chain. A watcher that died between
+    storing a successor and deleting its entry left both: what the first one covers is to be on
+    record before the other is decided over, or its occurrence would be sent, and covered as well.
+    """
+    missed: dict[tuple[str, int], datetime] = {}
+    for stored, decision in decided:
+        if decision.action is DueAction.COVER:
+            at, chain = stored.entry.occurs_at, _chain(stored)
+            missed[chain] = min(at, missed.get(chain, at))
+    return [
+        (stored, decision)
+        for stored, decision in decided
+        if stored.entry.occurs_at <= missed.get(_chain(stored), stored.entry.occurs_at)
+    ]
+
+
+def _chain(stored: StoredEntry) -> tuple[str, int]:
+    return stored.entry.uid, stored.entry.version
 
 
 def _held_as(stored: StoredEntry, successor: DueEntry | None, now: datetime) -> DueEntry | None:

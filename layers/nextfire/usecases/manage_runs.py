@@ -466,7 +466,8 @@ class ManageRuns:
             job = self._jobs.get(key.job)
         except UndecodableError as error:
             unreadable = error
-        made_at = at if job is None or job.uid != key.uid else job.created_at
+        # Of a job that was made later there is no record so early.
+        made_at = at if job is None else job.created_at
         mine = of_creation(newest, key.uid, made_at)
         before = next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
         covered = before is not None and before.covers_until >= at

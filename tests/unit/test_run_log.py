@@ -1,0 +1,28 @@
+"""Lines, made of pieces of any length."""
+
+from __future__ import annotations
+
+from nextfire.domain.log import decode_part, part_name
+from nextfire.usecases.run_log import MAX_LINE, RunLog
+from tests.builders import NOON, run_key
+from tests.fakes import Clock, InlineExecutor, MemoryRunFiles
+
+
+def test_a_line_without_an_end_is_cut_into_pieces() -> None:
+    files, clock = MemoryRunFiles(), Clock(NOON)
+    log = RunLog(
+        files,
+        run_key(),
+        1,
+        clock=clock,
+        background=InlineExecutor(),
+        cap=10 * MAX_LINE,
+        inline_cap=0,
+    )
+
+    log.feed("stdout", b"x" * (3 * MAX_LINE + 1))
+    log.feed("stdout", b"y\n")
+    log.close(until=clock.now(), followed=True)
+
+    lines = decode_part(files.stored[run_key(), part_name(1, 0)])
+    assert [line.text for line in lines] == ["x" * MAX_LINE] * 3 + ["xy"]
