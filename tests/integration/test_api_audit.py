@@ -181,6 +181,18 @@ class TestWhatItTells:
         assert [each["status"] for each in results] == [201, 422, 201, 422]
         assert results[1]["problem"] == {"status": 422}
 
+    def test_of_many_jobs_not_those_that_were_there_before(
+        self, system: Deployment, events: Events
+    ) -> None:
+        system.call("POST", "/v1/jobs", JOB)
+        events()
+
+        system.call("POST", "/v1/jobs:batch", {"jobs": [JOB, JOB | {"jobId": "b"}]})
+
+        [event] = events()
+        assert [each["status"] for each in event["after"]["results"]] == [409, 201]
+        assert event["jobs"] == ["b"]
+
     def test_of_all_jobs_with_some_labels_which(self, system: Deployment, events: Events) -> None:
         system.call("POST", "/v1/jobs", JOB)
         events()

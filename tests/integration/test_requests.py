@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — to refuse as AWS does
 
+from functions.api.seen import SeenJobs, noting
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
@@ -168,6 +169,21 @@ def test_ids_are_read_to_the_end_though_a_page_holds_few(
 
     assert jobs.ids("acme", after=None, limit=9) == ["a", "b", "c"]
     assert jobs.ids("acme", after=None, limit=2) == ["a", "b"]
+
+
+def test_a_job_that_the_sdk_writes_twice_is_noted_as_written(
+    dynamodb: DynamoDBClient, tables: Tables
+) -> None:
+    jobs = SeenJobs(dynamodb, table=tables.jobs, due_table=tables.due)
+    jobs.create(a_job(), None, NOON)
+
+    with noting() as seen:
+        jobs.create(a_job(), None, NOON)
+        jobs.create(a_job(uid="uid00002"), None, NOON)
+    with noting() as others:
+        jobs.create(a_job(uid="uid00002"), None, NOON)
+
+    assert (seen.written, others.written) == ({"report"}, set())
 
 
 def test_a_key_that_is_ended_is_not_read_as_well(dynamodb: DynamoDBClient, tables: Tables) -> None:

@@ -144,6 +144,21 @@ def test_what_was_due_before_its_job_was_made_again_goes_on_record() -> None:
     assert decided(NOON - timedelta(milliseconds=1)).action is DueAction.DROP
 
 
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.CANCELLED])
+def test_what_is_left_of_a_former_version_takes_its_turn_unless_the_job_was_deleted(
+    state: JobState,
+) -> None:
+    job = a_job(since=at("11:30"), overlap="QUEUE", misfire=SKIP)
+    changed = replace(job.with_new_version(at("15:00")), state=state)
+
+    missed = decide_due(a_fire(job, NOON), changed, at("15:00"))
+    ordinary = decide_due(a_fire(job, NOON), changed, LATER)
+
+    deleted = state is JobState.CANCELLED
+    assert (missed.action, missed.exclusive) == (DueAction.COVER, not deleted)
+    assert (ordinary.action, ordinary.owner is None) == (DueAction.FIRE, deleted)
+
+
 def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
     changed = JOB.with_new_version(NOON - 2 * MINUTE).with_new_version(NOON + MINUTE)
     forgotten = replace(changed, replaced=changed.replaced[1:])

@@ -20,9 +20,8 @@ def test_a_line_without_an_end_is_cut_into_pieces() -> None:
         inline_cap=0,
     )
 
-    log.feed("stdout", b"x" * (3 * MAX_LINE + 1))
-    log.feed("stdout", b"y\n")
+    log.feed("stdout", b"x" * (4 * MAX_LINE + 1))
     log.close(until=clock.now(), followed=True)
 
     lines = decode_part(files.stored[run_key(), part_name(1, 0)])
-    assert [line.text for line in lines] == ["x" * MAX_LINE] * 3 + ["xy"]
+    assert [line.text for line in lines] == ["x" * MAX_LINE] * 4 + ["x"]
