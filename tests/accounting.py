@@ -22,6 +22,8 @@ from tests.judgement import Evidence, Judge, Stored, first_sent
 from tests.world import World
 
 _STEP = timedelta(seconds=1)
+_AMID = timedelta(seconds=15)
+"""So long may lie between reading records and writing one."""
 _MISSED = timedelta(seconds=60)
 
 
@@ -167,6 +169,7 @@ def assert_all_accounted(
     twice = {at for at, times in covers.items() if times > 1}
     if picked_up_late:
         twice -= _picked_up_late(found)
+    twice -= _cancelled_amid(found, evidence)
     assert not twice, f"accounted for more than once, {len(twice)}: {_few(twice)}"
     assert_chained(world, job, purged=purged)
 
@@ -196,6 +199,21 @@ def _picked_up_late(found: list[Run]) -> set[datetime]:
         r.key.scheduled_at
         for r in found
         if r.attempts and r.attempts[0].started_at > r.key.scheduled_at + _MISSED
+    }
+
+
+def _cancelled_amid(found: list[Run], evidence: Evidence | None) -> set[datetime]:
+    """The occurrences that somebody had cancelled while a range was written that covers them: who
+    cancels has read that there is none.
+    """
+    ranges = [(r, r.finished_at) for r in found if r.covered > 1 and r.finished_at is not None]
+    return {
+        r.key.scheduled_at
+        for r in found
+        if _is_cancelled_on_request(r, evidence) and r.finished_at is not None
+        for covering, at in ranges
+        if covering.key.scheduled_at <= r.key.scheduled_at <= covering.covers_until
+        and abs(at - r.finished_at) <= _AMID
     }
 
 

@@ -106,6 +106,27 @@ class TestDocument:
             for example in content.get("examples", {}).values():
                 assert valid(content["schema"], example["value"]), name
 
+    def test_parameters_are_described_as_they_are_taken(self) -> None:
+        examples = {
+            ("revokeKey", "keyId"): ("3f9c0a77d1e2b456", "3f9c"),
+            ("createJob", "Idempotency-Key"): ("6f1c0a52-8d1b", "with a space"),
+        }
+        for (name, parameter), (good, bad) in examples.items():
+            (found,) = [p for p in OPERATIONS[name]["parameters"] if p["name"] == parameter]
+            assert valid(found["schema"], good)
+            assert not valid(found["schema"], bad)
+            assert not valid(found["schema"], "")
+
+    def test_an_answer_that_bears_an_id_leads_to_all_that_is_done_with_it(self) -> None:
+        links = OPERATIONS["createJob"]["responses"]["201"]["links"]
+
+        assert links.keys() == {
+            operation["operationId"]
+            for path, methods in DOCUMENT["paths"].items()
+            for operation in methods.values()
+            if "{jobId}" in path
+        }
+
     def test_every_problem_is_documented(self) -> None:
         for name, operation in OPERATIONS.items():
             assert {"422", "429", "500", "503"} <= operation["responses"].keys(), name

@@ -9,6 +9,7 @@ project with the changed file.
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -76,13 +77,27 @@ class Plan:
     def tests_of(self, meeting: Meeting, mutant: Mutant) -> list[str]:
         """The tests for *mutant*, in order."""
         stem = Path(mutant.path).stem
-        met_by = meeting.of(mutant) or meeting.at(self._naming(stem))
+        met_by = meeting.of(mutant) or self._near(meeting, mutant)
         met = [each for each in met_by if each not in self.distrusted]
         chosen = in_order(met, meeting.seconds, stem, thorough=self.thorough)
         likely = [self.ledger.killer(mutant), *self.ledger.near(mutant)]
         known = set(met)
         first = [each for each in dict.fromkeys(likely) if each in known]
         return first + [each for each in chosen if each not in first]
+
+    def _near(self, meeting: Meeting, mutant: Mutant) -> list[str]:
+        """The tests for what none of them meets: those of the files that import its module, or a
+        module that does, for it may run as that is imported; and those that meet its name.
+        """
+        named = meeting.at(self._naming(Path(mutant.path).stem))
+        modules = {mutant.path} | {
+            path for path, source in self.sources.items() if _imports(source, {mutant.path})
+        }
+        files = dict.fromkeys(each.partition("::")[0] for each in meeting.seconds)
+        root = self.folders[0]
+        importing = {file for file in files if _imports((root / file).read_bytes(), modules)}
+        also = [each for each in meeting.seconds if each.partition("::")[0] in importing]
+        return sorted({*named, *also}, key=lambda each: (meeting.seconds[each], each))
 
     def _naming(self, module: str) -> Iterator[tuple[str, int]]:
         """Where something of *module* is used: what runs in a process of its own is met by those
@@ -104,6 +119,18 @@ class Plan:
         self.verdicts[number] = verdict
         self.ledger.keep(self.mutants[number], verdict.killer)
         self.say(f"{len(self.verdicts)}/{len(self.mutants)} {told(self.mutants[number], verdict)}")
+
+
+def _imports(source: bytes, modules: set[str]) -> bool:
+    """Whether *source* imports one of *modules*, which are told by their files."""
+    for module in modules:
+        package, _, name = module.removesuffix(".py").removeprefix("layers/").rpartition("/")
+        dotted = package.replace("/", ".")
+        whole, part = rf"{dotted}\.{name}\b", rf"{dotted} import .*\b{name}\b"
+        text = rf"^(from {whole}|from {part}|import {whole})"
+        if re.search(text.encode(), source, re.MULTILINE):
+            return True
+    return False
 
 
 def told(mutant: Mutant, verdict: Verdict) -> str:
