@@ -275,7 +275,7 @@ def test_runs_are_taken_only_if_their_count_says_so() -> None:
 def test_a_minute_that_cannot_be_begun_is_told() -> None:
     class NoMinuteYet(Refusing):
         def update_item(self, **_: object) -> None:
-            error = {"Code": "ConditionalCheckFailedException", "Message": ""}
+            error: Any = {"Code": "ConditionalCheckFailedException", "Message": ""}
             raise ClientError({"Error": error}, "Operation")
 
     client: Any = NoMinuteYet("NeverHeardOf")
