@@ -428,7 +428,7 @@ class DispatchDue:
         if not batch:
             return
         # Room is asked for first: what waits for it, second after second, costs no certainty.
-        in_order = _without_followers(self._decide(batch, now, report))
+        in_order, followers = _without_followers(self._decide(batch, now, report))
         decided = self._confirm(self._with_room(in_order, now, report), now, report)
         gone = [s.slot for s, d in decided if d.action is DueAction.DROP]
         gone += self._resume([(s, d) for s, d in decided if d.action is DueAction.RESUME], report)
@@ -470,6 +470,8 @@ class DispatchDue:
         self._due.delete(gone)
         self._ignored.update((slot, now + _SEEN_AGAIN) for slot in gone)
         self._wait(waiting, _LEFT_FOR)
+        if followers and {s.slot for s, d in in_order if d.action is DueAction.COVER} <= {*gone}:
+            self._dispatch(followers, now, report)
 
     def _resume(
         self, ended: list[tuple[StoredEntry, DueDecision]], report: TickReport
@@ -926,21 +928,24 @@ def _marked(entry: DueEntry) -> DueEntry:
 
 def _without_followers(
     decided: list[tuple[StoredEntry, DueDecision]],
-) -> list[tuple[StoredEntry, DueDecision]]:
-    """*decided* without what follows a missed stretch in its own chain. A watcher that died between
-    storing a successor and deleting its entry left both: what the first one covers is to be on
-    record before the other is decided over, or its occurrence would be sent, and covered as well.
+) -> tuple[list[tuple[StoredEntry, DueDecision]], list[StoredEntry]]:
+    """*decided* without what follows a missed stretch in its own chain; and that.
+
+    A watcher that died between storing a successor and deleting its entry left both: what the first
+    one covers is to be on record before the other is decided over, or its occurrence would be sent,
+    and covered as well.
     """
     missed: dict[tuple[str, int], datetime] = {}
     for stored, decision in decided:
         if decision.action is DueAction.COVER:
             at, chain = stored.entry.occurs_at, _chain(stored)
             missed[chain] = min(at, missed.get(chain, at))
-    return [
-        (stored, decision)
-        for stored, decision in decided
-        if stored.entry.occurs_at <= missed.get(_chain(stored), stored.entry.occurs_at)
+    followers = [
+        stored
+        for stored, _ in decided
+        if stored.entry.occurs_at > missed.get(_chain(stored), stored.entry.occurs_at)
     ]
+    return [(s, d) for s, d in decided if s not in followers], followers
 
 
 def _chain(stored: StoredEntry) -> tuple[str, int]:
