@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.conftest import (
     aws,
     backend,
@@ -31,3 +33,9 @@ __all__ = [
     "system",
     "tables",
 ]
+
+
+@pytest.fixture(autouse=True)
+def queues_may_be_purged_at_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a system are, for each case; AWS wants a minute in between."""
+    monkeypatch.setenv("MOTO_SQS_ENFORCE_STRICT_QUEUE_PURGE_BEHAVIOUR", "false")

@@ -21,6 +21,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import JobState
 from nextfire.domain.run import AttemptOutcome, Result, RunState
 from tests.fuzz import items
+from tests.fuzz.beginning import bring_back, held_by
 from tests.fuzz.cases import EXAMPLES, SHARE, fuzzed, kept
 from tests.fuzz.checks import check_kept
 from tests.fuzz.openapi import JOBS, openapi
@@ -118,10 +119,16 @@ def test_every_route_answers_whatever_its_description_allows(ids: dict[str, list
         answers()
 
 
-def test_what_was_made_can_be_followed_from_link_to_link(ids: dict[str, list[str]]) -> None:
+def test_what_was_made_can_be_followed_from_link_to_link(
+    system: Deployment, ids: dict[str, list[str]]
+) -> None:
     schema = schemathesis.openapi.from_dict(openapi(ids))
+    held = held_by(system)
 
     class Links(schema.as_state_machine()):  # type: ignore[misc] # made at run time
+        def setup(self) -> None:
+            bring_back(system, held)
+
         def call(self, case: Case, **_: Any) -> schemathesis.Response:
             response = answered(case)
             created = case.operation.definition.raw["operationId"] == "createJob"

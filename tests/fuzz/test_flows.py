@@ -28,6 +28,7 @@ from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from tests.builders import NOON, a_job
 from tests.fakes import InlineExecutor
 from tests.fuzz import items
+from tests.fuzz.beginning import bring_back
 from tests.fuzz.cases import SHARE_WHOLE, counted, fuzzed, kept
 from tests.fuzz.checks import check_kept
 from tests.fuzz.items import Item, damaged, stored
@@ -40,7 +41,6 @@ SOUND = a_job(
     "sound", tenant=TENANT, uid="sound001", since=NOON - timedelta(seconds=90), schedule="* * * * *"
 )
 """A job with nothing wrong, that is due each minute: first at 11:59, which is on record or not."""
-BATCH = 25  # items of a BatchWriteItem
 
 
 @pytest.fixture
@@ -48,8 +48,6 @@ def stack(clock: None, system: Deployment, monkeypatch: pytest.MonkeyPatch) -> D
     """The system at `NOW`."""
     assert clock is None
     monkeypatch.setattr(audit, "LOOK_AGAIN_AFTER", timedelta())
-    # Purged for each case, at one instant.
-    monkeypatch.setenv("MOTO_SQS_ENFORCE_STRICT_QUEUE_PURGE_BEHAVIOUR", "false")
     return system
 
 
@@ -61,28 +59,11 @@ def clock() -> Iterator[None]:
 
 def begin(system: Deployment) -> None:
     """Bring the stack back to its beginning: `SOUND` alone, due at noon, and cursors."""
-    for table in (system.jobs_table, system.due_table, system.runs_table, system.control_table):
-        empty(system, table)
-    for url in (system.queue_url, system.dlq_url):
-        system.queues.purge_queue(QueueUrl=url)
+    bring_back(system)
     cursors = DynamoDbControlStore(system.database, table=system.control_table)
     cursors.seed_cursors(SHARDS, floor_minute(NOW))
     system.database.put_item(TableName=system.jobs_table, Item=items.job_item(SOUND))
     due(system, SOUND)
-
-
-def empty(system: Deployment, table: str) -> None:
-    described: Any = system.database.describe_table(TableName=table)["Table"]["KeySchema"]
-    names = [each["AttributeName"] for each in described]
-    found: list[Any] = []
-    for page in system.database.get_paginator("scan").paginate(TableName=table):
-        found += page["Items"]
-    for at in range(0, len(found), BATCH):
-        deletes: list[Any] = [
-            {"DeleteRequest": {"Key": {name: item[name] for name in names}}}
-            for item in found[at : at + BATCH]
-        ]
-        system.database.batch_write_item(RequestItems={table: deletes})
 
 
 def due(system: Deployment, job: Job) -> None:

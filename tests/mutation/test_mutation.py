@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tests.mutation import running
 from tests.mutation.children import LOG, ChildError, fan_out
 from tests.mutation.conditions import clauses
 from tests.mutation.derive import FOLDERS, derived
@@ -88,6 +91,8 @@ def test_queue():
 CONFTEST = "import hypothesis; hypothesis.settings.register_profile('nextfire')"
 TRIES = """
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 import json, sys
 from tests.mutation.derive import FOLDERS, derived
 from tests.mutation.ledger import Ledger
@@ -366,3 +371,14 @@ def test_a_child_that_fails_ends_all_since_it_is_no_verdict(tmp_path: Path) -> N
     with pytest.raises(ChildError, match=r"child\.log"):
         list(fan_out([1], work, [tmp_path], limit=lambda _: 60))
     assert "ZeroDivisionError" in (tmp_path / LOG).read_text()
+
+
+def test_a_failure_that_pytest_cannot_tell_is_red() -> None:
+    def protocol(**_: object) -> None:
+        raise TypeError("tb_lineno is None")
+
+    hook = SimpleNamespace(pytest_runtest_protocol=protocol)
+    items = {name: SimpleNamespace(nodeid=name, config=SimpleNamespace(hook=hook)) for name in "ab"}
+    tests = running.Tests(lambda _: None, _items=cast("dict[str, pytest.Item]", items))
+    tests.run(["a", "b"], stop=True)
+    assert tests.red == ["a"]
