@@ -45,13 +45,15 @@ class Stored:
 class Evidence:
     """What is known of a job beside its records: `ever`, all that it was, in order; `sent`, when
     the watchers sent its runs first; `asked_to_cancel`, whether anybody asked for a run's end;
-    `decided`, what their clocks said when they decided that, where it is known.
+    `decided`, what their clocks said when they decided that, where it is known; `vanished`, records
+    that somebody deleted, as they were then.
     """
 
     ever: Sequence[Stored]
     sent: Mapping[RunKey, datetime]
     asked_to_cancel: Callable[[RunKey], bool] = lambda _: True
     decided: Mapping[RunKey, datetime] = field(default_factory=dict)
+    vanished: Sequence[Run] = ()
 
     def in_force(self, at: datetime) -> Iterator[Job]:
         """What the job was when something was decided at *at*."""
@@ -213,7 +215,8 @@ class Judge:
     @cached_property
     def _in_the_way(self) -> tuple[Sequence[Run], Sequence[datetime]]:
         """What ran, or waits in no chain; and the instants of these."""
-        runs = [run for run in self.found if _ran(run) or run.trigger is Trigger.MANUAL]
+        known = sorted([*self.found, *self.evidence.vanished], key=lambda run: run.key.scheduled_at)
+        runs = [run for run in known if _ran(run) or run.trigger is Trigger.MANUAL]
         return runs, [run.key.scheduled_at for run in runs]
 
     def _cancelled(self, record: Run) -> None:

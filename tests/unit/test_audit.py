@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
@@ -46,6 +47,7 @@ from tests.builders import (
 )
 from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed
+from tests.judgement import Evidence
 from tests.unit.test_simulation import History
 from tests.world import POOLS, World
 
@@ -574,6 +576,35 @@ def test_a_job_whose_last_run_has_ended_is_completed(world: World) -> None:
     assert audit(world).repaired == 0
 
 
+def test_a_job_whose_last_run_was_cancelled_in_the_queue_is_left_to_its_message(
+    world: World,
+) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    world.at("12:10")
+    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at("12:00"))), "enough")
+    world.tick_at("12:40")
+
+    assert audit(world).repaired == 0
+    assert world.job(job.key).state is JobState.ACTIVE
+    world.worker().work()
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize(("later", "completed"), [(DAY - GRACE, 0), (DAY + GRACE, 1)])
+def test_of_a_cancelled_run_that_waits_for_a_day_the_message_counts_as_lost(
+    world: World, later: timedelta, completed: int
+) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    world.at("12:30")
+    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at("12:00"))), "enough")
+    world.advance(seconds=later.total_seconds())
+    world.tick()
+
+    assert audit(world).completed == completed
+
+
 def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
@@ -1010,7 +1041,7 @@ class Damaged(History):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.forgotten: set[str] = set()
+        self.vanished: list[Run] = []
 
     def work(self) -> None:
         super().work()
@@ -1029,7 +1060,11 @@ class Damaged(History):
         for run in self.world.runs.all.values():
             if self.random.random() < 0.2:
                 forget(self.world, run)
-                self.forgotten.add(run.key.execution_id)
+                self.vanished.append(run)
+
+    def evidence(self, job: Job) -> Evidence:
+        gone = [run for run in self.vanished if (run.key.job, run.key.uid) == (job.key, job.uid)]
+        return replace(super().evidence(job), vanished=gone)
 
     def messages_vanish(self) -> None:
         for queue in self.world.queue.queues.values():
@@ -1071,7 +1106,9 @@ def test_whatever_vanishes_is_accounted_for_after_an_audit(seed: int) -> None:
         for job in history.jobs:
             # Of a deleted job nobody misses what nobody has.
             if world.job(job.key).state is not JobState.CANCELLED:
-                assert_all_accounted(world, job, picked_up_late=True, purged=True)
+                assert_all_accounted(
+                    world, job, picked_up_late=True, purged=True, evidence=history.evidence(job)
+                )
     except BaseException as error:
         error.add_note("\n".join(history.told))
         raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,9 +18,10 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import RunState
 from nextfire.usecases.dispatch_due import DispatchDue, Shares
-from tests.accounting import assert_all_accounted, settle
+from tests.accounting import assert_all_accounted, evidence_of, settle
 from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed, LateExecutor
+from tests.judgement import Evidence
 from tests.world import World
 
 SEEDS = 1_500 if LONG else 10
@@ -61,6 +62,10 @@ class History:
     told: list[str] = field(default_factory=list)
     cancelled: dict[RunKey, int] = field(default_factory=dict)
     """The runs whose cancelling was answered, with the attempts that they had by then."""
+    held_up: dict[datetime, datetime] = field(default_factory=dict)
+    """When something that took its time happened amid what a watcher did: by its end, its
+    beginning.
+    """
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)  # noqa: S311 — no secret
@@ -262,7 +267,13 @@ class History:
             [self.manage, self.manage, self.work, self.rival, self.cancel, self.redrive]
         )
         self.told.append(f"  {act.__name__}")
-        self.world.faults.once_before(self.random.choice(CALLS), act)
+
+        def amid() -> None:
+            began_at = self.world.now
+            act()
+            self.held_up[self.world.now] = began_at
+
+        self.world.faults.once_before(self.random.choice(CALLS), amid)
         self.random.choice([self.watch, self.work])()
         self.world.faults.clear()
 
@@ -294,8 +305,14 @@ class History:
         self.world.new_watcher()
         settle(self.world, step=timedelta(seconds=2))
         for job in self.jobs:
-            assert_all_accounted(self.world, job, picked_up_late=True)
+            assert_all_accounted(self.world, job, picked_up_late=True, evidence=self.evidence(job))
         self.assert_cancelled()
+
+    def evidence(self, job: Job) -> Evidence:
+        """What is known of *job*: what was held up had been decided before."""
+        known = evidence_of(self.world, job)
+        decided = {key: self.held_up[at] for key, at in known.sent.items() if at in self.held_up}
+        return replace(known, decided=decided)
 
 
 def run_key_of(job: Job, until: datetime) -> RunKey:

@@ -202,7 +202,7 @@ class AuditJobs:
             if entry is not None and slots[job.key] not in there:
                 return False
             found = self._compare(job, now, since, [entry] if entry else [])
-            return found.clean and not is_done(job, found)
+            return found.clean and not is_done(job, found, queue_is_empty=True)
 
         jobs = [job for job in scan.jobs if job.key in following]
         sound = visited.of(self._mapped(looks_sound, jobs))
@@ -268,7 +268,8 @@ class AuditJobs:
         for each in missing:
             self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, report)
-        if not entries and is_done(job, found) and self._jobs.complete(job, now):
+        over = not entries and is_done(job, found, queue_is_empty=empty)
+        if over and self._jobs.complete(job, now):
             report.completed += 1
             report.notes.append(f"{_told(job.key)}: was ACTIVE though its last run had ended")
         if found.partial:
