@@ -140,7 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--thorough",
         action="store_true",
-        help="with all tests that meet a mutant, not the first 150",
+        help="with all cases of the tests that meet a mutant, not the first of each, and 150 more",
     )
     parser.add_argument(
         "--list", action="store_true", help="list the mutants, and what is known; try none"

@@ -110,7 +110,7 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "layers/nextfire/usecases/audit.py",
         "AuditJobs._visit",
-        "first if not entries and is_done(job, found)…",
+        "first if over and self._jobs.complete(job, now)…",
         "What has stuck runs is not done; of what is done none is sent again.",
     ),
     Equivalent(

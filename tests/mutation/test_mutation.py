@@ -316,21 +316,19 @@ def test_every_entry_has_a_reason() -> None:
     assert all(each.reason for each in EQUIVALENTS)
 
 
-def test_the_module_s_own_tests_come_first_then_the_quick_ones_and_random_histories_always() -> (
-    None
-):
+def test_the_module_s_own_tests_come_first_then_one_case_of_each_and_histories_always() -> None:
     own = "tests/unit/test_lease.py::test_slow"
     near = [f"tests/unit/test_near.py::test_{n}" for n in range(3)]
-    others = [f"tests/unit/test_file{n}.py::test" for n in range(200)]
-    history = "tests/unit/test_simulation.py::test_history"
-    met = [*near, *others, own, history]
-    seconds = dict.fromkeys(met, 0.1) | {own: 5.0, history: 20.0}
+    others = [f"tests/unit/test_file{n}.py::test[{case}]" for n in range(200) for case in "ab"]
+    histories = [f"tests/unit/test_simulation.py::test_history[{seed}]" for seed in range(300)]
+    met = [*near, *others, own, *histories]
+    seconds = dict.fromkeys(met, 0.1) | {own: 5.0} | dict.fromkeys(histories, 20.0)
 
     chosen = in_order(met, seconds, "lease")
 
     assert chosen[:4] == [own, *near]
-    assert history in chosen
-    assert len(chosen) == 1 + 150 + 1
+    assert {*others[::2], *histories} <= {*chosen[: 4 + 201], *chosen[4 + 201 + 150 :]}
+    assert len(chosen) == 4 + 201 + 150 + 299
     assert sorted(in_order(met, seconds, "lease", thorough=True)) == sorted(met)
 
 

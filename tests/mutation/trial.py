@@ -28,7 +28,9 @@ from tests.mutation.source import Mutant
 from tests.mutation.swap import Calls, first_line, swap
 
 AT_MOST = 150
-"""Tests of a mutant, beside those that are named for its module, and `ALWAYS`."""
+"""Tests of a mutant, beside those that are named for its module, one of each test function that
+meets it, and `ALWAYS`.
+"""
 ALWAYS = ("tests/simulation/", "tests/unit/test_simulation.py")
 """Histories made at random: run where they meet the line, though they are slow."""
 _NEAR, _NEAR_FILES = 30, 2
@@ -144,8 +146,9 @@ def in_order(
     tests: list[str], seconds: dict[str, float], stem: str, *, thorough: bool = False
 ) -> list[str]:
     """*tests*, which come the quickest first: those of the files that are named for the module
-    *stem*; the first of the files with most of them; then the others by turns, and random
-    histories. All, if *thorough*.
+    *stem*; of the others one of each function, then its further cases and random histories. Among
+    those the first of the files with most of them come first, then all files by turns. All, if
+    *thorough*.
     """
     own = [each for each in tests if stem in each.partition("::")[0]]
     files = Counter(each.partition("::")[0] for each in tests if seconds[each] < 1)
@@ -157,10 +160,13 @@ def in_order(
         seen[file] += 1
         places[each] = 0 if file in near and seen[file] <= _NEAR else seen[file]
     others = sorted((each for each in tests if each not in set(own)), key=places.__getitem__)
+    of_functions = {each.partition("[")[0]: each for each in reversed(others)}
+    firsts = [each for each in others if of_functions[each.partition("[")[0]] == each]
+    further = [each for each in others if of_functions[each.partition("[")[0]] != each]
     if thorough:
-        return own + others
-    histories = [each for each in others[AT_MOST:] if each.startswith(ALWAYS)]
-    return own + others[:AT_MOST] + histories
+        return own + firsts + further
+    histories = [each for each in further[AT_MOST:] if each.startswith(ALWAYS)]
+    return own + firsts + further[:AT_MOST] + histories
 
 
 def within(tests: list[str], seconds: dict[str, float], at_most: float) -> list[str]:
