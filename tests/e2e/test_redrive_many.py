@@ -42,10 +42,11 @@ def nextfire(stack: Stack, *arguments: str) -> str:
             "AWS_ENDPOINT_URL": stack.info.aws_endpoint,
         },
         cwd=stack.state,
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
     )
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -21,6 +21,7 @@ from nextfire.domain.audit import (
     Audit,
     compare,
     idle_since,
+    is_done,
     next_audit,
     next_entry,
     owes_records,
@@ -592,7 +593,7 @@ def test_a_job_whose_last_run_was_cancelled_in_the_queue_is_left_to_its_message(
 
 
 @pytest.mark.parametrize(("later", "completed"), [(DAY - GRACE, 0), (DAY + GRACE, 1)])
-def test_of_a_cancelled_run_that_waits_for_a_day_the_message_counts_as_lost(
+def test_what_was_to_complete_a_job_counts_as_lost_after_a_day(
     world: World, later: timedelta, completed: int
 ) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
@@ -1191,6 +1192,15 @@ def test_what_a_range_covers_is_owed_no_more_whatever_runs_within_it() -> None:
 
     assert not owes_records(job.uid, owed, [covering, within])
     assert owes_records(job.uid, owed, [within])
+
+
+def test_what_ended_before_what_is_read_waits_for_no_message() -> None:
+    job = a_job(type="ONCE", schedule="2026-05-24T12:01:00Z")
+    now = NOON + 3 * DAY
+
+    found = compare(job, (), (), now=now, covered_to=NOON + MINUTE)
+
+    assert is_done(job, found, queue_is_empty=False)
 
 
 def test_when_a_run_is_idle() -> None:

@@ -166,17 +166,17 @@ class Comparison:
     """What the records of a job show, read up to `now`.
 
     `stuck`: runs that nobody has been working on for `GRACE`. `covered_to`: the last occurrence
-    that a record stands for. `last`: that record, if it was among those read. `taken_from`: the
-    latest that was sent `OVERTAKEN_AFTER` before `now` and that an executor has taken: what comes
-    before it was sent before it. `at_work`: a run has not ended. `partial`: there was more than was
-    looked at.
+    that a record stands for. `settled_from`: when that was due, or ended, if it was among those
+    read: from then on its message is settled. `taken_from`: the latest that was sent
+    `OVERTAKEN_AFTER` before `now` and that an executor has taken: what comes before it was sent
+    before it. `at_work`: a run has not ended. `partial`: there was more than was looked at.
     """
 
     now: datetime
     missing: list[Missing] = field(default_factory=list)
     stuck: list[Run] = field(default_factory=list)
     covered_to: datetime | None = None
-    last: Run | None = None
+    settled_from: datetime | None = None
     taken_from: datetime | None = None
     at_work: bool = False
     partial: bool = False
@@ -252,7 +252,8 @@ def compare(
         gaps.judge_before(at, found.covered_to)
         # What is to come may have been asked to be skipped.
         if at <= now and (found.covered_to is None or run.covers_until >= found.covered_to):
-            found.covered_to, found.last = run.covers_until, run
+            found.covered_to = run.covers_until
+            found.settled_from = max(run.finished_at or at, at)
         sent_at = run.dispatched_at
         sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
         # Only in one message group does nothing overtake what was sent before it.
@@ -289,20 +290,17 @@ def owes_records(uid: str, owed: Iterable[Span], records: Iterable[Run]) -> bool
 
 def is_done(job: Job, found: Comparison, *, queue_is_empty: bool) -> bool:
     """Whether *job* is ACTIVE with nothing left that would complete it: its last occurrence has
-    been on record for `GRACE`, and all its runs have ended. If somebody cancelled the last one, its
-    message may still wait in the queue, and completes the job when its turn comes.
+    been on record for `GRACE`, all its runs have ended, and no message can wait in the queue that
+    tells so: that of one that was cancelled there, or whose executor died, say.
 
     Raises:
         InvalidInputError: The schedule cannot be read.
     """
     if job.state is not JobState.ACTIVE or found.covered_to is None or found.at_work:
         return False
-    last = found.last
-    if last is not None and last.state is RunState.CANCELLED and not queue_is_empty:
-        # Where it had been tried, the end of its last attempt is on record.
-        waits_since = max(last.finished_at or last.key.scheduled_at, last.key.scheduled_at)
-        if waits_since > found.now - WAITS_AT_MOST:
-            return False
+    waits_from = found.now if queue_is_empty else found.now - WAITS_AT_MOST
+    if found.settled_from is not None and found.settled_from > waits_from:
+        return False
     recent = found.now - GRACE - job.definition.jitter_width
     whole = found.clean and not found.partial
     return whole and job.is_last(found.covered_to) and job.is_last(recent)
