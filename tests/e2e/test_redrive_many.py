@@ -40,6 +40,7 @@ def nextfire(stack: Stack, *arguments: str) -> str:
             "AWS_SECRET_ACCESS_KEY": stack.info.secret_key,
             "AWS_REGION": stack.info.region,
             "AWS_ENDPOINT_URL": stack.info.aws_endpoint,
+            "NEXTFIRE_API_KEY": stack.info.api_key,
         },
         cwd=stack.state,
         check=False,

@@ -109,7 +109,8 @@ class TestDocument:
     def test_parameters_are_described_as_they_are_taken(self) -> None:
         examples = {
             ("revokeKey", "keyId"): ("3f9c0a77d1e2b456", "3f9c"),
-            ("createJob", "Idempotency-Key"): ("6f1c0a52-8d1b", "with a space"),
+            ("createJob", "Idempotency-Key"): ("k" * 128, "k" * 129),
+            ("createKey", "Idempotency-Key"): ("6f1c0a52-8d1b", "with a space"),
         }
         for (name, parameter), (good, bad) in examples.items():
             (found,) = [p for p in OPERATIONS[name]["parameters"] if p["name"] == parameter]

@@ -57,3 +57,35 @@ def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
     sandbox._kill_adopted()  # noqa: SLF001
 
     assert killed == [PIDS + 1, PIDS + 2, PIDS + 3]
+
+
+def test_all_that_is_dead_is_reaped_at_once_and_what_lives_is_told() -> None:
+    kept = keeper._Keeper.__new__(keeper._Keeper)  # noqa: SLF001
+
+    def reaped() -> tuple[bool, int | None, bool]:
+        """In a process without other children: three are dead, a fourth lives until it is."""
+        living = os.fork()
+        if not living:
+            signal.alarm(60)
+            signal.pause()
+        dead = []
+        for code in (1, 2, 3):
+            dead.append(os.fork())
+            if not dead[-1]:
+                os._exit(code)
+        for pid in dead:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        kept._child, kept._exit_code = dead[1], None  # noqa: SLF001
+        left = kept._reap()  # noqa: SLF001
+        code = kept._exit_code  # noqa: SLF001
+        os.kill(living, signal.SIGKILL)
+        os.waitid(os.P_PID, living, os.WEXITED | os.WNOWAIT)
+        return left, code, kept._reap()  # noqa: SLF001
+
+    pid = os.fork()
+    if not pid:
+        try:
+            os._exit(0 if reaped() == (True, 2, False) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
