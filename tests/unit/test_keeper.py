@@ -76,12 +76,12 @@ def test_all_that_is_dead_is_reaped_at_once_and_what_lives_is_told() -> None:
                 os._exit(code)
         for pid in dead:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        kept._child, kept._exit_code = dead[1], None  # noqa: SLF001
+        kept._child = dead[1]  # noqa: SLF001
         left = kept._reap()  # noqa: SLF001
-        code = kept._exit_code  # noqa: SLF001
+        exited = kept._exit_code  # noqa: SLF001
         os.kill(living, signal.SIGKILL)
         os.waitid(os.P_PID, living, os.WEXITED | os.WNOWAIT)
-        return left, code, kept._reap()  # noqa: SLF001
+        return left, exited, kept._reap()  # noqa: SLF001
 
     pid = os.fork()
     if not pid:
