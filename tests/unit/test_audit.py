@@ -592,6 +592,21 @@ def test_a_job_whose_last_run_was_cancelled_in_the_queue_is_left_to_its_message(
     assert world.job(job.key).state is JobState.COMPLETED
 
 
+def test_so_is_one_whose_last_run_was_cancelled_days_before_it_was_due(world: World) -> None:
+    job = world.register(type="ONCE", schedule="2026-05-27T12:00:00Z")
+    key = RunKey(job.key, run_id(job.uid, at("12:00") + 3 * DAY))
+    world.runs.cancel(a_message(key), reason="enough", now=world.now)
+    world.advance(seconds=(3 * DAY + timedelta(minutes=1)).total_seconds())
+    world.tick()
+    world.advance(seconds=2_400)
+    world.tick()
+
+    assert audit(world).repaired == 0
+    assert world.job(job.key).state is JobState.ACTIVE
+    world.worker().work()
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
 @pytest.mark.parametrize(("later", "completed"), [(DAY - GRACE, 0), (DAY + GRACE, 1)])
 def test_what_was_to_complete_a_job_counts_as_lost_after_a_day(
     world: World, later: timedelta, completed: int
