@@ -91,8 +91,6 @@ def test_queue():
 CONFTEST = "import hypothesis; hypothesis.settings.register_profile('nextfire')"
 TRIES = """
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 import json, sys
 from tests.mutation.derive import FOLDERS, derived
 from tests.mutation.ledger import Ledger
