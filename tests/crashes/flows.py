@@ -637,6 +637,28 @@ class CoverLatest(Flow):
         assert ran(books, job) == ["12:01"]
 
 
+class CoverBefore(CoverLatest):
+    """A watcher stored a successor, and vanished before it sent the first and deleted its entry.
+    That one is a missed one now; what follows it is not.
+    """
+
+    name = "cover missed: what follows it is there"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:57")
+        stack.register(**dates("11:58", "11:59", "12:00"), misfire=RUN_LATEST)
+        (first,) = stack.cloud.raw("due")
+        watch(stack, "11:58")
+        stack.system.database.put_item(TableName="due", Item=first)
+        stack.cloud.purge("default.fifo")
+        stack.at("11:59:30")
+
+    def check(self, stack: Stack) -> None:
+        books, job = stack.snapshot(), stack.job()
+        assert covered(books, job) == ["11:58-11:58 (1)"]
+        assert ran(books, job) == ["11:59", "12:00"]
+
+
 class CoverLast(CoverLatest):
     """Nothing of the job runs any more: the watcher completes it."""
 
@@ -1304,6 +1326,61 @@ class RunNowAgain(Sent):
         Flow.check(self, stack)
 
 
+class RedriveAgain(Sent):
+    """It dies once more before it is redriven twice."""
+
+    name = "sent again: redrive"
+    status = HTTPStatus.OK
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(retryPolicy=ONE_ATTEMPT)
+        watch(stack, "12:00")
+        stack.worker().work()
+        self.path = f"/v1/executions/{stack.run().key.execution_id}/redrive"
+
+    def again(self, stack: Stack) -> None:
+        if len(stack.answers) < 2:
+            stack.clock.advance(seconds=1)
+            stack.watcher().work(stack.now + SECOND)
+            stack.worker().work()
+            self.act(stack)
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(exit_code=1)
+
+    def check(self, stack: Stack) -> None:
+        first, second = stack.answers
+        assert {first.status, second.status} == {self.status}
+        self.check_audit(stack)
+        run = stack.run()
+        assert run.state is RunState.DEAD
+        stack.assert_attempts(run, 2)
+
+
+class SkipNextAgain(Sent):
+    """It names no occurrence: each time it comes, another one is the next."""
+
+    name = "sent again: skip next"
+    path = "/v1/jobs/report/skip-next"
+    status = HTTPStatus.OK
+    until = "12:02:10"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.register(schedule="* * * * *")
+        stack.at("11:59:52")
+
+    def again(self, stack: Stack) -> None:
+        if len(stack.answers) < 2:
+            stack.clock.advance(minutes=1)
+            self.act(stack)
+
+    def check(self, stack: Stack) -> None:
+        first, second = stack.answers
+        assert {first.status, second.status} == {self.status}
+        self.check_audit(stack)
+        assert len(stack.job().skips) == 1
+
+
 class BackfillAgain(Sent):
     name = "sent again: backfill"
     until = "12:00:30"
@@ -1477,7 +1554,7 @@ FLOWS: list[Flow] = [
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(BeginBackfill(), StopBackfill(), TickOfBackfill()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
-    *(CoverLatest(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
+    *(CoverLatest(), CoverBefore(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),
     *(Succeed(), SucceedInLambda(), SucceedWithSecrets(), Heartbeat(), Retry()),
     *(Death(), Settle(), SettleDeath()),
@@ -1486,6 +1563,7 @@ FLOWS: list[Flow] = [
     *(RegisterCounted(), DeleteCounted(), DeleteRunning(), SettleCounted(), CoverLastCounted()),
     *(Revive(), EndOfLastPause(), TickWithRates(), TickOfWaiting(), TakeOverWithRates()),
     *(CreateAgain(), CreateRefused(), CreateManyAgain(), RunNowAgain(), BackfillAgain()),
+    *(RedriveAgain(), SkipNextAgain()),
     *(ManyAgain(), ResumeManyAgain(), CancelManyAgain()),
     *(Put(), PutChanged(), PutOverDeleted(), CreateKey(), RotateKey()),
 ]
