@@ -31,13 +31,8 @@ down: install ## Stop the local stack and remove its data; also ends one that wa
 test: install ## Run all tests
 	$(BIN)/python -m tests
 
-test-long: install ## Schedules, histories and audits against many more cases, a thousand redrives, thousands of requests; minutes
-	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_schedule_cronsim.py tests/unit/test_schedule_oracle.py tests/unit/test_zones.py tests/unit/test_stretch.py tests/unit/test_simulation.py tests/unit/test_audit.py tests/integration/test_preview.py
-	NEXTFIRE_LONG=1 $(BIN)/pytest -n 2 tests/integration tests/model
-	$(PROVE).crashes
-	$(PROVE).fuzz
-	$(PROVE).simulation --seeds 10000
-	NEXTFIRE_LONG=1 $(BIN)/pytest tests/soak tests/e2e/test_redrive_many.py tests/e2e/test_schema.py
+test-long: install ## What takes long: many more seeds, pairs of crashes, fuzzing, a soak; an hour and a half
+	NEXTFIRE_LONG=1 $(BIN)/python -m tests
 
 simulate: install ## Play histories under faults; SEEDS=n (2000), or SEED=n to read one
 	$(PROVE).simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),2000))
