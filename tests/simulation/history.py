@@ -474,7 +474,7 @@ class History:
             settle(world, step=_STEP, at_most=500)
         world.advance(minutes=3)
         with suppress(AssertionError):
-            settle(world, step=_STEP, at_most=500)
+            settle(world, step=_STEP, at_most=3_000)
         for key in self.monitor.meddled - self.unreadable:
             assert_chained(world, world.job(key))
 

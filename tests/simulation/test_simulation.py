@@ -262,7 +262,23 @@ def test_a_history_without_end_is_ended() -> None:
 
 @pytest.mark.parametrize(
     "seed",
-    [1295, 2717, 7861, 8883, 11284, 11601, 12994, 18881, 37701, 47472, 54239, 62842, 67711, 83393],
+    [
+        1295,
+        2717,
+        7861,
+        8883,
+        11284,
+        11601,
+        12994,
+        18881,
+        37701,
+        47472,
+        54239,
+        61606,
+        62842,
+        67711,
+        83393,
+    ],
 )
 def test_what_once_went_wrong(seed: int) -> None:
     assert not History(seed).play().violations
