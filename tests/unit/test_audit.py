@@ -99,6 +99,12 @@ def forget(world: World, run: Run) -> None:
     world.runs.forget(run.key)
 
 
+def audited_a_day_later(world: World) -> AuditReport:
+    world.clock.advance(days=1)
+    world.tick()
+    return audit(world)
+
+
 def without_entries(world: World, kind: DueKind = DueKind.FIRE) -> int:
     """Delete all due entries of *kind*; tells how many."""
     slots = [s for s, e in world.due.items.items() if isinstance(e, DueEntry) and e.kind is kind]
@@ -621,6 +627,25 @@ def test_what_was_to_complete_a_job_counts_as_lost_after_a_day(
     assert audit(world).completed == completed
 
 
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_job_whose_last_run_was_cancelled_long_after_it_was_due_is_completed_at_last(
+    world: World, *, busy: bool
+) -> None:
+    """The record is older than what an audit looks at, by the time its message counts as lost."""
+    job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
+    world.tick_at("12:00")
+    reports = [audited_a_day_later(world) for _ in range(3)]
+    world.manage_runs.cancel(RunKey(job.key, run_id(job.uid, at("12:00"))), "enough")
+    purge(world)
+    if busy:
+        world.queue.send([("default", a_message(run_key(at("13:00"))))])
+
+    reports += [audited_a_day_later(world) for _ in range(2)]
+
+    assert [report.completed for report in reports] == [0, 0, 0, 1, 0]
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
 def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
@@ -763,6 +788,25 @@ def test_the_second_in_which_everything_moves_is_no_loss(seconds: int) -> None:
     assert audit(world).repaired == 0
 
 
+def test_what_comes_due_between_two_of_its_calls_is_no_loss(world: World) -> None:
+    job = world.register(schedule="0 * * * *")
+    world.tick_at("12:00")  # nobody takes it: the job is looked at twice
+    world.tick_at("12:59:54.900")
+
+    def comes_due() -> None:
+        if world.now == at("12:59:59.900"):
+            world.tick_at("13:00:00.300")
+
+    world.faults.before_each("control.cursors", comes_due)
+
+    report = audit(world)
+
+    assert world.now == at("13:00:00.300")
+    assert (report.repaired, report.waiting) == (0, 1)
+    assert [entry.occurs_at for entry in world.entries] == [at("14:00")]
+    assert world.job(job.key).state is JobState.ACTIVE
+
+
 def test_a_job_that_has_left_a_pool_may_have_left_runs_in_its_queue(world: World) -> None:
     job = world.register(schedule="*/5 * * * *", misfire=RUN_ALL)
     world.tick_at("12:00")
@@ -774,6 +818,76 @@ def test_a_job_that_has_left_a_pool_may_have_left_runs_in_its_queue(world: World
     report = audit(world)
 
     assert (report.repaired, report.waiting) == (0, 1)
+
+
+BATCH = {"pool": "batch", "handler": "report"}
+
+
+def died_and_redriven_elsewhere(world: World) -> Run:
+    """A run that died in the pool default, and was redriven after its job had been moved to batch,
+    in whose queue it waits at 12:40.
+    """
+    job = world.register(schedule="0 12 * * *", retryPolicy={"maxAttempts": 1})
+    world.tick_at("12:00")
+    world.script(exit_code=1)
+    world.worker().work_one()
+    world.at("12:10")
+    world.change(job, target=BATCH)
+    run = world.manage_runs.redrive(world.run(job, "12:00").key, None)
+    world.tick()
+    world.tick_at("12:40")
+    assert len(world.queue.queues["batch"]) == 1
+    return run
+
+
+def test_a_redriven_run_waits_where_its_job_is_now(world: World) -> None:
+    run = died_and_redriven_elsewhere(world)
+
+    report = audit(world)
+
+    assert (report.repaired, report.waiting) == (0, 1)
+    world.worker(pool="batch").work()
+    assert world.runs.all[run.key].state is RunState.SUCCEEDED
+
+
+def test_a_redriven_run_that_was_lost_is_sent_where_its_job_is_now(world: World) -> None:
+    run = died_and_redriven_elsewhere(world)
+    purge(world)
+
+    assert audit(world).revived == 1
+
+    world.tick()
+    world.worker(pool="batch").work()
+    assert world.runs.all[run.key].state is RunState.SUCCEEDED
+
+
+def test_a_run_on_request_may_wait_where_its_job_was(world: World) -> None:
+    job = world.register(schedule="0 12 * * *")
+    world.manage_runs.run_now(job.key, payload=None, reason=None, request="r", asked_at=world.now)
+    world.tick()
+    world.change(job, target=BATCH)
+    world.tick_at("12:20")
+    world.worker(pool="batch").work()
+
+    report = audit(world)
+
+    assert (report.repaired, report.waiting) == (0, 1)
+
+
+def test_what_was_taken_in_another_pool_has_overtaken_nothing(world: World) -> None:
+    job = world.register(schedule="*/10 * * * *", overlap="QUEUE")
+    world.tick_at("12:00")
+    world.tick_at("12:10")
+    world.at("12:15")
+    world.change(job, target=BATCH)
+    for time in ("12:20", "12:30", "12:40", "14:00"):
+        world.tick_at(time)
+        world.worker(pool="batch").work()
+    assert len(world.queued) == 2
+
+    report = audit(world)
+
+    assert (report.repaired, report.waiting) == (0, 2)
 
 
 def test_what_another_pool_s_queue_holds_is_none_of_a_job_s_that_never_left_its_own(
@@ -1213,7 +1327,7 @@ def test_what_ended_before_what_is_read_waits_for_no_message() -> None:
     job = a_job(type="ONCE", schedule="2026-05-24T12:01:00Z")
     now = NOON + 3 * DAY
 
-    found = compare(job, (), (), now=now, covered_to=NOON + MINUTE)
+    found = compare(job, (), [a_record(job, NOON + MINUTE)], now=now)
 
     assert is_done(job, found, queue_is_empty=False)
 

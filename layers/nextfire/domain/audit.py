@@ -166,10 +166,11 @@ class Comparison:
     """What the records of a job show, read up to `now`.
 
     `stuck`: runs that nobody has been working on for `GRACE`. `covered_to`: the last occurrence
-    that a record stands for. `settled_from`: when that was due, or ended, if it was among those
-    read: from then on its message is settled. `taken_from`: the latest that was sent
-    `OVERTAKEN_AFTER` before `now` and that an executor has taken: what comes before it was sent
-    before it. `at_work`: a run has not ended. `partial`: there was more than was looked at.
+    that a record stands for. `settled_from`: when that was due, or ended: from then on its message
+    is settled. `taken_from`: the latest that was sent `OVERTAKEN_AFTER` before `now` and that an
+    executor has taken: what comes before it was sent before it, to the same queue unless the job
+    was changed. `at_work`: a run has not ended, of those that the schedule owes. `partial`: there
+    was more than was looked at.
     """
 
     now: datetime
@@ -220,24 +221,23 @@ def compare(
     *,
     now: datetime,
     waiting: Collection[str] = (),
-    covered_to: datetime | None = None,
 ) -> Comparison:
     """Hold what *job* owes against its *records*.
 
     Args:
         job: The job.
         owed: What records are owed for, ascending.
-        records: All records of the job's id from there on, of whatever `uid`, ascending. They are
-            consumed one by one.
+        records: All records of the job's id from there on, of whatever `uid`, and perhaps some from
+            before, ascending. They are consumed one by one.
         now: The present.
         waiting: The ids of runs that wait in the due table: they are on their way.
-        covered_to: Up to where earlier records reach.
 
     Raises:
         InvalidInputError: A schedule cannot be read.
     """
-    found = Comparison(now, covered_to=covered_to)
+    found = Comparison(now)
     gaps = _Gaps(owed, job.uid, now - GRACE, waiting)
+    in_a_row = job.exclusive and not job.changed_after(now - WAITS_AT_MOST)
     for number, run in enumerate(records):
         if number == RECORDS_AT_MOST:
             found.partial = True
@@ -257,7 +257,7 @@ def compare(
         sent_at = run.dispatched_at
         sent_long_ago = sent_at is not None and sent_at <= now - OVERTAKEN_AFTER
         # Only in one message group does nothing overtake what was sent before it.
-        if job.exclusive and run.pool is not None and sent_long_ago and not run.on_request:
+        if in_a_row and run.pool is not None and sent_long_ago and not run.on_request:
             found.taken_from = max(found.taken_from or at, at)
     if not found.partial:
         gaps.judge_before(now, found.covered_to)

@@ -670,6 +670,10 @@ class Job:
         """Whether its runs wait for each other in the queue."""
         return self.definition.overlap is not Overlap.ALLOW
 
+    def changed_after(self, at: datetime) -> bool:
+        """Whether its document was changed at *at* or later: its pool, too, perhaps."""
+        return self.revision > 1 and self.updated_at >= at
+
     def next_after(self, after: datetime) -> datetime | None:
         """The next occurrence strictly after *after* and `effective_from`, whatever the job's
         state.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import Self, TypeVar
 
 from nextfire.domain.audit import (
@@ -32,7 +32,8 @@ from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
-from nextfire.domain.run import Trigger, of_creation
+from nextfire.domain.run import Run, Trigger, of_creation
+from nextfire.domain.schedule import ScheduleType
 from nextfire.usecases.cover_missed import cover_missed
 from nextfire.usecases.dispatch_due import STRAGGLER_BUCKETS
 
@@ -201,7 +202,10 @@ class AuditJobs:
             entry = following.get(job.key)
             if entry is not None and slots[job.key] not in there:
                 return False
-            found = self._compare(job, now, since, [entry] if entry else [])
+            # Of what may be over the last record tells, however old it is.
+            scheduled = job.definition.type is not ScheduleType.MANUAL
+            thorough = entry is None and job.state is JobState.ACTIVE and scheduled
+            found = self._compare(job, now, since, [entry] if entry else [], thorough=thorough)
             return found.clean and not is_done(job, found, queue_is_empty=True)
 
         jobs = [job for job in scan.jobs if job.key in following]
@@ -267,7 +271,7 @@ class AuditJobs:
                 )
         for each in missing:
             self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
-        self._revive(job, found, table, report)
+        self._revive(job, found, table, since, report)
         over = not entries and is_done(job, found, queue_is_empty=empty)
         if over and self._jobs.complete(job, now):
             report.completed += 1
@@ -316,14 +320,16 @@ class AuditJobs:
             f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
         )
 
-    def _revive(self, job: Job, found: Comparison, table: _Table, report: AuditReport) -> None:
-        """Have runs sent again whose message was lost. A number that was sent is never given
-        again: the new dispatch is one more.
+    def _revive(
+        self, job: Job, found: Comparison, table: _Table, since: datetime, report: AuditReport
+    ) -> None:
+        """Have runs sent again whose message was lost, to where their job's next one goes. A number
+        that was sent is never given again: the new dispatch is one more.
         """
-        sends = []
+        sends, pool = [], job.definition.target.pool
         for run in found.stuck:
-            pool = run.pool or job.definition.target.pool
-            if found.is_lost(run, queue_is_empty=table.backlogs.get(pool, 0) == 0):
+            # One that was redriven, or tried again, may be in another pool than its last attempt.
+            if found.is_lost(run, queue_is_empty=table.is_empty(job, since, run.pool)):
                 next_dispatch = run.dispatch + 1
                 sends.append(
                     sending(job, run.key, pool=pool, dispatch=next_dispatch, now=found.now)
@@ -355,36 +361,35 @@ class AuditJobs:
         thorough: bool = False,
     ) -> Comparison:
         """Hold what *job* owes against its records. *entries*: what of it lies in the due table.
-        *thorough*: look for a range, too, that reaches into the time looked at.
+        *thorough*: look at the records before that, too, for a range that reaches into it, and for
+        the last one, if none came after it.
         """
         looked_from = since - longest_run(job)
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
         if over and job.updated_at < looked_from:
             return Comparison(now)
-        covered_to = None
+        earlier: list[Run] = []
         if thorough:
             before = self._runs.between(
                 job.key, "0", runs_from(looked_from), newest_first=True, page=_BEFORE
             )
             mine = of_creation(before, job.uid, job.created_at)
             occurrences = (run for run in mine if run.trigger is not Trigger.MANUAL)
-            reach = [run.covers_until for run in islice(occurrences, _BEFORE)]
-            covered_to = max(reach, default=None)
+            earlier = [*islice(occurrences, _BEFORE)]
+        records = self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000)
         return compare(
             job,
             spans(job, since, now - GRACE, entries),
-            self._runs.between(job.key, runs_from(looked_from), _EVER, page=1_000),
+            chain(reversed(earlier), records),
             now=now,
             waiting={_run_of(entry) for entry in entries if entry.kind in _OF_RUNS},
-            covered_to=covered_to,
         )
 
     def _table(self, jobs: list[Job], now: datetime) -> _Table:
         """What the due table, and then the queues, hold of *jobs*."""
-        following = {job.key: next_entry(job, now) for job in jobs}
         shards = {job.key.shard(self._write_shards) for job in jobs}
         cursors = self._control.cursors(shards)
-        table = _Table({key: entry for key, entry in following.items() if entry})
+        table = _Table()
         table.behind = {s for s in shards if s not in cursors or now - cursors[s] > BEHIND}
         uids = {job.uid for job in jobs}
         reading = [
@@ -393,6 +398,10 @@ class AuditJobs:
         ]
         for each in reading:
             each.result()
+        # What came due while that was read has gone on to an entry that was not.
+        now = self._clock.now()
+        following = {job.key: next_entry(job, now) for job in jobs}
+        table.following = {key: entry for key, entry in following.items() if entry}
         slots = {
             slot: entry for entry in table.following.values() for slot in self._slots(entry, now)
         }
@@ -463,18 +472,19 @@ class _Table:
     be due. `backlogs`: what the pools' queues held after that.
     """
 
-    following: Mapping[JobKey, DueEntry]
+    following: dict[JobKey, DueEntry] = field(default_factory=dict)
     there: set[DueEntry] = field(default_factory=set)
     entries: dict[str, list[DueEntry]] = field(default_factory=dict)
     broken: set[JobKey] = field(default_factory=set)
     behind: set[int] = field(default_factory=set)
     backlogs: dict[str, int] = field(default_factory=dict)
 
-    def is_empty(self, job: Job, since: datetime) -> bool:
-        """Whether no queue can hold a run of *job*, which may have had another pool before."""
-        changed = job.revision > 1 and job.updated_at >= since
-        pools = self.backlogs if changed else [job.definition.target.pool]
-        return not any(self.backlogs.get(pool, 0) for pool in pools)
+    def is_empty(self, job: Job, since: datetime, pool: str | None = None) -> bool:
+        """Whether no queue can hold a run of *job*, which may have had another pool before; *pool*:
+        the one in which the run was, if it is known.
+        """
+        pools = {*self.backlogs} if job.changed_after(since) else {job.definition.target.pool, pool}
+        return not any(self.backlogs.get(each, 0) for each in pools if each)
 
 
 def _run_of(entry: DueEntry) -> str:
