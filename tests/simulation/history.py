@@ -435,7 +435,7 @@ class History:
         decided = {
             key: self.decided[key, at] for key, at in sent.items() if (key, at) in self.decided
         }
-        for job in [*self.stores.jobs.items.values()]:
+        for job in [ever[-1].job for ever in self.ever.values()]:  # of each id all that had it
             resumes_at = job.resumes_at if job.state is JobState.PAUSED else None
             assert resumes_at is None or resumes_at > world.now, f"{job.key.job_id} was not resumed"
             meddled = self.vandalised or job.key in self.monitor.meddled
@@ -514,6 +514,9 @@ class History:
             assert count == len(counted), f"{len(counted)} jobs of {tenant} count as {count}"
             assert not any(job.state.ended for job in counted), f"{tenant}: one that ended counts"
             most = self.setting.shares.quotas.of(tenant).jobs
+            uncounted = [j for j in jobs if j.key.tenant == tenant and not j.counted]
+            forgotten = [job.key.job_id for job in uncounted if not job.state.ended]
+            assert most is None or not forgotten, f"{tenant}: {forgotten} do not count"
             assert most is None or count <= most, f"{tenant} has {count} jobs, more than {most}"
 
     def _check_cancelled(self) -> None:
