@@ -11,11 +11,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 
+from nextfire.domain.decisions import DueAction, DueDecision, decide_due
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -23,6 +25,7 @@ from nextfire.domain.ports import Lease, Written
 from nextfire.domain.run import Run
 from nextfire.usecases.answer_once import Once
 from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.find_unsent import FindUnsent
 from tests.builders import at
 from tests.fakes import Killed, MemoryControlStore, MemoryJobStore, MemoryRunStore
 from tests.simulation.flows import FLOWS, TENANTS
@@ -177,6 +180,18 @@ def undo_and_keep_the_record(history: History) -> None:
     runs.unskip = unskip  # type: ignore[method-assign]
 
 
+def let_go_of_ids(patch: pytest.MonkeyPatch) -> None:
+    """The id of a deleted job is free at once, and what was due of it is dropped."""
+
+    def drop(entry: Any, job: Any, *more: Any) -> DueDecision:
+        decision = decide_due(entry, job, *more)
+        former = job is not None and job.uid != entry.uid
+        return replace(decision, action=DueAction.DROP) if former else decision
+
+    patch.setattr("nextfire.usecases.dispatch_due.decide_due", drop)
+    patch.setattr(FindUnsent, "of", lambda *_: [])
+
+
 def nothing(_: object) -> None:
     pass
 
@@ -210,13 +225,14 @@ PLANTS = {
         "skipped (and has no record|and is)",
     ),
     "an undo that keeps the record": (None, undo_and_keep_the_record, nothing, "any more, and is"),
+    "an id that is free too early": (None, nothing, let_go_of_ids, "nothing is known of"),
     "a uid to each": (None, nothing, a_uid_for_each_request, "key .* (went by|made)|came as"),
 }
 _MOST_SEEDS = 300
 
 
 @pytest.mark.parametrize(("quota", "plant", "plant_code", "told"), PLANTS.values(), ids=[*PLANTS])
-def test_a_planted_defect_of_quotas_keys_and_skips_is_found(
+def test_a_planted_defect_of_quotas_keys_skips_and_ids_is_found(
     quota: str | None,
     plant: Callable[[History], None],
     plant_code: Callable[[pytest.MonkeyPatch], None],
