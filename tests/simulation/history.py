@@ -291,7 +291,8 @@ class History:
             system.works = system.works or workers
 
         self.later(timedelta(seconds=seconds), over)
-        self._patience = timedelta(seconds=seconds)
+        # What comes next begins after it, or amid it, or at once.
+        self._patience = timedelta(seconds=self.kernel.dice.choice([0, seconds // 2, seconds]))
 
     # The course of things
 
