@@ -515,6 +515,31 @@ class TestLost:
 
         assert system.job("a").skips == (parse_instant("2026-05-26T03:00:00Z"),)
 
+    def test_a_skip_that_happened_when_it_came_again_skips_no_other(
+        self,
+        system: Deployment,
+        clock: Clock,
+        monkeypatch: pytest.MonkeyPatch,
+        lost: Callable[..., None],
+    ) -> None:
+        def die(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        system.register(jobId="a", schedule="* * * * *")
+        with monkeypatch.context() as patch:
+            patch.setattr(api.services().executions, "skip_next", die)
+            with pytest.raises(KeyboardInterrupt):
+                system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY)
+        clock.advance(timedelta(seconds=90))
+        lost("POST", "/v1/jobs/a/skip-next", {})
+        skips = system.job("a").skips
+        assert len(skips) == 1
+        clock.advance(timedelta(seconds=90))
+
+        assert system.call("POST", "/v1/jobs/a/skip-next", {}, headers=KEY).status == 200
+
+        assert system.job("a").skips == skips
+
     def test_pause_until(self, system: Deployment, clock: Clock, lost: Callable[..., None]) -> None:
         system.register(jobId="a")
         until = {"until": "2026-05-24T12:00:00Z"}

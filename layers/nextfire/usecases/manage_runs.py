@@ -237,7 +237,7 @@ class ManageRuns:
     ) -> Job:
         """Have the job's next occurrence not run: its record says so before it is due. Asked again
         before that, it is that occurrence still; with *asked_at*, when it was asked first, also
-        after it.
+        after it: of what came since one is skipped, whoever asked for that.
 
         Raises:
             NotFoundError: There is no such job, or it is CANCELLED.
@@ -247,7 +247,8 @@ class ManageRuns:
         for _ in range(_TRIES):
             now = self._clock.now()
             job = self._living(key, None)
-            if asked_at is not None and _is_skipped_after(job, asked_at):
+            # Perhaps by a try of this request that came later than the first.
+            if asked_at is not None and any(at > asked_at for at in job.skips):
                 return job
             as_expected(job, expected)
             if job.state is not JobState.ACTIVE:
@@ -496,12 +497,6 @@ class ManageRuns:
         else:
             reason = _why_it_waits(job, due_at, before, now)
         return Waiting(key, reason)
-
-
-def _is_skipped_after(job: Job, at: datetime) -> bool:
-    """Whether the occurrence that was next at *at* is one of those to be skipped."""
-    entry = job.next_entry(at)
-    return entry is not None and entry.occurs_at in job.skips
 
 
 def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DueEntry:
