@@ -646,7 +646,8 @@ def test_a_job_whose_last_run_was_cancelled_long_after_it_was_due_is_completed_a
     assert world.job(job.key).state is JobState.COMPLETED
 
 
-def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World) -> None:
+@pytest.mark.parametrize("lost", [False, True], ids=["in the queue", "without its message"])
+def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World, *, lost: bool) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     world.tick_at("12:00")
     world.runs.claim(
@@ -658,6 +659,8 @@ def test_a_job_whose_last_run_has_not_ended_is_not_completed(world: World) -> No
         now=world.now,
         lease_until=at("13:00"),
     )
+    if lost:
+        purge(world)
     world.tick_at("12:40")
 
     assert audit(world).repaired == 0
