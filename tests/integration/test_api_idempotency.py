@@ -505,15 +505,18 @@ class TestLost:
             raise KeyboardInterrupt
 
         system.call("POST", "/v1/jobs", CRON | {"jobId": "a"})
+        system.call("POST", "/v1/jobs/a/skip-next")
+        before = system.job("a").skips
+        clock.advance(timedelta(hours=20))
         with monkeypatch.context() as patch:
             patch.setattr(api.services().executions, "skip_next", die)
             with pytest.raises(KeyboardInterrupt):
                 system.call("POST", "/v1/jobs/a/skip-next", headers=KEY)
-        clock.advance(timedelta(hours=20))
+        clock.advance(timedelta(hours=22))
 
         assert system.call("POST", "/v1/jobs/a/skip-next", headers=KEY).status == 200
 
-        assert system.job("a").skips == (parse_instant("2026-05-26T03:00:00Z"),)
+        assert system.job("a").skips == (*before, parse_instant("2026-05-27T03:00:00Z"))
 
     def test_a_skip_that_happened_when_it_came_again_skips_no_other(
         self,
