@@ -650,15 +650,15 @@ class History:
                 assert started.payload == payload, f"{name} was given {started.payload}"
 
     def _check_undecodable(self) -> None:
-        """What does not decode is kept (invariant 9)."""
+        """What does not decode is kept (invariant 10)."""
         kept = len(self.stores.due.quarantined)
         assert kept >= self.junk_entries, (
-            f"{self.junk_entries} entries did not decode, {kept} are kept (invariant 9)"
+            f"{self.junk_entries} entries did not decode, {kept} are kept (invariant 10)"
         )
         letters = {body for body, _ in self.stores.dead_letters.letters}
         for number in range(1, self.junk_messages + 1):
             assert f"junk {number}" in letters or self.vandalised, (
-                f"junk {number} is not in the dead-letter queue (invariant 9)"
+                f"junk {number} is not in the dead-letter queue (invariant 10)"
             )
         for run in self.stores.runs.items.values():
             if run.state is RunState.DEAD:

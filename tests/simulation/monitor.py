@@ -265,13 +265,13 @@ class Monitor:
     # Tenants
 
     def call(self, actor: Actor, call: str, values: Any) -> None:
-        """What an API request of one tenant asks and is answered (invariant 10)."""
+        """What an API request of one tenant asks and is answered (invariant 11)."""
         tenant = getattr(actor, "tenant", None)
         if tenant is not None and any(t != tenant for t in _tenants(values)):
-            self.wrong(f"{actor.name}, of {tenant}, met another's data by {call} (invariant 10)")
+            self.wrong(f"{actor.name}, of {tenant}, met another's data by {call} (invariant 11)")
 
     def check_queue_ids(self) -> None:
-        """No deduplication id or message group is shared between tenants (invariant 10), and no
+        """No deduplication id or message group is shared between tenants (invariant 11), and no
         deduplication id between dispatches.
         """
         meant: dict[str, tuple[str, ...]] = {}
@@ -287,7 +287,7 @@ class Monitor:
             }
             for each, means in ids.items():
                 if meant.setdefault(each, means) != means:
-                    self.wrong(f"one queue id for {means} and {meant[each]} (invariant 10)")
+                    self.wrong(f"one queue id for {means} and {meant[each]} (invariant 11)")
 
 
 def _tenants(value: Any) -> Iterator[str]:
