@@ -650,7 +650,7 @@ class CoverBefore(CoverLatest):
         (first,) = stack.cloud.raw("due")
         watch(stack, "11:58")
         stack.system.database.put_item(TableName="due", Item=first)
-        stack.cloud.purge("default.fifo")
+        stack.purge()
         stack.at("11:59:30")
 
     def check(self, stack: Stack) -> None:
