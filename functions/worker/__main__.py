@@ -1,7 +1,8 @@
 """The executor as a process of its own: pulls a pool's messages for as long as it lives.
 
-Runs wherever there are credentials: ``python -m functions.worker``. SIGTERM and SIGINT make it hand
-its runs back and end.
+Runs wherever there are credentials: ``python -P -m functions.worker``, where ``-P`` keeps the
+working folder off the module path: scripts may be able to write there. SIGTERM and SIGINT make it
+hand its runs back and end.
 """
 
 from __future__ import annotations

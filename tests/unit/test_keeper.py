@@ -62,6 +62,7 @@ def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
 def test_all_that_is_dead_is_reaped_at_once_and_what_lives_is_told() -> None:
     kept = keeper._Keeper.__new__(keeper._Keeper)  # noqa: SLF001
     kept._exit_code = None  # noqa: SLF001
+    kept._namespaces = False  # noqa: SLF001
 
     def reaped() -> tuple[bool, int | None, bool]:
         """In a process without other children: three are dead, a fourth lives until it is."""

@@ -15,11 +15,11 @@ from nextfire.adapters import sandbox
 class Keeper:
     """A process, and the other end of its control socket."""
 
-    def __init__(self, seconds: float, *, adopted: bool = False) -> None:
+    def __init__(self, seconds: float, *, adopts: bool = False) -> None:
         self.process = subprocess.Popen(["sleep", str(seconds)])
         control, self.told = socket.socketpair()
         self._control = control
-        self.kept = sandbox._Kept(self.process, control, adopted=adopted)  # noqa: SLF001
+        self.kept = sandbox._Kept(self.process, control, adopts=adopts)  # noqa: SLF001
 
     def close(self) -> None:
         self.process.kill()
@@ -68,9 +68,9 @@ def test_a_keeper_that_does_not_come_to_its_end_is_killed(
 
 
 @pytest.mark.parametrize(
-    ("report", "ends", "adopted", "looked"),
+    ("report", "ends", "adopts", "looked"),
     [
-        (b"X 3\n", True, True, False),
+        (b"X 3\n", True, True, True),
         (b"X 3\n", False, True, True),
         (b"", True, True, True),
         (b"", True, False, False),
@@ -82,13 +82,13 @@ def test_what_a_killed_keeper_left_is_looked_for(
     monkeypatch: pytest.MonkeyPatch,
     report: bytes,
     ends: bool,  # noqa: FBT001
-    adopted: bool,  # noqa: FBT001
+    adopts: bool,  # noqa: FBT001
     looked: bool,  # noqa: FBT001
 ) -> None:
     calls: list[bool] = []
     monkeypatch.setattr(sandbox, "_kill_adopted", lambda: calls.append(True))
     monkeypatch.setattr(sandbox, "_GONE_WITHIN", 0.2)
-    keeper = Keeper(20, adopted=adopted)
+    keeper = Keeper(20, adopts=adopts)
     keepers.append(keeper)
     if ends:
         keeper.tell(report)

@@ -324,7 +324,7 @@ class LocalStack:
         }
         process = self._processes.spawn(
             "ministack",
-            [sys.executable, "-m", "ministack"],
+            [sys.executable, "-P", "-m", "ministack"],
             environment=environment,
             cwd=self._territory,
             log=log,
@@ -473,7 +473,8 @@ class LocalStack:
         name = f"worker-{pool}-{number}"
         self._processes.spawn(
             name,
-            [sys.executable, "-m", "functions.worker"],
+            # -P: its folder, where scripts are run, is not on its path.
+            [sys.executable, "-P", "-m", "functions.worker"],
             environment={
                 **inherited_environment(),
                 **json.loads(outputs[f"WorkerEnvironment{_pascal(pool)}"]),
@@ -487,6 +488,8 @@ class LocalStack:
                 "POWERTOOLS_SERVICE_NAME": "worker",
                 "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
                 "POWERTOOLS_LOG_LEVEL": "INFO",
+                "HOME": str(self._state / "none"),
+                "PYTHONNOUSERSITE": "1",
                 "PYTHONPATH": str(self._root),
                 "TMPDIR": str(self._territory),
             },

@@ -8,26 +8,18 @@ locked any more is swept by the next that starts on the machine.
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
-import logging
 import os
-import stat
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from itertools import islice
 from pathlib import Path
 
-_log = logging.getLogger(__name__)
+from nextfire.adapters.removal import open_folder, remove
 
 _PREFIX = "nextfire-sandbox-"  # of nobody else: what has it is swept
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _IPC_RMID = 0
-_FEW = 200
-_DEEP = 8
 _WAIT_AT_MOST = 2.0  # seconds
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # noqa: S108
 
@@ -71,7 +63,6 @@ def sweep(root: Path, ours: Callable[[int], bool]) -> None:
                 if not ours(entry.stat(follow_symlinks=False).st_uid):
                     continue
                 path = Path(entry.path)
-                path.chmod(stat.S_IRWXU)  # a script may have closed it to its own user
                 lock = _lock(path)
                 if lock is not None:
                     remove(path)
@@ -107,24 +98,6 @@ def _sweep_ipc(user: int) -> None:
                     remove_one(int(row.split()[1]))
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with all it holds; follows no symbolic link."""
-    with suppress(OSError):
-        if stat.S_ISDIR(path.lstat().st_mode):
-            _remove_little(path)
-        else:
-            path.unlink()
-        return
-    # It holds much, or deep folders, for which a process of its own does not use up our time and
-    # descriptors; or folders without permissions. These two follow no symbolic links.
-    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        if os.path.lexists(path):
-            with suppress(OSError):
-                subprocess.run([*command, "--", str(path)], check=False, stderr=subprocess.DEVNULL)
-    if os.path.lexists(path):
-        _log.warning("%s could not be removed; remove it by hand", path)
-
-
 def without_long_wait(removal: Callable[[], None]) -> None:
     """Do *removal*; if it takes more than 2 s, it goes on by itself. The end of the process waits
     for it.
@@ -138,47 +111,11 @@ def without_long_wait(removal: Callable[[], None]) -> None:
         thread.join(_WAIT_AT_MOST)
 
 
-def _remove_little(path: Path) -> None:
-    """Remove a folder that holds little.
-
-    Raises:
-        OSError: It holds more; or something in it cannot be removed.
-    """
-    descriptor = os.open(path, _OPEN)
-    try:
-        _empty(descriptor, _FEW, _DEEP)
-    finally:
-        os.close(descriptor)
-    path.rmdir()
-
-
-def _empty(folder: int, left: int, depth: int) -> int:
-    """Remove what is in *folder*. Returns how many of *left* entries are left to be removed."""
-    with os.scandir(folder) as entries:
-        found = list(islice(entries, left + 1))
-    left -= len(found)
-    if left < 0 or depth < 0:
-        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    for entry in found:
-        if entry.is_dir(follow_symlinks=False):
-            inner = os.open(entry.name, _OPEN, dir_fd=folder)
-            try:
-                left = _empty(inner, left, depth - 1)
-            finally:
-                os.close(inner)
-            os.rmdir(entry.name, dir_fd=folder)
-        else:
-            os.unlink(entry.name, dir_fd=folder)
-    return left
-
-
 def _lock(path: Path) -> int | None:
     """A descriptor that holds the lock of the folder *path*; None if another has it."""
-    try:
-        descriptor = os.open(path, _OPEN)
-    except FileNotFoundError:
-        return None
     with ExitStack() as unless_ours, suppress(BlockingIOError, FileNotFoundError):
+        with open_folder(path) as opened:
+            descriptor = os.dup(opened)
         unless_ours.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.fstat(descriptor), path.lstat()):

@@ -1,25 +1,26 @@
-"""The keeper: a small process that starts one program of a script's and sees to its end.
+"""The keeper: a small process that starts one program of a script and sees to its end.
 
     python -I -S -c BOOT CODE CONTROL REQUEST CHANNEL HELD…
 
-All are numbers of descriptors. CODE holds this module, compiled: a file would be compiled for each
-run. REQUEST holds a marshalled `Request`, CHANNEL is handed on to the program (-1: there is none),
-HELD are locks: they last as long as this process. CONTROL is a socket to the executor. The keeper
-writes lines to it:
+All arguments are numbers of descriptors. CODE holds this module and those that it imports,
+compiled: files would be compiled for each run. REQUEST holds a marshalled `Request`, CHANNEL is
+passed on to the program (-1: none), HELD are locks: they last as long as this process. CONTROL is a
+socket to the executor. The keeper writes lines to it:
 
     S            the program has started
     E <reason>   it could not be started; nothing follows
-    X <code>     it has exited, by a signal if negative
+    D            it has exited; what it left is being killed
+    X <code>     nothing of it lives; its exit code, negative for a signal
 
-It reads orders from it: ``T`` sends SIGTERM to the program's process group, ``K`` ends everything.
-The end of the stream is a ``K``: so nothing outlives an executor that was SIGKILLed. When the
-program has exited, or on ``K``, the keeper kills whatever descends from it. It ends, and with it
-CONTROL, when none of that lives.
+It reads orders from it: ``T`` sends SIGTERM to the program's process group, ``K`` kills everything.
+The end of the stream is a ``K``: nothing outlives an executor that was killed. When the program has
+exited, or on ``K``, the keeper kills whatever descends from it, and reports the exit code last.
 
-Nothing escapes: orphans become the keeper's children (it is their subreaper), whatever session they
-are in. Of a user of its own everything is killed by that user's number, at one stroke, which no
-fork outruns. Where there is none, the descendants are stopped before they are killed: stopped ones
-do not fork.
+Nothing escapes. Where the host allows namespaces, the program's parent is process 1 of its process
+namespace (see `_FirstProcess`): when that ends, the kernel kills the others. Elsewhere orphans
+become the keeper's children (it is their subreaper), whatever session they are in. Processes of a
+script user are killed by the user's number, at one stroke, which no fork outruns. Without a script
+user the descendants are stopped before they are killed: stopped processes do not fork.
 
 Standard library only, and little of it: what this imports delays every run.
 """
@@ -27,23 +28,40 @@ Standard library only, and little of it: what this imports delays every run.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # the signal module's enum takes 4 ms
-import ctypes
 import marshal
 import os
 import resource
 import select
-import sys
 import time
+
+# The whole path: in the keeper the packages above this module do not exist.
+from nextfire.adapters.confinement import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    become_user,
+    counts_tasks_per_namespace,
+    enter_file_namespace,
+    enter_network,
+    enter_process_namespace,
+    limit,
+    prctl,
+    refuse_calls,
+)
 
 TYPE_CHECKING = False  # the typing module takes 5 ms, collections.abc 3
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BOOT = "import marshal,os,sys;exec(marshal.loads(os.pread(int(sys.argv[1]),1<<20,0)))"
-PR_SET_DUMPABLE = 4
-_PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_NO_NEW_PRIVS = 38
+BOOT = """
+import marshal, os, sys
+for name, code in marshal.loads(os.pread(int(sys.argv[1]), 1 << 20, 0)):
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+module.main(sys.argv[1:])
+os._exit(0)  # nothing is left to tidy up, and Python would take 3 ms to
+"""
+"""Runs the last of the modules in CODE, after those that it imports."""
 _NICE = 5
 _STOPS_AT_MOST = 50
 _POLL = 0.002  # seconds
@@ -55,7 +73,9 @@ class Request:
     `program`: its file and its arguments. `environment`, `folder`: its own. `user`: None, or the
     ids (user, warden, group, other groups) that it gets; nothing else may run under the user's
     and the warden's. `limits`: pairs of a resource and its bound. `processes`: how many the program
-    and its descendants may be.
+    and its descendants may be. `view`: None, or what `confinement.View` says; then it gets
+    namespaces. `network`: the descriptor of the network namespace that it enters, or -1. `filter`:
+    the seccomp program, or empty.
     """
 
     PROGRAM = "program"
@@ -64,19 +84,9 @@ class Request:
     USER = "user"
     LIMITS = "limits"
     PROCESSES = "processes"
-
-
-def prctl(option: int, value: int) -> None:
-    """Set an attribute of the calling process (Linux).
-
-    Raises:
-        OSError: The kernel refused.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    numbers = [ctypes.c_ulong(n) for n in (value, 0, 0, 0)]
-    if libc.prctl(ctypes.c_int(option), *numbers) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"prctl({option}, {value}): {os.strerror(code)}")
+    VIEW = "view"
+    NETWORK = "network"
+    FILTER = "filter"
 
 
 class _Keeper:
@@ -84,21 +94,20 @@ class _Keeper:
         self._control = control
         self._request = request
         self._user = request[Request.USER]
+        self._namespaces = request[Request.VIEW] is not None
         self._child = -1
         self._exit_code: int | None = None
+        self._outcome = -1
         self._wake, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        # Caught, not ignored: a caught signal has its default effect again in what is executed.
-        for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
-            _signal.signal(number, lambda *_: None)
+        _catch_signals()
         _signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         try:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
         except OSError:
             pass  # then what leaves the program's family is not found again
 
     def keep(self, channel: int) -> None:
-        if self._user is None:
+        if self._user is None and not (self._namespaces and counts_tasks_per_namespace()):
             self._request[Request.PROCESSES] += _tasks_of(os.getuid())
         problem = self._start(channel)
         try:
@@ -107,34 +116,39 @@ class _Keeper:
             null = os.open(os.devnull, os.O_RDWR)
             for standard in range(3):
                 os.dup2(null, standard)
-            if problem:
-                self._tell("E " + problem)
-                return
-            self._tell("S")
-            self._await()
-            if self._exit_code is not None:
-                self._tell(f"X {self._exit_code}")
+            if not problem:
+                self._report("S")
+                self._await()
+                self._report("D")
         finally:
-            told = self._exit_code is not None
             self._end_all()
-        if not told:
-            self._tell(f"X {self._exit_code}")
+        self._report("E " + problem if problem else f"X {self._exit_code}")
 
     def _start(self, channel: int) -> str:
         """Returns why it could not be started; empty if it was."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            if self._namespaces:
+                enter_process_namespace()
+        except OSError as error:
+            return str(error)
         keeper = os.getpid()
+        self._outcome, outcome = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._child = os.fork()
         if not self._child:
             try:
-                _become(self._request, channel, keeper)
-            except BaseException as error:  # noqa: BLE001 - all of them are told to the parent
+                if self._namespaces:
+                    _FirstProcess(self._request, channel, outcome).serve(writer)
+                else:
+                    _become(self._request, channel, keeper)
+            except BaseException as error:  # noqa: BLE001 - all of them are reported to the parent
                 os.write(writer, str(error).encode(errors="replace")[:1000])
             finally:
                 os._exit(1)
         if self._user is None:
-            # The program is of the same user: it shall not look into this one's memory.
+            # The program is of the same user: it must not look into this one's memory.
             prctl(PR_SET_DUMPABLE, 0)
+        os.close(outcome)
         os.close(writer)
         problem = os.read(reader, 1000).decode(errors="replace").replace("\n", " ")
         os.close(reader)
@@ -159,7 +173,10 @@ class _Keeper:
     def _terminate(self) -> None:
         if self._exit_code is None:  # until it is reaped its number is its own
             try:
-                os.killpg(self._child, _signal.SIGTERM)
+                if self._namespaces:
+                    os.kill(self._child, _signal.SIGTERM)  # passed on, see `_FirstProcess`
+                else:
+                    os.killpg(self._child, _signal.SIGTERM)
             except OSError:
                 pass
 
@@ -173,28 +190,86 @@ class _Keeper:
             if pid == 0:
                 return True
             if pid == self._child:
-                self._exit_code = os.waitstatus_to_exitcode(status)
+                written = os.read(self._outcome, 64) if self._namespaces else b""
+                self._exit_code = int(written or os.waitstatus_to_exitcode(status))
 
     def _end_all(self) -> None:
         while self._reap():
-            if self._user is None:
+            if self._namespaces:
+                _send([self._child], _signal.SIGKILL)  # and with it, all of its namespace
+            elif self._user is None:
                 _kill_descendants()
             else:
                 _kill_user(*self._user[:2])
             time.sleep(_POLL)
         if self._user is not None:
-            # Whoever is in a process namespace of its own has another to adopt its orphans.
             _kill_user(*self._user[:2])
 
-    def _tell(self, line: str) -> None:
+    def _report(self, line: str) -> None:
         try:
             os.write(self._control, line.encode(errors="replace") + b"\n")
         except OSError:
             pass  # the executor is gone
 
 
-def _become(request: dict, channel: int, keeper: int) -> None:  # type: ignore[type-arg]
-    """Turn this process, a fork of the keeper, into the program."""
+class _FirstProcess:
+    """Process 1 of the program's process namespace: starts it, reaps, and ends with it.
+
+    The program cannot kill it, even where both are of one user: the kernel drops such signals. It
+    holds the keeper's locks and CONTROL too, so both outlast all that descends from the program.
+    """
+
+    def __init__(self, request: dict, channel: int, outcome: int) -> None:  # type: ignore[type-arg]
+        self._request = request
+        self._channel = channel
+        self._outcome = outcome
+        self._program = -1
+
+    def serve(self, writer: int) -> None:
+        """Start the program; when it has exited, write its exit code to *outcome* and end.
+
+        *writer*: to report why it does not start; closed when it has.
+        """
+        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+        if self._request[Request.NETWORK] >= 0:
+            enter_network(self._request[Request.NETWORK])
+        enter_file_namespace(self._request[Request.VIEW])
+        _catch_signals()
+        _signal.set_wakeup_fd(-1)
+        _signal.signal(_signal.SIGTERM, self._pass_on)
+        self._program = os.fork()
+        if not self._program:
+            try:
+                _become(self._request, self._channel, 1)
+            except BaseException as error:  # noqa: BLE001 - as in the keeper
+                os.write(writer, str(error).encode(errors="replace")[:1000])
+            finally:
+                os._exit(1)
+        prctl(PR_SET_DUMPABLE, 0)
+        for descriptor in (0, 1, 2, writer, *([self._channel] if self._channel >= 0 else [])):
+            os.close(descriptor)
+        while True:
+            pid, status = os.wait()
+            if pid == self._program:
+                os.write(self._outcome, b"%d" % os.waitstatus_to_exitcode(status))
+                os._exit(0)
+
+    def _pass_on(self, *_: object) -> None:
+        try:
+            os.killpg(self._program, _signal.SIGTERM)
+        except OSError:
+            pass
+
+
+def _catch_signals() -> None:
+    """Take signals as they come. A caught signal has its default effect in an executed program."""
+    for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
+        _signal.signal(number, lambda *_: None)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
+
+
+def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[type-arg]
+    """Turn this process, a fork of *parent*, into the program."""
     for number in _signal.valid_signals():
         try:
             _signal.signal(number, _signal.SIG_DFL)
@@ -204,26 +279,17 @@ def _become(request: dict, channel: int, keeper: int) -> None:  # type: ignore[t
     os.nice(_NICE)  # however many they are, the executor gets its share of the processor
     _be_first_to_go()
     if request[Request.USER] is not None:
-        user, _, group, groups = request[Request.USER]
-        try:
-            os.setgroups(groups)
-            os.setresgid(group, group, group)
-            os.setresuid(user, user, user)
-        except OSError as error:
-            raise OSError(f"user: cannot become user {user}: {error}") from error
-    prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL)  # a change of user would have taken it away
-    if os.getppid() != keeper:
+        become_user(request[Request.USER])
+    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # a change of user would have taken it away
+    if os.getppid() != parent:
         os._exit(1)  # it died before it was asked for; no signal will come
-    prctl(_PR_SET_NO_NEW_PRIVS, 1)  # no program that it starts gives it another user's rights
-    for kind, bound in [
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, request[Request.PROCESSES]),
-        *request[Request.LIMITS],
-    ]:
-        _, most = resource.getrlimit(kind)
-        if most != resource.RLIM_INFINITY:
-            bound = min(bound, most)  # noqa: PLW2901
-        resource.setrlimit(kind, (bound, bound))
+    limit(
+        [
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_NPROC, request[Request.PROCESSES]),
+            *request[Request.LIMITS],
+        ]
+    )
     os.umask(0o077)
     try:
         os.chdir(request[Request.FOLDER])
@@ -231,6 +297,7 @@ def _become(request: dict, channel: int, keeper: int) -> None:  # type: ignore[t
         raise OSError(f"folder: {error}") from error
     if channel >= 0:
         os.set_inheritable(channel, True)
+    refuse_calls(request[Request.FILTER])
     program = request[Request.PROGRAM]
     os.execve(program[0], program, request[Request.ENVIRONMENT])  # noqa: S606
 
@@ -336,15 +403,8 @@ def main(arguments: list[str]) -> None:
     """Keep what *arguments* say."""
     code, control, request, channel, *held = map(int, arguments)
     os.close(code)
-    for descriptor in (control, request, *held):
+    for descriptor in (control, request, *([channel] if channel >= 0 else []), *held):
         os.set_inheritable(descriptor, False)
-    if channel >= 0:
-        os.set_inheritable(channel, False)
     asked = marshal.loads(_read_all(request))  # noqa: S302 - the executor's own
     os.close(request)
     _Keeper(control, asked).keep(channel)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
-    os._exit(0)  # nothing is left to tidy up, and Python would take 3 ms to

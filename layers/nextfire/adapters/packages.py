@@ -26,7 +26,8 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from nextfire.adapters.folders import LockedFolder, remove, without_long_wait
+from nextfire.adapters.folders import LockedFolder, without_long_wait
+from nextfire.adapters.removal import remove
 from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
 from nextfire.adapters.script_streams import Capture
 from nextfire.adapters.script_users import tenant_group

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import marshal
 import os
+import pwd
 import resource
 import select
 import signal
@@ -25,19 +26,30 @@ from enum import IntEnum
 from functools import partial
 from math import inf
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
 
-from nextfire.adapters import keeper
+from nextfire.adapters import confinement, keeper
+from nextfire.adapters.confinement import View
 from nextfire.adapters.folders import LockedFolder, sweep, sweep_user, without_long_wait
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.script_streams import Pump, Sink, Source, Stream
 from nextfire.adapters.script_users import ScriptUser, ScriptUsers, tenant_group
+from nextfire.adapters.syscalls import script_filter
 from nextfire.domain.ports import Verdict
 
 _log = logging.getLogger(__name__)
 
-_KEEPER = marshal.dumps(
-    compile(Path(keeper.__file__).read_text(encoding="utf-8"), keeper.__file__, "exec")
-)
+
+def _compiled(*modules: ModuleType) -> bytes:
+    code = []
+    for module in modules:
+        file = Path(str(module.__file__))
+        code.append((module.__name__, compile(file.read_text(encoding="utf-8"), file, "exec")))
+    return marshal.dumps(code)
+
+
+_KEEPER = _compiled(confinement, keeper)
 _FILES = 1024
 _MORE_CPU = 60  # seconds, like all of these
 _ASK_EVERY = 0.2
@@ -82,12 +94,28 @@ class Sandbox:
         user: ScriptUser | None,
         groups: Collection[int],
         launch_environment: Mapping[str, str],
+        covered: Covered | None,
     ) -> None:
-        self.folder = folder.path
         self._user = user
+        if user is not None:
+            folder.path.chmod(0o711)
+        self.folder = folder.path / "work"
+        self.folder.mkdir(mode=0o700)
+        self.shared = self._shared_folder(folder.path)
         self._groups = list(groups)
         self._held = [folder.lock, *([] if user is None else [user.lock])]
         self._launch_environment = launch_environment
+        self._covered = covered
+        self.readable: list[Path] = []
+        """Folders that its programs can read although they are in a covered one, see `Covered`."""
+        self.temporary = self.make_folder("tmp")
+
+    def _shared_folder(self, top: Path) -> Path:
+        """Make what a program finds in place of the temporary folders that all share."""
+        path = top / "shared"
+        path.mkdir(mode=0o700)
+        self._give(path)
+        return path
 
     def write(self, name: str, data: bytes) -> Path:
         """Put a file into the folder; it is the script's own."""
@@ -179,6 +207,9 @@ class Sandbox:
             Request.FOLDER: str(self.folder),
             Request.USER: user and (user.number, user.warden, user.number, self._groups),
             Request.PROCESSES: limits.processes,
+            Request.VIEW: self._covered and self._covered.view(self, program),
+            Request.NETWORK: -1,
+            Request.FILTER: script_filter(internet=True) or b"",
             Request.LIMITS: [
                 (resource.RLIMIT_DATA, limits.memory_bytes),
                 (resource.RLIMIT_FSIZE, limits.file_bytes),
@@ -214,7 +245,7 @@ class Sandbox:
                 pass_fds=[fd for fd in passed if fd >= 0],
                 env=self._launch_environment,
             )
-            kept = _Kept(process, control, adopted=user is None)
+            kept = _Kept(process, control, adopts=user is None and self._covered is None)
             kept.sources += [Stream(readers[0], stdout), Stream(readers[1], stderr)]
             try:
                 until_started.close()
@@ -225,6 +256,76 @@ class Sandbox:
     def _give(self, path: Path) -> None:
         if self._user is not None:
             os.chown(path, self._user.number, self._user.number, follow_symlinks=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The folders of a host with which its scripts have nothing to do, where it allows namespaces.
+
+    `shared`: instead of these a script finds a folder of its own run. `hidden`: it finds these
+    empty. What the script needs of both, it finds in its place.
+    """
+
+    shared: tuple[Path, ...]
+    hidden: tuple[Path, ...]
+
+    @classmethod
+    def of_host(cls, root: Path) -> Self:
+        """Those of this host: temporary folders, *root*, and the home of an executor's user.
+
+        Root's home is closed to script users.
+        """
+        shared = {path.resolve() for path in (root, Path("/tmp"), Path("/var/tmp"))}  # noqa: S108
+        hidden: set[Path] = set()
+        if os.geteuid() != 0:
+            with suppress(KeyError):
+                hidden.add(Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve())
+        covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
+        # What is in another one is covered with it.
+        outermost = {path for path in covered if covered.isdisjoint(path.parents)}
+        return cls(tuple(sorted(shared & outermost)), tuple(sorted((hidden & outermost) - shared)))
+
+    def view(self, sandbox: Sandbox, program: Sequence[str]) -> dict[str, Any]:
+        """What *program* finds: a `View`."""
+        needed = {*sandbox.readable, *_home_of(Path(program[0]))}
+        return {
+            View.TEMPORARY: str(sandbox.shared),
+            View.SHARED: [str(path) for path in self.shared],
+            View.HIDDEN: [str(path) for path in self.hidden],
+            View.WRITABLE: [str(sandbox.folder)],
+            View.READABLE: sorted(str(path) for path in needed if self._covers(path)),
+        }
+
+    def _covers(self, path: Path) -> bool:
+        return path.is_dir() and any(each in path.parents for each in self.shared + self.hidden)
+
+
+def _home_of(program: Path) -> set[Path]:
+    """The folders of a program, wherever it is installed: ``bin``, and what ``bin`` is in."""
+    return {folder for path in (program, program.resolve()) for folder in path.parents[:2]}
+
+
+def _namespaces_work(environment: Mapping[str, str]) -> bool:
+    """Whether this host allows namespaces. Tried out in a process that inherits nothing of ours."""
+    with ExitStack() as stack:
+        code = _in_memory(_compiled(confinement), stack)
+        command = [sys.executable, "-I", "-S", "-c", keeper.BOOT, str(code)]
+        tried = subprocess.run(
+            command,
+            env=environment,
+            pass_fds=[code],
+            cwd="/",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    if tried.returncode != 0:
+        _log.warning(
+            "this host allows no namespaces: scripts see its processes and temporary files, see "
+            "docs/operate/security.md"
+        )
+    return tried.returncode == 0
 
 
 def _usual_root(*, anybody: bool) -> Path:
@@ -268,6 +369,7 @@ class Sandboxes:
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
         self._launch_environment = dict(launch_environment)
+        self._covered = Covered.of_host(self.root) if _namespaces_work(launch_environment) else None
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:
@@ -295,7 +397,7 @@ class Sandboxes:
             raise
         try:
             groups = [tenant_group(tenant)] if self._tenant_groups else []
-            yield Sandbox(folder, user, groups, self._launch_environment)
+            yield Sandbox(folder, user, groups, self._launch_environment, self._covered)
         finally:
             without_long_wait(partial(self._clear, folder, user))
 
@@ -313,11 +415,11 @@ class _Kept:
     """A program under its keeper, as the executor knows it."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, *, adopted: bool
+        self, process: subprocess.Popen[bytes], control: socket.socket, *, adopts: bool
     ) -> None:
         self._process = process
         self._control = control
-        self._adopted = adopted
+        self._adopts = adopts
         self._report = b""
         self._reports = Stream(control.fileno(), self._hear)
         self.sources: list[Source] = [self._reports]
@@ -360,7 +462,8 @@ class _Kept:
         with _spawning:
             self._process.wait()
             _keepers.discard(self._process.pid)
-            if self._adopted and (self.exit_code is None or not self.ended):
+            if self._adopts:
+                # Whatever it reported: the script may have killed it at any moment.
                 _kill_adopted()
 
     def _order(self, order: bytes) -> None:
@@ -375,8 +478,9 @@ class _Kept:
                     self.started = True
                 case ("E", _, reason):
                     self.not_started = reason
-                case ("X", _, code):
+                case ("D", _, _):
                     self.exited = True
+                case ("X", _, code):
                     with suppress(ValueError):
                         self.exit_code = int(code)
 
@@ -500,11 +604,11 @@ def _hide() -> None:
     What an undumpable process has there belongs to root. Root may read it anyway.
     """
     try:
-        keeper.prctl(keeper.PR_SET_DUMPABLE, 0)
+        confinement.prctl(confinement.PR_SET_DUMPABLE, 0)
     except OSError as error:
         _log.warning("scripts may read the executor's environment: %s", error)
     with suppress(OSError):
-        keeper.prctl(keeper.PR_SET_CHILD_SUBREAPER, 1)
+        confinement.prctl(confinement.PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _in_memory(data: bytes, stack: ExitStack) -> int:

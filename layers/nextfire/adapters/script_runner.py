@@ -183,14 +183,13 @@ class ProcessScriptRunner:
         """Put into the sandbox what every script finds there. Returns its environment."""
         library = sandbox.make_folder("lib")
         sandbox.write("lib/nextfire_job.py", self._job_module)
-        temporary = sandbox.make_folder("tmp")
         sandbox.open()
         theirs = call.environment.get("PYTHONPATH", "")
         return {
             **self._environment,
             **call.environment,
             "HOME": str(sandbox.folder),
-            "TMPDIR": str(temporary),
+            "TMPDIR": str(sandbox.temporary),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(library), theirs])),
         }
 
@@ -311,6 +310,7 @@ class ProcessScriptRunner:
                 return ended
         library, *others = environment["PYTHONPATH"].split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join([library, str(place), *others])
+        sandbox.readable.append(place)
         return None
 
     def _exit(self, end: Ending, out: str, err: str, result: bytes | None) -> ScriptExit:

@@ -1,0 +1,267 @@
+"""What a script's process gives up before the script starts: namespaces, mounts, system calls,
+limits, its user. Runs in the keeper's forks, and in a probe when the executor starts.
+
+Standard library only, and little of it: what this imports delays every run. Linux only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import struct
+
+TYPE_CHECKING = False  # the typing module takes 5 ms
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_SECCOMP = 22
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_MODE_FILTER = 2
+_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID, _CLONE_NEWNET = (
+    0x00020000,
+    0x08000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
+_MS_NOATIME, _MS_NODIRATIME, _MS_RELATIME, _ST_RELATIME = 1024, 2048, 1 << 21, 4096
+_SAFE = _MS_NOSUID | _MS_NODEV
+_COUNTED_PER_NAMESPACE = (5, 14)
+"""Since this kernel RLIMIT_NPROC counts the tasks of a user namespace by themselves."""
+
+_LANDLOCK_WITH_SCOPES, _ABSTRACT_SOCKETS, _SIGNALS = 6, 1, 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class View:
+    """The parts of the file system that a script finds replaced, as they are marshalled.
+
+    `temporary`: the folder that it finds at each of `shared`, such as ``/tmp``. `hidden`: folders
+    that it finds empty. `writable` and `readable`: what it finds in them all the same, by the
+    same paths, the latter read-only.
+    """
+
+    TEMPORARY = "temporary"
+    SHARED = "shared"
+    HIDDEN = "hidden"
+    WRITABLE = "writable"
+    READABLE = "readable"
+
+
+def prctl(option: int, value: int, pointer: object = 0) -> None:
+    """Set an attribute of the calling process.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    third = pointer or ctypes.c_ulong(0)
+    zero = ctypes.c_ulong(0)
+    _check(
+        _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), third, zero, zero),
+        f"prctl({option}, {value})",
+    )
+
+
+def enter_process_namespace() -> None:
+    """Put the children that this process forks from now on into a process namespace.
+
+    The first of them is its process 1: when it ends, the kernel ends all others. A process that is
+    not root takes itself into a user namespace for it, in which it keeps its user number.
+
+    Raises:
+        OSError: The host does not allow it.
+    """
+    user, group = os.geteuid(), os.getegid()
+    if user != 0:
+        _unshare(_CLONE_NEWUSER)
+        _write("/proc/self/setgroups", b"deny")
+        _write("/proc/self/uid_map", b"%d %d 1" % (user, user))
+        _write("/proc/self/gid_map", b"%d %d 1" % (group, group))
+    _unshare(_CLONE_NEWPID)
+
+
+def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
+    """Give process 1 of a process namespace its own mounts, as *view* (see `View`) says, and its
+    own System V IPC.
+
+    Raises:
+        OSError: The host does not allow it.
+    """
+    _unshare(_CLONE_NEWNS | _CLONE_NEWIPC)
+    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+    if view:
+        _replace_folders(view)
+    # Of its own process namespace, and without the processes of other users.
+    _mount("proc", "/proc", "proc", _SAFE | _MS_NOEXEC, b"hidepid=2")
+    for path, kind, options in (
+        ("/dev/shm", "tmpfs", b"mode=1777"),  # noqa: S108 - its own, empty
+        ("/dev/mqueue", "mqueue", None),
+    ):
+        if os.path.isdir(path):
+            _mount(kind, path, kind, _SAFE | _MS_NOEXEC, options)
+
+
+def _replace_folders(view: dict) -> None:  # type: ignore[type-arg]
+    """Cover folders, and put back what is to be seen of them.
+
+    Descriptors name what is put back: after the first mount its path leads elsewhere.
+    """
+    os.umask(0o022)  # whatever the executor's is, the script enters the folders made here
+    modes = dict.fromkeys(view[View.READABLE], _MS_RDONLY)
+    modes |= dict.fromkeys(view[View.WRITABLE], 0)
+    kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC), mode) for path, mode in modes.items()]
+    temporary = os.open(view[View.TEMPORARY], os.O_PATH | os.O_CLOEXEC)
+    for path in view[View.HIDDEN]:
+        _mount("tmpfs", path, "tmpfs", _SAFE | _MS_NOEXEC, b"mode=755,size=64k")
+    for path in view[View.SHARED]:
+        _mount(_name(temporary), path, None, _MS_BIND)
+    os.close(temporary)
+    for path, descriptor, mode in sorted(kept):
+        if os.path.isdir(_name(descriptor)):
+            os.makedirs(path, mode=0o755, exist_ok=True)
+            _mount(_name(descriptor), path, None, _MS_BIND)
+            if mode:
+                # Flags of a bind mount count only when it is mounted again, with those it has.
+                _mount(None, path, None, _MS_BIND | _MS_REMOUNT | mode | _flags(path))
+        os.close(descriptor)
+    for path in view[View.HIDDEN]:
+        _mount(None, path, None, _MS_REMOUNT | _MS_RDONLY | _SAFE | _MS_NOEXEC, b"mode=755")
+
+
+def _flags(path: str) -> int:
+    """The flags of the mount at *path*. An unprivileged remount must not drop any of them."""
+    found = os.statvfs(path).f_flag
+    relative = _MS_RELATIME if found & _ST_RELATIME else 0
+    return found & (_SAFE | _MS_NOEXEC | _MS_NOATIME | _MS_NODIRATIME) | relative
+
+
+def _name(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def enter_network(descriptor: int) -> None:
+    """Enter the network namespace that *descriptor* names.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    _check(_libc.setns(ctypes.c_int(descriptor), ctypes.c_int(_CLONE_NEWNET)), "setns")
+
+
+def leave_network() -> None:
+    """Take the calling thread into a network namespace of its own, in which nothing is up.
+
+    Raises:
+        OSError: The host does not allow it.
+    """
+    _unshare(_CLONE_NEWNET)
+
+
+def become_user(ids: tuple[int, int, int, Sequence[int]]) -> None:
+    """Take on a script user: its number, another that is not used here, its group, other groups.
+
+    Raises:
+        OSError: The executor lacks the capabilities.
+    """
+    user, _, group, groups = ids
+    try:
+        os.setgroups(groups)
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+    except OSError as error:
+        raise OSError(f"user: cannot become user {user}: {error}") from error
+
+
+def limit(limits: Iterable[tuple[int, int]]) -> None:
+    """Bound resources: pairs of a resource and its bound, soft and hard.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    for kind, bound in limits:
+        _, most = resource.getrlimit(kind)
+        if most != resource.RLIM_INFINITY:
+            bound = min(bound, most)  # noqa: PLW2901
+        resource.setrlimit(kind, (bound, bound))
+
+
+def refuse_calls(program: bytes) -> None:
+    """Refuse this process, and all that it starts, the system calls of *program*, a seccomp filter.
+    No program that it starts gains rights.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    _leave_others_alone()
+    if program:
+        code = ctypes.create_string_buffer(program)
+        described = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
+        prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(described))
+
+
+def _leave_others_alone() -> None:
+    """Where the kernel has Landlock of version 6 (Linux 6.12): no signals to processes that this
+    one does not start, no look into them though they are of the same user, and no abstract sockets
+    of theirs. Numbers: ``landlock_create_ruleset``, ``landlock_restrict_self``.
+    """
+    version = _libc.syscall(444, None, 0, 1)
+    if version >= _LANDLOCK_WITH_SCOPES:
+        rules = struct.pack("=QQQ", 0, 0, _ABSTRACT_SOCKETS | _SIGNALS)
+        descriptor = _libc.syscall(444, rules, len(rules), 0)
+        if descriptor >= 0:
+            _libc.syscall(446, descriptor, 0)
+            os.close(descriptor)
+
+
+def counts_tasks_per_namespace() -> bool:
+    """Whether the bound on tasks counts those of a user namespace by themselves."""
+    release = os.uname().release.split(".")
+    return (int(release[0]), int("".join(filter(str.isdigit, release[1])))) >= (
+        _COUNTED_PER_NAMESPACE
+    )
+
+
+def _unshare(flags: int) -> None:
+    _check(_libc.unshare(ctypes.c_int(flags)), f"unshare({flags:#x})")
+
+
+def _mount(
+    source: str | None, target: str, kind: str | None, flags: int, options: bytes | None = None
+) -> None:
+    arguments = [text and text.encode() for text in (source, target, kind)]
+    _check(_libc.mount(*arguments, ctypes.c_ulong(flags), options), f"mount {target}")
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+
+
+def main(_: list[str]) -> None:
+    """Exit with 0 if this host allows process and file namespaces, otherwise with 1."""
+    try:
+        enter_process_namespace()
+        first = os.fork()
+        if not first:
+            enter_file_namespace({})
+            os._exit(0)
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) != 0)
+    finally:
+        os._exit(1)

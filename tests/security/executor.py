@@ -1,0 +1,73 @@
+"""An executor in a process of its own, as the tests of this folder attack it.
+
+    python executor.py FOLDER < calls.json > report.json
+
+`calls`: lists of scripts; those of one list run side by side, the lists one after the other. Each
+script is an object {source, tenant, timeout, environment}. The report holds what came of each, and
+every process that was started: what an audit hook saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from nextfire.adapters import sandbox
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.ports import ScriptCall
+from tests.supervisors import Watch
+
+started: list[dict[str, Any]] = []
+
+
+def observe(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note what starts a process."""
+    if event == "subprocess.Popen":
+        program, _, _, environment = arguments
+        started.append({"program": str(program), "environment": environment and {**environment}})
+    elif event in {"os.system", "os.posix_spawn", "os.exec", "os.spawn", "os.fork", "os.forkpty"}:
+        started.append({"program": event, "environment": None})
+
+
+def main() -> None:
+    """Run the calls on standard input."""
+    folder = Path(sys.argv[1])
+    if os.environ.get("TEST_NAMESPACES") == "no":
+        sandbox._namespaces_work = lambda environment: False  # noqa: ARG005, SLF001
+    sys.addaudithook(observe)
+    runner = ProcessScriptRunner(temp_root=folder, grace=timedelta(seconds=1))
+
+    def run(call: dict[str, Any]) -> dict[str, Any]:
+        watch = Watch()
+        end = runner.run(
+            ScriptCall(
+                call.get("name", "script.py"),
+                call["source"].encode(),
+                "{}",
+                timedelta(seconds=call.get("timeout", 20)),
+                call.get("tenant", "acme"),
+                call.get("environment", {}),
+            ),
+            watch,
+        )
+        return {
+            "exit_code": end.exit_code,
+            "error": end.error,
+            "stderr": end.stderr,
+            "printed": bytes(watch.told["stdout"]).decode(errors="replace"),
+        }
+
+    ends = []
+    for together in json.load(sys.stdin):
+        with ThreadPoolExecutor(len(together)) as threads:
+            ends.append(list(threads.map(run, together)))
+    json.dump({"ends": ends, "started": started}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The kinds of host that the exploits are tried on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+_NOBODY = 65534
+_PYTHONS = (getattr(sys, "_base_executable", sys.executable), "/usr/bin/python3")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that an executor is to run."""
+
+    source: str
+    tenant: str = "acme"
+    timeout: float = 20
+    environment: dict[str, str] = field(default_factory=dict)
+    name: str = "script.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of scripts, list by list; the processes that the executor started."""
+
+    ends: list[list[dict[str, Any]]]
+    started: list[dict[str, Any]]
+
+    def printed(self) -> str:
+        """All that any script printed."""
+        return "".join(end["printed"] for together in self.ends for end in together)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """An executor's host. *user*: None for the user of the tests."""
+
+    name: str
+    user: int | None
+    namespaces: bool
+    canary: str = field(default_factory=lambda: f"canary-{uuid.uuid4().hex}")
+    """In the executor's environment, in place of its credentials."""
+
+    def run(self, folder: Path, *calls: Iterable[Script]) -> Report:
+        """Have an executor in *folder* run *calls*: each a list of scripts, side by side."""
+        asked = json.dumps(
+            [
+                [
+                    {name: getattr(script, name) for name in Script.__dataclass_fields__}
+                    for script in together
+                ]
+                for together in calls
+            ]
+        )
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join([_layers(), str(ROOT), *filter(None, sys.path)]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "AWS_SECRET_ACCESS_KEY": self.canary,
+            "TEST_NAMESPACES": "yes" if self.namespaces else "no",
+        }
+        identity = {} if self.user is None else {"user": self.user, "group": self.user}
+        end = subprocess.run(
+            [self._python(), str(Path(__file__).with_name("executor.py")), str(folder)],
+            cwd="/",
+            env=environment,
+            extra_groups=[] if identity else None,
+            input=asked,
+            capture_output=True,
+            text=True,
+            check=False,
+            **identity,  # type: ignore[call-overload]
+        )
+        assert end.returncode == 0, end.stderr[-3000:]
+        return Report(**json.loads(end.stdout))
+
+    def _python(self) -> str:
+        if self.user is None:
+            return sys.executable
+        for python in _PYTHONS:
+            if (
+                subprocess.run(
+                    ["/usr/bin/env", python, "-c", "import pydantic"],
+                    user=self.user,
+                    extra_groups=[],
+                    env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    cwd="/",
+                    capture_output=True,
+                    check=False,
+                ).returncode
+                == 0
+            ):
+                return python
+        raise AssertionError("no Python here that another user can run")
+
+
+def _layers() -> str:
+    """The code under attack: this checkout's, or another's, to see an exploit work there."""
+    return os.environ.get("TEST_LAYERS", str(ROOT / "layers"))
+
+
+def hosts() -> list[Host]:
+    """The hosts that can be had here. A test that is not root has its own kinds only."""
+    mine = os.geteuid()
+    if mine != 0:
+        return [Host("user", None, namespaces=True), Host("bare", None, namespaces=False)]
+    return [
+        Host("root", None, namespaces=True),
+        Host("root without namespaces", None, namespaces=False),
+        Host("user", _NOBODY, namespaces=True),
+        Host("user without namespaces", _NOBODY, namespaces=False),
+    ]

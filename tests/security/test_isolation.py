@@ -1,0 +1,339 @@
+"""What scripts do to each other, to their executor and to their host: each exploit as a test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from nextfire.adapters import folders
+from tests.security.hosts import Host, Script
+
+SEARCH = """
+import os
+def search(wanted):
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) == os.getpid():
+            continue
+        for file in ("environ", "cmdline"):
+            try:
+                if wanted in open(f"/proc/{pid}/{file}", "rb").read():
+                    found.add(open(f"/proc/{pid}/comm").read().strip() + " " + file)
+            except OSError:
+                pass
+    return found
+"""
+"""Looks for a text in what /proc says of other processes."""
+
+
+def script(source: str, **options: object) -> Script:
+    return Script(SEARCH + dedent(source), **options)  # type: ignore[arg-type]
+
+
+# What processes inherit
+
+
+def test_no_process_inherits_the_executors_environment(host: Host, folder: Path) -> None:
+    """A script leaves a folder that takes long to remove; another looks who removes it."""
+    leaves_much = """
+        import os
+        for n in range(300):
+            os.makedirs(f"deep/{n}/" + "d/" * 12)
+        for n in range(3000):
+            open(f"file{n}", "w").close()
+    """
+    looks = f"""
+        import time
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            for found in search({host.canary.encode()!r}):
+                print("found in", found, flush=True)
+    """
+    report = host.run(folder, [script(looks), *[script(leaves_much)] * 4])
+
+    assert report.printed() == ""
+    assert [end["exit_code"] for end in report.ends[0]] == [0] * 5
+
+
+def test_every_process_gets_an_environment_of_its_own_by_an_absolute_path(
+    host: Host, folder: Path
+) -> None:
+    mess = (
+        "import os; os.makedirs('a/b'); os.chmod('a', 0); [os.mkdir(f'd{n}') for n in range(500)]"
+    )
+    report = host.run(folder, [Script(mess), Script("print(1)")])
+
+    assert len(report.started) >= 2
+    for each in report.started:
+        assert Path(each["program"]).is_absolute()
+        assert each["environment"] is not None
+        assert host.canary not in each["environment"].values()
+
+
+# What outlives a run
+
+
+SURVIVOR = """
+import os, signal, sys, time
+script, keeper = os.getpid(), os.getppid()
+for _ in range(4):
+    if os.fork():
+        continue
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for descriptor in range(3):
+        os.close(descriptor)
+    while True:  # until the script has ended; then its keeper is to see nothing more
+        try:
+            if open(f"/proc/{script}/stat").read().rpartition(")")[2].split()[0] in "ZX":
+                break
+        except OSError:
+            break
+    for _ in range(1000):
+        try:
+            os.kill(keeper, HOW)
+        except OSError:
+            break
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        for place in PLACES:
+            try:
+                if found := search(b"the next tenant's secret"):
+                    open(place, "a").write(str(found))
+            except OSError:
+                pass
+        time.sleep(0.01)
+    os._exit(0)
+time.sleep(0.3)
+os._exit(0)
+"""
+"""Leaves children that stop its keeper when the script has ended, and then look for secrets."""
+
+
+@pytest.fixture
+def report_file(folder: Path) -> Iterator[Path]:
+    """A file that every user may write, wherever scripts run."""
+    file = folder / "found"
+    file.touch()
+    file.chmod(0o666)
+    yield file
+    file.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGSTOP"])
+def test_nothing_of_a_script_that_attacks_its_keeper_lives_on(
+    host: Host, folder: Path, report_file: Path, signal: str
+) -> None:
+    attack = SURVIVOR.replace("HOW", f"signal.{signal}").replace("PLACES", repr([str(report_file)]))
+    victim = "import time; time.sleep(1); print('done')"
+    secret = {"SECRET": "the next tenant's secret"}
+    report = host.run(
+        folder,
+        [script(attack)],
+        [Script(victim, tenant="other", environment=secret)],
+    )
+
+    assert report.ends[1][0]["printed"] == "done\n"
+    assert report_file.read_text() == ""
+    assert processes_with(str(folder)) == []
+
+
+def processes_with(text: str) -> list[str]:
+    """The command lines of processes whose environment holds *text*."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (
+                process.name != str(os.getpid())
+                and text.encode() in (process / "environ").read_bytes()
+            ):
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+# What the kernel keeps by user
+
+
+CALLS = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+NUMBERS = {"x86_64": (248, 249, 250), "aarch64": (217, 218, 219)}[__import__("os").uname().machine]
+add_key, request_key, keyctl = NUMBERS
+USER, SESSION = -4, -3
+"""
+
+
+def test_kernel_keyrings_are_closed(host: Host, folder: Path) -> None:
+    keeps = CALLS + 'libc.syscall(add_key, b"user", b"nextfire-test", b"secret", 6, USER)'
+    finds = CALLS + dedent(
+        """
+        key = libc.syscall(request_key, b"user", b"nextfire-test", None, 0)
+        found = ctypes.create_string_buffer(6)
+        if key > 0 and libc.syscall(keyctl, 11, key, found, 6) > 0:
+            print("found", found.raw)
+        """
+    )
+    report = host.run(folder, [Script(keeps)], [Script(finds, tenant="other")])
+
+    assert report.printed() == ""
+    assert [end["exit_code"] for (end,) in report.ends] == [0, 0]
+
+
+REFUSED = (
+    "libc.unshare(0x10000000)",
+    "libc.unshare(0x20000000)",
+    "libc.setns(os.open('/proc/self/ns/user', 0), 0)",
+    "clone(0x10000000)",
+    "libc.mount(b'none', b'.', b'tmpfs', 0, None)",
+    "libc.chroot(b'.')",
+    "libc.ptrace(0, 0, 0, 0)",
+    "libc.syscall(425, 8, ctypes.create_string_buffer(120))",  # io_uring
+    "libc.syscall(bpf, 0, ctypes.create_string_buffer(64), 64)",
+    "libc.socket(17, 3, 0)",  # packets
+    "libc.socket(40, 1, 0)",  # to the hypervisor
+    "libc.socket(38, 5, 0)",  # the kernel's cryptography
+)
+
+
+def test_calls_that_no_job_needs_are_refused(host: Host, folder: Path) -> None:
+    source = CALLS + dedent(
+        f"""
+        import os
+        x86 = os.uname().machine == "x86_64"
+        bpf = 321 if x86 else 280
+        def clone(flags):
+            made = libc.syscall(56 if x86 else 220, flags | 17, 0, 0, 0, 0)
+            if made == 0:
+                os._exit(0)
+            return made
+        for call in {REFUSED!r}:
+            if eval(call) >= 0:
+                print("could", call)
+        """
+    )
+    report = host.run(folder, [Script(source)])
+
+    assert report.printed() == ""
+    assert report.ends[0][0]["exit_code"] == 0
+
+
+# What it sees
+
+
+def test_a_script_sees_no_process_but_its_own(host: Host, folder: Path) -> None:
+    if not host.namespaces:
+        pytest.skip("this takes a process namespace")
+    source = """
+        import os, subprocess
+        child = subprocess.Popen(["sleep", "5"])
+        seen = {int(pid) for pid in os.listdir("/proc") if pid.isdigit()}
+        # Process 1 started it; of another user, it is hidden.
+        print(seen - {1, os.getpid(), child.pid})
+        child.kill()
+    """
+    assert host.run(folder, [Script(dedent(source))]).printed() == "set()\n"
+
+
+def test_the_environment_of_others_is_closed(host: Host, folder: Path) -> None:
+    if host.user is not None and not host.namespaces and not landlock():
+        pytest.skip("this takes namespaces or Landlock of version 6")
+    looks = """
+        import time
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            for found in search(b"the neighbour's secret"):
+                print("found in", found, flush=True)
+            time.sleep(0.05)
+    """
+    report = host.run(
+        folder,
+        [
+            script(looks),
+            Script(
+                "import time; time.sleep(2); print('alive')",
+                tenant="other",
+                environment={"SECRET": "the neighbour's secret"},
+            ),
+        ],
+    )
+
+    assert report.printed() == "alive\n"
+
+
+def test_files_of_other_runs_are_closed(host: Host, folder: Path) -> None:
+    if host.user is not None and not host.namespaces:
+        pytest.skip("this takes namespaces, or a user for each run")
+    looks = f"""
+        import os, time
+        until = time.monotonic() + 3
+        mine = os.getcwd()
+        while time.monotonic() < until:
+            for top in ({str(folder)!r}, "/tmp", "/var/tmp", "/dev/shm"):
+                for place, _, files in os.walk(top):
+                    for file in files if not place.startswith(mine) else ():
+                        try:
+                            if b"the neighbour" in open(os.path.join(place, file), "rb").read():
+                                print("found", place, file, flush=True)
+                        except OSError:
+                            pass
+            time.sleep(0.05)
+    """
+    keeps = """
+        import os, time
+        text = "the " + "neighbour's secret"
+        for place in (os.getcwd(), "/tmp", "/dev/shm"):
+            with open(f"{place}/kept-{os.getpid()}", "w") as file:
+                file.write(text)
+        time.sleep(2)
+    """
+    report = host.run(folder, [script(looks), Script(dedent(keeps), tenant="other")])
+
+    assert report.printed() == ""
+    assert [end["exit_code"] for end in report.ends[0]] == [0, 0]
+
+
+def landlock() -> bool:
+    import ctypes  # noqa: PLC0415
+
+    return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) >= 6
+
+
+# What the cleanup can be made to do
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root's cleanup")
+def test_the_cleanup_changes_nothing_by_a_symbolic_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder is replaced by a link after it was looked at and before its mode is changed."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    (elsewhere / "file").touch()
+    left = tmp_path / "nextfire-sandbox-run-attack"
+    left.mkdir(mode=0)
+    os.chown(left, 60_000, 60_000)
+
+    def swap() -> None:
+        if not left.is_symlink():
+            left.rmdir()
+            left.symlink_to(elsewhere)
+
+    chmod = Path.chmod
+
+    def attacked(path: Path, mode: int, **options: bool) -> None:
+        swap()
+        chmod(path, mode, **options)
+
+    monkeypatch.setattr(Path, "chmod", attacked)
+
+    folders.sweep(tmp_path, lambda owner: owner == 60_000)
+
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+    assert (elsewhere / "file").exists()
