@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 _log = logging.getLogger(__name__)
 
@@ -150,8 +151,9 @@ class BoundedServer:
         last = [time.monotonic()]
         copies = asyncio.gather(self._copy(one, other, last), self._copy(other, one, last))
         idle = asyncio.ensure_future(self._idle_since(last))
+        ends: set[asyncio.Future[Any]] = {copies, idle}
         try:
-            await asyncio.wait({copies, idle}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             copies.cancel()
             idle.cancel()
