@@ -13,8 +13,9 @@ help: ## Show this list
 
 install: $(BIN)/.installed ## Make the virtual environment (every target does it when needed)
 
-.nextfire/uv/bin/uv:
-	$(PYTHON) -m venv .nextfire/uv && .nextfire/uv/bin/pip install --quiet uv==0.13.8
+.nextfire/uv/bin/uv: requirements-uv.txt
+	$(PYTHON) -m venv .nextfire/uv && .nextfire/uv/bin/pip install --quiet --require-hashes -r $<
+	touch $@
 
 $(BIN)/.installed: pyproject.toml uv.lock | .nextfire/uv/bin/uv
 	.nextfire/uv/bin/uv sync --frozen --python $(PYTHON) && touch $@

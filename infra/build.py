@@ -120,7 +120,7 @@ class Build:
             worker = Path("functions") / "worker"
             self._stage_core(context / "layers")
             shutil.copytree(self._root / worker, context / worker, ignore=_IGNORED)
-            for file in ("pyproject.toml", "uv.lock"):
+            for file in ("pyproject.toml", "uv.lock", "requirements-uv.txt"):
                 shutil.copy2(self._root / file, context)
         return context
 

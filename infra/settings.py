@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 MIN_LIFE = timedelta(minutes=2)
@@ -105,6 +106,19 @@ def _json_if_text(value: object) -> object:
     return json.loads(value) if isinstance(value, str) else value
 
 
+def _egress(value: object) -> object:
+    if isinstance(value, str):
+        if value not in {EgressMode.OPEN, EgressMode.NONE}:
+            raise ValueError(
+                f'egress must be "open", "none" or a list of hosts, not {value!r}: '
+                'for one host give ["api.example.com"]'
+            )
+        return Egress.parse(value)
+    if isinstance(value, list) and all(isinstance(host, str) for host in value):
+        return Egress.listed(*value)
+    return value
+
+
 Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
 PoolName = Annotated[
@@ -165,6 +179,22 @@ class FargateSettings(_Settings):
         return self
 
 
+class VpcSettings(_Settings):
+    """Where a Lambda executor is attached to a network of yours."""
+
+    vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
+    subnet_ids: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...],
+        Field(min_length=1, max_length=16),
+    ]
+    """Private subnets of `vpcId`."""
+    security_group_ids: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")], ...],
+        Field(max_length=5),
+    ] = ()
+    """Security groups of `vpcId`; none: one of the pool's own, which lets HTTPS out."""
+
+
 class PoolSettings(_Settings):
     """A pool: its queue, and who serves it."""
 
@@ -190,6 +220,12 @@ class PoolSettings(_Settings):
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
+    egress: Annotated[Egress, BeforeValidator(_egress)] = OPEN
+    """What scripts may reach on the network: `open`, `none`, or a list of hosts."""
+    metadata: Literal["closed", "open"] | None = None
+    """Whether workers close the metadata addresses of their machine to scripts; None: they do."""
+    vpc: VpcSettings | None = None
+    """The network that a Lambda executor is attached to; None: it reaches the internet."""
     fargate: FargateSettings | None = None
     """How the stack runs workers of the pool; None: it runs none."""
 
@@ -197,6 +233,11 @@ class PoolSettings(_Settings):
     def packages_or_default(self) -> str:
         """Workers install them; a Lambda function has neither the time nor the room."""
         return self.packages or ("none" if self.executor == "lambda" else "inline")
+
+    @property
+    def metadata_or_default(self) -> str:
+        """A Lambda function has no metadata addresses to close."""
+        return self.metadata or ("open" if self.executor == "lambda" else "closed")
 
     @property
     def script_memory_or_default(self) -> int:
@@ -236,6 +277,30 @@ class PoolSettings(_Settings):
                 f"timeout of a {self.executor} pool must be more than {iso8601(EXECUTOR_MARGIN)} "
                 f"and at most {iso8601(limit)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_network(self) -> Self:
+        if self.egress.mode is EgressMode.NONE and self.job_role is not None:
+            raise ValueError(
+                'egress "none" and jobRole exclude each other: a role is of no use to scripts '
+                "without network. Leave one of them out, or list the hosts that scripts need"
+            )
+        own_hosts = self.executor == "worker" and self.fargate is None
+        if self.egress.mode is EgressMode.LISTED and not own_hosts:
+            host = "Fargate" if self.fargate else "Lambda"
+            raise ValueError(
+                "egress can list hosts only where workers run as root on machines of your own: "
+                f'{host} cannot give a script a network of its own. Set egress to "none"; or to '
+                '"open" with a VPC, whose security groups and firewall decide'
+            )
+        if self.executor == "worker" and self.vpc is not None:
+            raise ValueError(
+                "vpc is for pools on Lambda: workers are in the network of their machine, and "
+                "tasks in that of fargate.vpcId"
+            )
+        if self.executor == "lambda" and self.metadata is not None:
+            raise ValueError("metadata is for pools of workers: Lambda has no metadata addresses")
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb, only_attributes
 from infra.constructs.monitoring import Monitoring
 from infra.constructs.pool import Pool
+from infra.constructs.private_network import PrivateNetwork
 from infra.constructs.stores import ATTENTION_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
@@ -277,10 +278,17 @@ class NextfireStack(Stack):
             memory=pool.settings.memory,
             timeout=pool.settings.work_limit,
             environment=self._execution_environment(pool),
+            network=self._private_network(pool),
         )
         self._grant_execution(executor.role, pool)
         pool.feed(executor)
         return executor
+
+    def _private_network(self, pool: Pool) -> PrivateNetwork | None:
+        vpc = pool.settings.vpc
+        if vpc is None or self._settings.target is Target.LOCAL:
+            return None
+        return PrivateNetwork(self, f"Network{pascal(pool.name)}", pool=pool.name, settings=vpc)
 
     def _create_worker_role(self, pool: Pool) -> iam.Role:
         """The role of a worker: on Fargate, or on any machine whose principal may assume it."""
@@ -334,6 +342,8 @@ class NextfireStack(Stack):
             "NEXTFIRE_PACKAGES": pool.packages_or_default,
             "NEXTFIRE_PACKAGE_INDEX": pool.package_index,
             "NEXTFIRE_JOB_ROLE_ARN": pool.job_role,
+            "NEXTFIRE_EGRESS": str(pool.egress),
+            "NEXTFIRE_METADATA": pool.metadata_or_default,
         }
         return {name: value for name, value in settings.items() if value is not None}
 

@@ -11,13 +11,14 @@ from constructs import Construct
 
 from infra.constructs.code import Code
 from infra.constructs.grants import allow
+from infra.constructs.private_network import PrivateNetwork
 from infra.settings import Settings
 from nextfire.domain.metrics import NAMESPACE
 
 
 class Function(Construct):
     """The function of `functions/<folder>`; its role may write to its own log group only, which
-    holds audit events if it is *audited*.
+    holds audit events if it is *audited*. It is attached to *network*, if there is one.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Function(Construct):
         timeout: timedelta,
         environment: Mapping[str, str],
         audited: bool = False,
+        network: PrivateNetwork | None = None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.folder = folder
@@ -43,6 +45,8 @@ class Function(Construct):
             removal_policy=settings.audit_removal if audited else RemovalPolicy.DESTROY,
         )
         allow(self.role, ["logs:CreateLogStream", "logs:PutLogEvents"], log_group.log_group_arn)
+        if network is not None:
+            network.grant(self.role)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -65,3 +69,9 @@ class Function(Construct):
             retry_attempts=0,
             max_event_age=Duration.minutes(1),
         )
+        if network is not None:
+            # The CDK's own property `vpc` would add a managed policy that allows all of it on "*".
+            template = self.function.node.default_child
+            if not isinstance(template, lambda_.CfnFunction):
+                raise TypeError("a function's template is not a CfnFunction")
+            template.vpc_config = network.config

@@ -6,9 +6,10 @@ import os
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 _PREFIX = "NEXTFIRE_"
@@ -148,3 +149,7 @@ class ExecutorSettings(_Settings):
     """Where they come from, instead of the public index."""
     job_role_arn: str | None = None
     """The role that the pool's scripts act in; None: they have no credentials."""
+    egress: Annotated[Egress, BeforeValidator(Egress.parse)] = OPEN
+    """What scripts may reach on the network: `open`, `none`, or hosts separated by commas."""
+    metadata: Literal["closed", "open"] = "closed"
+    """Whether the metadata addresses of the machine are closed to scripts."""

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from nextfire.adapters import keeper
 
+FIRST = 60_000
+"""The first number, unless the executor is given another."""
 NUMBERS = 1000
 """How many numbers, from the first on, are ours. A user takes two."""
 _TENANT_GROUPS = 1 << 30

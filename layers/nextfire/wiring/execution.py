@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +20,7 @@ from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.metadata_block import close_metadata
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters
 from nextfire.adapters.run_store import DynamoDbRunStore
@@ -30,6 +32,8 @@ from nextfire.settings import ExecutorSettings, interpreter_environment, region_
 from nextfire.usecases.execute_run import ExecuteRun, Terms
 from nextfire.usecases.run_script import RunScript
 
+_log = logging.getLogger(__name__)
+
 _MEBI = 1024 * 1024
 
 
@@ -39,6 +43,8 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
     Raises:
         ValueError: Scripts cannot be run here; the message says what to do.
     """
+    if settings.metadata == "closed" and (still_open := close_metadata()):
+        _log.warning("metadata is open to scripts: %s", still_open.reason)
     database, clock = dynamodb(), SystemClock()
     buckets = s3()
     return ExecuteRun(

@@ -1,0 +1,325 @@
+"""The HTTP proxy through which the scripts of a pool reach the hosts that its egress lists.
+
+It decides by the host's name, resolves the name itself, decides again by the address, and connects
+to that very address: a name that resolves to something else a moment later gains nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from nextfire.adapters.bounded_server import CHUNK, IDLE, BoundedServer, Room
+from nextfire.domain.egress import PORTS, Address, Egress
+
+_log = logging.getLogger(__name__)
+
+MAX_HEAD = 16 * 1024
+"""Bytes of a request's line and headers."""
+_HEAD_WITHIN = 10.0  # seconds, like all of these
+_RESOLVED_WITHIN = 10.0
+_CONNECTED_WITHIN = 10.0
+_FAREWELL = 1.0
+_ADDRESSES = 4
+"""Addresses of a host that are tried."""
+_RESOLVERS = 2
+_REPORTED = 64
+"""Hosts of one run whose refusal is reported."""
+
+_CONNECT = re.compile(r"CONNECT (?P<authority>\S+) HTTP/1\.[01]")
+_ABSOLUTE = re.compile(
+    r"(?P<method>[A-Z]{1,20}) http://(?P<authority>[^\s/?#]+)(?P<path>[/?]\S*)?"
+    r" (?P<version>HTTP/1\.[01])",
+    re.IGNORECASE,
+)
+_AUTHORITY = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<host>[A-Za-z0-9._-]{1,253}))(?::(?P<port>[0-9]{1,5}))?"
+)
+_HOP_BY_HOP = {b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization", b"host"}
+
+Resolve = Callable[[str, int], Sequence[Address]]
+"""The addresses of a host; may block. Raises OSError if it has none."""
+Connect = Callable[[Address, int], Awaitable[socket.socket]]
+"""A connected socket that does not block. Raises OSError."""
+Refused = Callable[[str, int, str], None]
+"""Called with host, port and reason; in the proxy's thread."""
+
+
+def proxy_environment(port: int) -> dict[str, str]:
+    """The variables by which programs find the proxy at *port* of the loopback."""
+    proxy, none = f"http://127.0.0.1:{port}", "127.0.0.1,localhost,::1"
+    values = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": none}
+    return values | {name.lower(): value for name, value in values.items()}
+
+
+@contextmanager
+def relay(listener: socket.socket, address: tuple[str, int]) -> Iterator[None]:
+    """Within, relay each connection on *listener* to *address*, an IP address and a port.
+
+    Raises:
+        OSError: There is no file descriptor or thread for it.
+    """
+    target = ip_address(address[0])
+
+    async def handle(server: BoundedServer, client: socket.socket) -> None:
+        with closing(await _connect(target, address[1])) as upstream:
+            await server.exchange(client, upstream)
+
+    with BoundedServer(listener, handle).serving():
+        yield
+
+
+class EgressProxy:
+    """The proxy of one run: CONNECT, and plain HTTP in absolute form."""
+
+    def __init__(
+        self,
+        egress: Egress,
+        *,
+        refused: Refused,
+        resolve: Resolve | None = None,
+        connect: Connect | None = None,
+        room: Room | None = None,
+        idle: float = IDLE,
+    ) -> None:
+        """Build.
+
+        Args:
+            egress: What the run's script may reach.
+            refused: Called once for each refused host, for the first hosts of the run.
+            resolve: How names are resolved; None: by the system.
+            connect: How connections are made; None: by TCP.
+            room: What it shares with other runs; None: with those of this process.
+            idle: Seconds for which a connection may carry nothing.
+        """
+        self._egress = egress
+        self._refused = refused
+        self._resolve = resolve or _resolve
+        self._connect = connect or _connect
+        self._room = room
+        self._idle = idle
+        self._reported: set[str] = set()
+        self._resolvers: ThreadPoolExecutor | None = None
+
+    @contextmanager
+    def serving(self, listener: socket.socket) -> Iterator[None]:
+        """Serve on *listener* within; it is closed at the end.
+
+        Raises:
+            OSError: There is no file descriptor or thread for it.
+        """
+        options = {} if self._room is None else {"room": self._room}
+        server = BoundedServer(listener, self._handle, idle=self._idle, **options)
+        self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="egress-resolver")
+        try:
+            with server.serving():
+                yield
+        finally:
+            self._resolvers.shutdown(wait=False, cancel_futures=True)
+
+    async def _handle(self, server: BoundedServer, client: socket.socket) -> None:
+        try:
+            async with asyncio.timeout(_HEAD_WITHIN):
+                head, rest = await _read_head(client)
+            request = _parse(head)
+            upstream = await self._reach(request)
+        except TimeoutError:
+            return
+        except _RefusalError as refusal:
+            await _answer(client, refusal)
+            return
+        with closing(upstream):
+            loop = asyncio.get_running_loop()
+            if request.forwarded is None:
+                await loop.sock_sendall(client, b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await loop.sock_sendall(upstream, (request.forwarded or b"") + rest)
+            await server.exchange(client, upstream)
+
+    async def _reach(self, request: _Request) -> socket.socket:
+        host, port = request.host, request.port
+        decision = self._egress.allows(host, port)
+        if not decision.allowed:
+            raise self._refuse(host, port, decision.reason)
+        addresses = await self._addresses(host, port)
+        reason = ""
+        permitted = []
+        for address in addresses:
+            decision = self._egress.allows_address(host, port, address)
+            if decision.allowed:
+                permitted.append(address)
+            else:
+                reason = decision.reason
+        if not permitted:
+            raise self._refuse(host, port, reason)
+        problem = ""
+        for address in permitted[:_ADDRESSES]:
+            try:
+                async with asyncio.timeout(_CONNECTED_WITHIN):
+                    return await self._connect(address, port)
+            except (OSError, TimeoutError) as error:
+                problem = f"{address}: {_words(error)}"
+        raise _RefusalError(502, "Bad Gateway", f"{host}:{port} cannot be reached ({problem}).")
+
+    async def _addresses(self, host: str, port: int) -> Sequence[Address]:
+        with suppress(ValueError):
+            return [ip_address(host)]
+        if self._resolvers is None:
+            raise RuntimeError("not serving")
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_RESOLVED_WITHIN):
+                found = await loop.run_in_executor(self._resolvers, self._resolve, host, port)
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise _RefusalError(
+                502, "Bad Gateway", f"{host} cannot be resolved: {_words(error)}."
+            ) from error
+        if not found:
+            raise _RefusalError(502, "Bad Gateway", f"{host} has no address.")
+        return found
+
+    def _refuse(self, host: str, port: int, reason: str) -> _RefusalError:
+        if host not in self._reported and len(self._reported) < _REPORTED:
+            self._reported.add(host)
+            last = len(self._reported) == _REPORTED
+            more = "; refusals of further hosts are not reported" if last else ""
+            try:
+                self._refused(host, port, reason + more)
+            except Exception:  # noqa: BLE001 — the script's request is answered anyway
+                _log.exception("a refusal was not reported")
+        return _RefusalError(
+            403,
+            "Refused by the egress setting of the pool",
+            f"{host}:{port} is refused: {reason}. What scripts of this pool may reach is its "
+            'setting "egress", which whoever deploys the stack can change.',
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """`forwarded`: the head for the server; None for CONNECT."""
+
+    host: str
+    port: int
+    forwarded: bytes | None
+
+
+class _RefusalError(Exception):
+    """The request is answered with a status and a sentence."""
+
+    def __init__(self, status: int, phrase: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.phrase, self.sentence = status, phrase, sentence
+
+
+async def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
+    """The head of a request without its empty line, and what came after it."""
+    loop = asyncio.get_running_loop()
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if len(data) >= MAX_HEAD:
+            raise _RefusalError(
+                431, "Request Header Fields Too Large", f"More than {MAX_HEAD} bytes of headers."
+            )
+        more = await loop.sock_recv(client, MAX_HEAD - len(data))
+        if not more:
+            raise ConnectionResetError
+        data += more
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def _parse(head: bytes) -> _Request:
+    line, *headers = head.split(b"\r\n")
+    text = line.decode("latin-1")
+    if match := _CONNECT.fullmatch(text):
+        host, port = _authority(match["authority"], None)
+        return _Request(host, port, None)
+    if match := _ABSOLUTE.fullmatch(text):
+        host, port = _authority(match["authority"], 80)
+        path = match["path"] or "/"
+        path = f"/{path}" if path.startswith("?") else path
+        kept = [each for each in headers if _name(each) not in _HOP_BY_HOP]
+        lines = [
+            f"{match['method']} {path} {match['version']}".encode("latin-1"),
+            f"Host: {match['authority']}".encode("latin-1"),
+            *kept,
+            # Another request on this connection could be for another host.
+            b"Connection: close",
+        ]
+        return _Request(host, port, b"\r\n".join(lines) + b"\r\n\r\n")
+    raise _RefusalError(
+        400,
+        "Bad Request",
+        "This is an HTTP proxy: ask for CONNECT host:port, or for an absolute http:// address.",
+    )
+
+
+def _name(header: bytes) -> bytes:
+    return header.partition(b":")[0].strip().lower()
+
+
+def _authority(text: str, default: int | None) -> tuple[str, int]:
+    match = _AUTHORITY.fullmatch(text)
+    port = default if match is None or match["port"] is None else int(match["port"])
+    if match is None or port is None or port not in PORTS:
+        raise _RefusalError(
+            400, "Bad Request", "The host must be a name or an address, with a port for CONNECT."
+        )
+    if match["v6"] is None:
+        return match["host"].lower(), port
+    try:
+        return str(IPv6Address(match["v6"])), port
+    except ValueError as error:
+        raise _RefusalError(400, "Bad Request", "The host is not an IPv6 address.") from error
+
+
+async def _answer(client: socket.socket, refusal: _RefusalError) -> None:
+    body = f"nextfire: {refusal.sentence}\n".encode()
+    headers: Mapping[str, object] = {
+        "Content-Type": "text/plain; charset=utf-8",
+        "Content-Length": len(body),
+        "Connection": "close",
+    }
+    lines = [f"HTTP/1.1 {refusal.status} {refusal.phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    loop = asyncio.get_running_loop()
+    with suppress(TimeoutError, OSError):
+        async with asyncio.timeout(_FAREWELL):
+            await loop.sock_sendall(client, "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+            client.shutdown(socket.SHUT_WR)
+            # A client that still sends would lose the answer if the connection were closed now.
+            left = 16 * CHUNK
+            while left > 0 and (data := await loop.sock_recv(client, CHUNK)):
+                left -= len(data)
+
+
+def _resolve(host: str, port: int) -> Sequence[Address]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [ip_address(each[4][0]) for each in found]
+
+
+async def _connect(address: Address, port: int) -> socket.socket:
+    family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A literal address: asyncio looks nothing up.
+        await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it takes too long"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

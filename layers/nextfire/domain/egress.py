@@ -1,0 +1,293 @@
+"""What scripts of a pool may reach on the network: anything, nothing, or listed hosts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+)
+from typing import Self
+
+Address = IPv4Address | IPv6Address
+
+MAX_HOSTS = 50
+"""Hosts of one list: it is an environment variable of the executor."""
+PORTS = range(1, 65_536)
+_DEFAULT_PORT = 443
+_MAX_NAME = 253
+_EXAMPLE = (
+    'Give "open", "none", or hosts such as "api.example.com", "*.example.com:8443", '
+    '"192.0.2.7:5432", "[2001:db8::1]" or "db.corp.example.com:5432/private"'
+)
+_ENTRY = re.compile(
+    r"(?:\[(?P<v6>[^\[\]/]*)\]|(?P<host>[^\[\]:/]+))(?::(?P<port>[^/]*))?(?P<mark>/.*)?"
+)
+_LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+"""A last label like this makes a name an IPv4 address in disguise, such as 0x7f.1."""
+
+_LOCAL_SERVICES = (
+    IPv4Network("0.0.0.0/8"),
+    IPv4Network("169.254.0.0/16"),
+    IPv6Network("fe80::/10"),
+    IPv6Network("fd00:ec2::/32"),
+)
+"""Addresses that mean this machine or the services of its host, such as instance metadata."""
+_TRANSLATED = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
+"""IPv6 ranges whose last 32 bits are an IPv4 address: NAT64, and IPv4-compatible addresses."""
+_PRIVATE_TOO = (IPv6Network("fec0::/10"), IPv6Network("64:ff9b:1::/48"))
+"""Private ranges that `is_global` does not know: site-local addresses, and NAT64 of a network."""
+
+
+class EgressMode(StrEnum):
+    """What a pool's scripts may reach."""
+
+    OPEN = "open"
+    NONE = "none"
+    LISTED = "listed"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a script may reach a host or an address, and why."""
+
+    allowed: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """A host and a port that scripts may reach.
+
+    `host`: a name in lower case, `*.` and a name for all names below it, or a literal address.
+    `private`: whether it may resolve to a private address; a literal address needs no permission.
+    """
+
+    host: str
+    port: int = _DEFAULT_PORT
+    private: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `HOST`, `HOST:PORT` or `HOST:PORT/private`.
+
+        Raises:
+            ValueError: It is malformed, or is an address that scripts can never reach.
+        """
+        match = _ENTRY.fullmatch(text.strip().lower())
+        if match is None:
+            raise ValueError(f'invalid egress host "{text}". {_EXAMPLE}')
+        if (mark := match["mark"]) not in {None, "/private"}:
+            raise ValueError(
+                f'invalid egress host "{text}": the only mark is "/private", which lets the name '
+                "resolve to private addresses. A path cannot be given"
+            )
+        host = _parse_host(text, match["v6"], match["host"])
+        return cls(host, _parse_port(text, match["port"]), private=mark is not None)
+
+    def names(self, host: str) -> bool:
+        """Whether the rule names *host*, which is in normal form, at any port."""
+        if self.host.startswith("*."):
+            return host.endswith(self.host[1:]) and _is_name(host)
+        return host == self.host
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}{'/private' if self.private else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """What a pool's scripts may reach.
+
+    `rules`: the listed hosts; empty: nothing; None: anything.
+    """
+
+    rules: tuple[HostRule, ...] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `open`, `none`, or hosts separated by commas.
+
+        Raises:
+            ValueError: It is malformed; the message says what is allowed.
+        """
+        match text.strip():
+            case EgressMode.OPEN:
+                return cls(None)
+            case EgressMode.NONE:
+                return cls(())
+            case hosts:
+                return cls.listed(*hosts.split(","))
+
+    @classmethod
+    def listed(cls, *hosts: str) -> Self:
+        """Only *hosts*, each as `HostRule.parse` reads it.
+
+        Raises:
+            ValueError: One is malformed, or there are too many, or none.
+        """
+        if not 1 <= len(hosts) <= MAX_HOSTS:
+            raise ValueError(
+                f"egress must list 1 to {MAX_HOSTS} hosts, not {len(hosts)}. {_EXAMPLE}"
+            )
+        return cls(tuple(dict.fromkeys(map(HostRule.parse, hosts))))
+
+    @property
+    def mode(self) -> EgressMode:
+        if self.rules is None:
+            return EgressMode.OPEN
+        return EgressMode.LISTED if self.rules else EgressMode.NONE
+
+    def __str__(self) -> str:
+        """The text that `parse` reads."""
+        return ",".join(map(str, self.rules)) if self.rules else self.mode.value
+
+    def allows(self, host: str, port: int) -> Decision:
+        """Whether a script may ask for *host*, a name or a literal address, at *port*.
+
+        Decides before the name is resolved: `allows_address` decides what it resolved to.
+        """
+        if self.rules is None:
+            return Decision(allowed=True, reason="the pool's egress is open")
+        host = normal_host(host)
+        if rule := self._rule(host, port):
+            return Decision(allowed=True, reason=f"the pool's egress lists {rule}")
+        if not self.rules:
+            return Decision(allowed=False, reason='the pool\'s egress is "none"')
+        listed = sorted({rule.port for rule in self.rules if rule.names(host)})
+        if listed:
+            ports = " or ".join(map(str, listed))
+            return Decision(
+                allowed=False, reason=f"the pool's egress lists it with port {ports} only"
+            )
+        return Decision(allowed=False, reason="the pool's egress does not list it")
+
+    def allows_address(self, host: str, port: int, address: Address) -> Decision:
+        """Whether a script that asked for *host* may be connected to *address*.
+
+        Addresses of this machine and of its host's services are always refused. Private addresses
+        are refused unless the list names the literal address or marks the host "/private".
+        """
+        for each in _meanings(address):
+            if kind := _local_kind(each):
+                return Decision(
+                    allowed=False, reason=f"{address} is {kind} address, which scripts never reach"
+                )
+        if self.rules is None or _is_public(address):
+            return Decision(allowed=True, reason=f"{address} is a public address")
+        rule = self._rule(normal_host(host), port)
+        if rule and (rule.private or rule.host == str(address)):
+            return Decision(allowed=True, reason=f"the pool's egress lists {rule}")
+        return Decision(
+            allowed=False,
+            reason=f"it resolves to {address}, a private address: list the host as "
+            f'"{host}:{port}/private" if scripts may reach it',
+        )
+
+    def _rule(self, host: str, port: int) -> HostRule | None:
+        """The rule that names *host* and *port*; of several, one that allows private addresses."""
+        found = [rule for rule in self.rules or () if rule.port == port and rule.names(host)]
+        return max(found, key=lambda rule: rule.private, default=None)
+
+
+OPEN = Egress(None)
+
+
+def normal_host(host: str) -> str:
+    """*host* in the form that rules are compared in: lower case, without a final dot."""
+    host = host.lower().removesuffix(".")
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host
+
+
+def _parse_host(text: str, v6: str | None, host: str | None) -> str:
+    if v6 is None and host is not None and not _looks_numeric(host):
+        return _parse_name(text, host)
+    try:
+        address: Address = IPv6Address(v6) if v6 is not None else IPv4Address(host)
+    except ValueError as error:
+        raise ValueError(f'invalid address in egress host "{text}": {error}. {_EXAMPLE}') from error
+    for each in _meanings(address):
+        if kind := _local_kind(each):
+            raise ValueError(
+                f'egress host "{text}" is {kind} address, which scripts never reach. Name a host '
+                'or an address of a network, such as "10.0.4.7:5432"'
+            )
+    return str(address)
+
+
+def _parse_name(text: str, host: str) -> str:
+    name = host.removesuffix(".")
+    labels = name.removeprefix("*.").split(".")
+    if name == "*" or (name.startswith("*.") and len(labels) == 1):
+        raise ValueError(
+            f'egress host "{text}" is too wide: give "open" for every host, or "*." and a domain '
+            'of two labels or more, such as "*.example.com"'
+        )
+    if not name.isascii():
+        raise ValueError(
+            f'egress host "{text}" must be ASCII: write international names in their xn-- form, '
+            'such as "xn--bcher-kva.example"'
+        )
+    if name in {*EgressMode} or len(name) > _MAX_NAME or not all(map(_LABEL.fullmatch, labels)):
+        raise ValueError(f'invalid egress host "{text}". {_EXAMPLE}')
+    return name
+
+
+def _parse_port(text: str, port: str | None) -> int:
+    if port is None:
+        return _DEFAULT_PORT
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) not in PORTS:
+        raise ValueError(
+            f'invalid port in egress host "{text}": use 1-65535, such as "api.example.com:8443"'
+        )
+    return int(port)
+
+
+def _looks_numeric(host: str) -> bool:
+    return _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
+
+
+def _is_name(host: str) -> bool:
+    return all(map(_LABEL.fullmatch, host.split(".")))
+
+
+def _local_kind(address: Address) -> str | None:
+    """What makes *address* unreachable for scripts in any pool, with its article; None: nothing."""
+    if address.is_unspecified:
+        return "the unspecified"
+    if address.is_loopback:
+        return "a loopback"
+    if address.is_multicast:
+        return "a multicast"
+    if any(address.version == net.version and address in net for net in _LOCAL_SERVICES):
+        return "a link-local or metadata"
+    if isinstance(address, IPv4Address) and address == IPv4Address("255.255.255.255"):
+        return "a broadcast"
+    return None
+
+
+def _is_public(address: Address) -> bool:
+    if any(address.version == net.version and address in net for net in _PRIVATE_TOO):
+        return False
+    return all(each.is_global for each in _meanings(address))
+
+
+def _meanings(address: Address) -> list[Address]:
+    """*address*, and the IPv4 addresses that it carries inside."""
+    found: list[Address] = [address]
+    if isinstance(address, IPv6Address):
+        inner = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+        found += [each for each in inner if each is not None]
+        if any(address in net for net in _TRANSLATED) and int(address) > 1:
+            found.append(IPv4Address(int(address) & 0xFFFF_FFFF))
+    return found

@@ -1,0 +1,203 @@
+"""What a script does to read the credentials of its machine from the metadata service.
+
+A network namespace stands for the machine, another one for the service behind its wire.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nextfire.adapters import metadata_block
+from nextfire.adapters.metadata_block import ADDRESSES, StillOpen, close_metadata
+from nextfire.adapters.script_users import FIRST, NUMBERS
+
+ROOT = Path(__file__).parents[2]
+needs_namespaces = pytest.mark.skipif(
+    os.geteuid() != 0
+    or subprocess.run(
+        ["sh", "-c", "command -v ip && unshare -n true"], capture_output=True, check=False
+    ).returncode
+    != 0,
+    reason="needs root, network namespaces and `ip`",
+)
+
+_SET_UP = """
+ip link set lo up
+ip link add machine type veth peer name service
+ip address add 10.9.9.1/24 dev machine
+ip -6 address add fd00:9::1/64 dev machine nodad
+ip link set machine up
+"""
+
+_PROGRAM = """
+import json, os, socket, subprocess, sys, urllib.request
+sys.path.insert(0, sys.argv[1])
+from nextfire.adapters.metadata_block import ADDRESSES, close_metadata
+
+def shell(script):
+    subprocess.run(["sh", "-e", "-c", script], check=True, stdout=subprocess.DEVNULL)
+
+def attempt(user, address):
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.setgid(user)
+            os.setuid(user)
+            host = f"[{address}]" if ":" in address else address
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            said = opener.open(f"http://{host}/latest", timeout=10).read()
+        except OSError as error:
+            said = str(error).encode()
+        os.write(writer, said)
+        os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with os.fdopen(reader) as answer:
+        return answer.read()
+
+shell(sys.argv[2])
+service = subprocess.Popen(
+    ["unshare", "-n", sys.executable, sys.argv[3]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+)
+service.stdout.readline()
+shell(f"ip link set service netns {service.pid}")
+service.stdin.write(b"\\n")
+service.stdin.flush()
+service.stdout.readline()
+shell("ip route add default via 10.9.9.2; ip -6 route add default via fd00:9::2")
+
+found = {}
+def look(when):
+    for user in map(int, sys.argv[4].split(",")):
+        for address in sys.argv[5].split(","):
+            found[f"{when} {user} {address}"] = attempt(user, address)
+
+look("before")
+found["first"] = repr(close_metadata())
+look("after")
+found["again"] = repr(close_metadata())
+found["rules"] = subprocess.run(["ip", "rule"], capture_output=True, text=True).stdout
+shell("ip address add 169.254.169.254/32 dev lo")
+found["own"] = repr(close_metadata())
+service.kill()
+service.wait()
+print(json.dumps(found))
+"""
+
+_SERVICE = """
+import http.server, socket, subprocess, sys, threading
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"credentials")
+    def log_message(self, *_): pass
+
+class Six(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+print("there", flush=True)
+sys.stdin.readline()
+subprocess.run(["sh", "-e", "-c", '''
+ip link set lo up
+ip address add 10.9.9.2/24 dev service
+ip -6 address add fd00:9::2/64 dev service nodad
+for each in 169.254.169.254 169.254.170.2 169.254.170.23; do
+    ip address add $each/32 dev service
+done
+for each in fd00:ec2::254 fd00:ec2::23; do ip -6 address add $each/128 dev service nodad; done
+ip link set service up
+'''], check=True)
+threading.Thread(target=http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler).serve_forever).start()
+print("serving", flush=True)
+Six(("fd00:ec2::254", 80), Handler).serve_forever()
+"""
+
+IMDS, ECS, EKS, IMDS6 = "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254"
+MAPPED = "::ffff:169.254.169.254"
+OTHER = "10.9.9.2"
+SCRIPT, LAST, WORKER, NEIGHBOUR = FIRST, FIRST + NUMBERS - 1, 0, FIRST + NUMBERS
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What users got from the service, before and after the addresses were closed."""
+    service = tmp_path_factory.mktemp("metadata") / "service.py"
+    service.write_text(_SERVICE)
+    users = ",".join(map(str, (SCRIPT, LAST, WORKER, NEIGHBOUR)))
+    addresses = ",".join((IMDS, ECS, EKS, IMDS6, MAPPED, OTHER))
+    layers = str(ROOT / "layers")
+    program = [sys.executable, "-c", _PROGRAM, layers, _SET_UP, str(service), users, addresses]
+    ended = subprocess.run(
+        ["unshare", "-n", *program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.returncode == 0, ended.stderr
+    told: dict[str, str] = json.loads(ended.stdout)
+    return told
+
+
+@needs_namespaces
+@pytest.mark.parametrize("address", [IMDS, ECS, EKS, IMDS6, MAPPED])
+@pytest.mark.parametrize("user", [SCRIPT, LAST])
+def test_script_reads_credentials_before_and_not_after(
+    found: dict[str, str], user: int, address: str
+) -> None:
+    assert found[f"before {user} {address}"] == "credentials"
+    assert "Permission denied" in found[f"after {user} {address}"]
+
+
+@needs_namespaces
+@pytest.mark.parametrize("address", [IMDS, ECS, EKS, IMDS6, MAPPED])
+@pytest.mark.parametrize("user", [WORKER, NEIGHBOUR])
+def test_others_are_not_affected(found: dict[str, str], user: int, address: str) -> None:
+    assert found[f"after {user} {address}"] == "credentials"
+
+
+@needs_namespaces
+def test_scripts_reach_other_addresses(found: dict[str, str]) -> None:
+    assert found[f"after {SCRIPT} {OTHER}"] == "credentials"
+
+
+@needs_namespaces
+def test_second_worker_of_the_machine_adds_nothing(found: dict[str, str]) -> None:
+    assert found["first"] == found["again"] == "None"
+    assert found["rules"].count("prohibit") == 3, "one rule for each IPv4 address"
+
+
+@needs_namespaces
+def test_address_of_the_machine_itself_is_reported(found: dict[str, str]) -> None:
+    assert f"{IMDS}: it is an address of this machine itself" in found["own"]
+    assert ECS not in found["own"]
+
+
+@needs_namespaces
+def test_without_the_capability_it_is_reported() -> None:
+    """Root of a container has no CAP_NET_ADMIN."""
+    code = "from nextfire.adapters.metadata_block import close_metadata; print(close_metadata())"
+    ended = subprocess.run(
+        ["unshare", "-n", "setpriv", "--bounding-set=-net_admin", sys.executable, "-c", code],
+        env={"PYTHONPATH": str(ROOT / "layers"), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert "Operation not permitted" in ended.stdout
+    assert "Run the worker as root with CAP_NET_ADMIN" in ended.stdout
+
+
+def test_worker_that_is_not_root_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_block.os, "geteuid", lambda: 1000)
+
+    still_open = close_metadata()
+
+    assert isinstance(still_open, StillOpen)
+    assert still_open.addresses == tuple(map(str, ADDRESSES))
+    assert "Run the worker as root with CAP_NET_ADMIN" in still_open.reason
