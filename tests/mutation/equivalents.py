@@ -36,8 +36,8 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "What is left in the pipe wakes the keeper again at once.",
     ),
     Equivalent(
-        "layers/nextfire/adapters/sandbox.py",
-        "_in_memory",
+        "layers/nextfire/adapters/kept_program.py",
+        "in_memory",
         "one round of while view",
         "A file in memory takes all at once, up to 2 GiB.",
     ),

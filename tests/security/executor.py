@@ -38,7 +38,7 @@ def main() -> None:
     """Run the calls on standard input."""
     folder = Path(sys.argv[1])
     if os.environ.get("TEST_NAMESPACES") == "no":
-        sandbox._namespaces_work = lambda environment: False  # noqa: ARG005, SLF001
+        sandbox.namespaces_work = lambda environment: False  # type: ignore[attr-defined]  # noqa: ARG005
     sys.addaudithook(observe)
     runner = ProcessScriptRunner(temp_root=folder, grace=timedelta(seconds=1))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters import keeper, sandbox
+from nextfire.adapters import keeper, kept_program, process_table
 
 PIDS = 1 << 22
 """No process has this number, or a greater one."""
@@ -22,7 +22,7 @@ def test_children_and_their_children_are_descendants() -> None:
         assert child.stdout is not None
         grandchild = int(child.stdout.readline())
         try:
-            assert {child.pid, grandchild} <= keeper._descendants(os.getpid())  # noqa: SLF001
+            assert {child.pid, grandchild} <= process_table.descendants(os.getpid())
         finally:
             os.kill(grandchild, signal.SIGKILL)
 
@@ -49,12 +49,12 @@ def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
         [],
     ]
     killed: list[int] = []
-    monkeypatch.setattr(keeper, "processes", lambda: found.pop(0))
+    monkeypatch.setattr(process_table, "processes", lambda: found.pop(0))
     monkeypatch.setattr(
         os, "kill", lambda pid, how: killed.append(pid) if how == signal.SIGKILL else None
     )
 
-    sandbox._kill_adopted()  # noqa: SLF001
+    kept_program._kill_adopted()  # noqa: SLF001
 
     assert killed == [PIDS + 1, PIDS + 2, PIDS + 3]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nextfire.adapters import sandbox
+from nextfire.adapters import kept_program
 
 
 class Keeper:
@@ -19,7 +19,7 @@ class Keeper:
         self.process = subprocess.Popen(["sleep", str(seconds)])
         control, self.told = socket.socketpair()
         self._control = control
-        self.kept = sandbox._Kept(self.process, control, adopts=adopts)  # noqa: SLF001
+        self.kept = kept_program.KeptProgram(self.process, control, adopts=adopts)
 
     def close(self) -> None:
         self.process.kill()
@@ -58,7 +58,7 @@ def test_all_that_a_keeper_tells_is_heard_before_its_end(
 def test_a_keeper_that_does_not_come_to_its_end_is_killed(
     keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "_GONE_WITHIN", 0.01)
+    monkeypatch.setattr(kept_program, "_GONE_WITHIN", 0.01)
     keeper = Keeper(20)
     keepers.append(keeper)
 
@@ -86,8 +86,8 @@ def test_what_a_killed_keeper_left_is_looked_for(
     looked: bool,  # noqa: FBT001
 ) -> None:
     calls: list[bool] = []
-    monkeypatch.setattr(sandbox, "_kill_adopted", lambda: calls.append(True))
-    monkeypatch.setattr(sandbox, "_GONE_WITHIN", 0.2)
+    monkeypatch.setattr(kept_program, "_kill_adopted", lambda: calls.append(True))
+    monkeypatch.setattr(kept_program, "_GONE_WITHIN", 0.2)
     keeper = Keeper(20, adopts=adopts)
     keepers.append(keeper)
     if ends:

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import folders, keeper, removal, sandbox
+from nextfire.adapters import folders, process_table, removal, sandbox
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_streams import Pump
 from nextfire.adapters.script_streams import Stream as ReadingEnd
@@ -60,7 +60,7 @@ only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another use
 def host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         if os.environ.get(NAMESPACES) == "no":
-            patched.setattr(sandbox, "_namespaces_work", lambda _: False)
+            patched.setattr(sandbox, "namespaces_work", lambda _: False)
         yield
 
 
@@ -134,7 +134,7 @@ def run(folder: Path) -> Iterator[Runner]:
 
 def processes_in(folder: Path) -> list[int]:
     """What lives of the scripts whose folders are in *folder*, by the home that they inherit."""
-    living = [pid for pid, _, fields in keeper.processes() if fields[0] not in b"ZX"]
+    living = [pid for pid, _, fields in process_table.processes() if fields[0] not in b"ZX"]
     home = f"HOME={folder}/".encode()
     found = []
     for pid in living:
@@ -645,7 +645,9 @@ def test_user_that_cannot_be_looked_at_is_not_lost(monkeypatch: pytest.MonkeyPat
     users = ScriptUsers(BASE_UID + 2000)
     before = descriptors()
     with monkeypatch.context() as broken:
-        broken.setattr(keeper, "processes", lambda: (_ for _ in ()).throw(OSError("no more files")))
+        broken.setattr(
+            process_table, "processes", lambda: (_ for _ in ()).throw(OSError("no more files"))
+        )
         with pytest.raises(OSError, match="no more files"):
             users.take()
 
@@ -1159,7 +1161,7 @@ def test_interpreter_is_looked_for_where_the_users_can_reach_it(
 def test_working_folder_that_the_users_cannot_reach_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "_namespaces_work", lambda _: False)
+    monkeypatch.setattr(sandbox, "namespaces_work", lambda _: False)
     with pytest.raises(ValueError, match="be entered by every user"):
         ProcessScriptRunner(temp_root=tmp_path)
 

@@ -48,10 +48,7 @@ from nextfire.adapters.confinement import (
     prctl,
     refuse_calls,
 )
-
-TYPE_CHECKING = False  # the typing module takes 5 ms, collections.abc 3
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from nextfire.adapters.process_table import kill_descendants, send, tasks_of
 
 BOOT = """
 import marshal, os, sys
@@ -63,7 +60,6 @@ os._exit(0)  # nothing is left to tidy up, and Python would take 3 ms to
 """
 """Runs the last of the modules in CODE, after those that it imports."""
 _NICE = 5
-_STOPS_AT_MOST = 50
 _POLL = 0.002  # seconds
 
 
@@ -108,7 +104,7 @@ class _Keeper:
 
     def keep(self, channel: int) -> None:
         if self._user is None and not (self._namespaces and counts_tasks_per_namespace()):
-            self._request[Request.PROCESSES] += _tasks_of(os.getuid())
+            self._request[Request.PROCESSES] += tasks_of(os.getuid())
         problem = self._start(channel)
         try:
             if channel >= 0:
@@ -196,9 +192,9 @@ class _Keeper:
     def _end_all(self) -> None:
         while self._reap():
             if self._namespaces:
-                _send([self._child], _signal.SIGKILL)  # and with it, all of its namespace
+                send([self._child], _signal.SIGKILL)  # and with it, all of its namespace
             elif self._user is None:
-                _kill_descendants()
+                kill_descendants()
             else:
                 _kill_user(*self._user[:2])
             time.sleep(_POLL)
@@ -325,63 +321,6 @@ def _kill_user(user: int, warden: int) -> None:
         pass  # there are none
     finally:
         os.setresuid(0, 0, 0)
-
-
-def _kill_descendants() -> None:
-    stopped: set[int] = set()
-    for _ in range(_STOPS_AT_MOST):
-        fresh = _descendants(os.getpid()) - stopped
-        if not fresh:
-            break
-        _send(fresh, _signal.SIGSTOP)
-        stopped |= fresh
-    _send(stopped, _signal.SIGKILL)
-
-
-def _send(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except OSError:
-            pass
-
-
-def _descendants(ancestor: int) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for pid, _, fields in processes():
-        children.setdefault(int(fields[1]), []).append(pid)
-    found: set[int] = set()
-    todo = children.get(ancestor, [])
-    while todo:
-        pid = todo.pop()
-        if pid not in found:
-            found.add(pid)
-            todo += children.get(pid, [])
-    return found
-
-
-def _tasks_of(user: int) -> int:
-    return sum(int(fields[17]) for _, owner, fields in processes() if owner == user)
-
-
-def processes() -> Iterable[tuple[int, int, list[bytes]]]:
-    """Number, owner and what ``/proc/…/stat`` says of each process, from its state on.
-
-    One that is undumpable is root's there.
-    """
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            stat = os.open(f"/proc/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                owner = os.fstat(stat).st_uid
-                fields = os.read(stat, 4096).rpartition(b")")[2].split()
-            finally:
-                os.close(stat)
-        except OSError:
-            continue  # it has ended
-        yield int(name), owner, fields
 
 
 def _drain(descriptor: int) -> None:

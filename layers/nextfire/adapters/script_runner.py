@@ -21,7 +21,9 @@ from nextfire.adapters import unpack
 from nextfire.adapters.packages import Inline, Packages, inline_metadata, suits
 from nextfire.adapters.sandbox import Ending, Sandbox, Sandboxes, ScriptLimits
 from nextfire.adapters.script_channel import Channel
+from nextfire.adapters.script_network import network_for
 from nextfire.adapters.script_streams import Capture
+from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
 
 __all__ = ["ProcessScriptRunner", "ScriptLimits"]
@@ -67,6 +69,7 @@ class ProcessScriptRunner:
         package_index: str | None = None,
         temp_root: Path | None = None,
         base_uid: int = 60_000,
+        egress: Egress = OPEN,
     ) -> None:
         """Build a runner, and try it.
 
@@ -86,6 +89,8 @@ class ProcessScriptRunner:
             temp_root: Where the working folders are made; if None, where temporary files go.
             base_uid: The first number of the users that root gives to runs. That and the 999 after
                 it are for nobody else; executors share them.
+            egress: What scripts may reach on the network. Installations of packages, which come
+                before, reach what the executor reaches.
 
         Raises:
             ValueError: The cap is too small; or scripts cannot be run here, and what to do.
@@ -105,6 +110,13 @@ class ProcessScriptRunner:
             tenant_groups=packages == "inline",
             launch_environment=launch,
         )
+        self._egress = egress
+        if egress.mode is EgressMode.LISTED and not self._sandboxes.network_namespaces:
+            raise ValueError(
+                f"egress is {egress}, and listed hosts take network namespaces, which this host "
+                "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or give "
+                'the pool the egress "none"; or "open", with a firewall around its network.'
+            )
         self._version: tuple[int, ...] = sys.version_info[:3]
         self._interpreter = self._choose(interpreter)
         self._packages = None
@@ -160,23 +172,36 @@ class ProcessScriptRunner:
                 return self._not_started(str(error))
             stack.enter_context(near)
             stack.enter_context(far)
+            try:
+                network = stack.enter_context(network_for(self._egress, environment))
+            except OSError as error:
+                return self._not_started(f"no network: {error}")
             channel = Channel(near, supervisor)
             environment["NEXTFIRE_CHANNEL"] = str(far.fileno())
+
+            def ask() -> Verdict:
+                while network.notices:
+                    on_stderr(network.notices.popleft().encode())
+                return supervisor.ask()
+
             end = sandbox.run(
                 # -P: its folder is not on its path, or email.py would be everybody's `email`. An
                 # archive's is all the same.
                 [self._interpreter, "-u", "-P", str(program)],
-                environment=environment,
+                environment={**network.environment, **environment},
                 timeout=timeout,
                 grace=self._grace,
                 limits=self._limits,
-                ask=supervisor.ask,
+                ask=ask,
                 stdout=on_stdout,
                 stderr=on_stderr,
                 stdin=call.payload.encode(),
                 handed=far,
                 sources=[channel],
+                network=network,
             )
+            while network.notices:
+                on_stderr(network.notices.popleft().encode())
         return self._exit(end, out.text(), err.text(), channel.result)
 
     def _furnish(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:

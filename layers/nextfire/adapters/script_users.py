@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextfire.adapters import keeper
+from nextfire.adapters import process_table
 
 FIRST = 60_000
 """The first number, unless the executor is given another."""
@@ -93,7 +93,7 @@ def _known(number: int) -> bool:
 
 def _busy(number: int) -> bool:
     """Whether somebody else uses it, against all custom."""
-    return any(owner in {number, number + 1} for _, owner, _ in keeper.processes())
+    return any(owner in {number, number + 1} for _, owner, _ in process_table.processes())
 
 
 def _locks_folder() -> Path:

@@ -70,6 +70,7 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
                 ),
                 packages=settings.packages,
                 package_index=settings.package_index,
+                egress=settings.egress,
             ),
             secrets=AwsSecrets(secretsmanager(), ssm()),
             job_role=_job_role(settings, clock),

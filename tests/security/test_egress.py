@@ -1,0 +1,137 @@
+"""What scripts reach on the network, with the real sandbox and a server on the host."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.egress import OPEN, Egress
+from nextfire.domain.ports import ScriptCall
+from tests.supervisors import Watch
+
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="listed hosts take a root worker")
+
+TRIES = """
+import os, socket, sys, urllib.request
+port = int(sys.stdin.read())
+for family, address in (
+    (socket.AF_INET, ("127.0.0.1", port)),
+    (socket.AF_INET, ("169.254.169.254", 80)),
+    (socket.AF_INET, ("192.0.2.1", 443)),
+    (socket.AF_INET6, ("2001:db8::1", 443)),
+):
+    # Its own loopback takes datagrams for nobody.
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)[: 1 if address[1] == port else 2]:
+        try:
+            with socket.socket(family, kind) as tried:
+                tried.settimeout(2)
+                tried.connect(address)
+                tried.send(b"x")
+                print("reached", address, kind)
+        except OSError:
+            pass
+"""
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello")
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Where a server of the host listens."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="test-egress-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+def run(
+    folder: Path, egress: Egress, source: str, port: int, environment: dict[str, str] | None = None
+) -> tuple[str, str]:
+    """What a script prints."""
+    runner = ProcessScriptRunner(temp_root=folder, egress=egress)
+    call = ScriptCall(
+        "s.py", dedent(source).encode(), str(port), timedelta(seconds=20), "acme", environment or {}
+    )
+    end = runner.run(call, Watch())
+    assert end.exit_code == 0, end
+    return end.stdout, end.stderr
+
+
+def test_without_egress_nothing_is_reached(folder: Path, port: int) -> None:
+    assert run(folder, Egress.parse("none"), TRIES, port) == ("", "")
+
+
+def test_with_open_egress_the_hosts_server_is_reached(folder: Path, port: int) -> None:
+    assert "reached ('127.0.0.1'" in run(folder, OPEN, TRIES, port)[0]
+
+
+@only_root
+def test_around_the_proxy_nothing_is_reached(folder: Path, port: int) -> None:
+    assert run(folder, Egress.parse("api.example.com"), TRIES, port) == ("", "")
+
+
+@only_root
+def test_the_proxy_refuses_hosts_that_are_not_listed_and_the_log_says_so(
+    folder: Path, port: int
+) -> None:
+    source = """
+        import urllib.error, urllib.request
+        for url in ("http://other.example.com/", "http://169.254.169.254/latest/meta-data/"):
+            try:
+                print(urllib.request.urlopen(url, timeout=5).read())
+            except urllib.error.HTTPError as error:
+                print(error.code)
+    """
+    printed, log = run(folder, Egress.parse("api.example.com"), source, port)
+
+    assert printed == "403\n403\n"
+    assert "other.example.com:80 refused by the pool's egress" in log
+    assert "169.254.169.254:80 refused by the pool's egress" in log
+
+
+@only_root
+def test_the_job_roles_server_is_reached_from_its_own_network(folder: Path, port: int) -> None:
+    source = """
+        import os, urllib.request
+        print(urllib.request.urlopen(os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"]).read())
+    """
+    address = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"http://127.0.0.1:{port}/1"}
+
+    printed, _ = run(folder, Egress.parse("api.example.com"), source, port, address)
+
+    assert printed == "b'hello'\n"
+
+
+@only_root
+def test_listed_hosts_are_refused_where_they_cannot_be_enforced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nextfire.adapters.sandbox.namespaces_work", lambda _: False)
+
+    with pytest.raises(ValueError, match="listed hosts take network namespaces"):
+        ProcessScriptRunner(temp_root=folder, egress=Egress.parse("api.example.com"))
