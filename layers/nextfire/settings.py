@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json
@@ -53,6 +54,13 @@ def region_environment() -> dict[str, str]:
     """What tells an AWS SDK its region, for scripts that act in a role."""
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def _paths(text: str) -> list[str]:
+    paths = text.split(":")
+    if not all(path.startswith("/") for path in paths):
+        raise ValueError("give absolute paths, separated by colons: /srv/data:/home/me/reports")
+    return paths
 
 
 class PoolSettings(BaseModel):
@@ -151,5 +159,8 @@ class ExecutorSettings(_Settings):
     """The role that the pool's scripts act in; None: they have no credentials."""
     egress: Annotated[Egress, BeforeValidator(Egress.parse)] = OPEN
     """What scripts may reach on the network: `open`, `none`, or hosts separated by commas."""
+    visible_folders: Annotated[tuple[Path, ...], BeforeValidator(_paths)] = ()
+    """Folders of the worker's host, separated by colons, that scripts see although they are in a
+    temporary folder or in the home of the worker's user."""
     metadata: Literal["closed", "open"] = "closed"
     """Whether the metadata addresses of the machine are closed to scripts."""

@@ -24,6 +24,7 @@ from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.worker import DEPLOYED, environment
+from tests.places import folder_of_the_host
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
@@ -181,7 +182,7 @@ def stack(pytestconfig: pytest.Config) -> Iterator[Stack]:
     )
     # Not below pytest's own folder: where the workers are root, scripts are run by users of their
     # own, who cannot enter that.
-    state = Path(tempfile.mkdtemp(prefix="e2e-nextfire-"))
+    state = folder_of_the_host("e2e-nextfire-")
     state.chmod(0o711)
     local = LocalStack(ROOT, state=state)
     with local.running(report, workers=WORKERS, lease=LEASE, settings=_SETTINGS) as info:

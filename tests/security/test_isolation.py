@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from nextfire.adapters import folders
-from tests.security.hosts import Host, Script
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.ports import ScriptCall
+from tests.security.hosts import Host, Script, hosts
+from tests.supervisors import Watch
 
 SEARCH = """
 import os
@@ -337,3 +341,17 @@ def test_the_cleanup_changes_nothing_by_a_symbolic_link(
 
     assert elsewhere.stat().st_mode & 0o777 == 0o755
     assert (elsewhere / "file").exists()
+
+
+@pytest.mark.parametrize("host", hosts()[:1], ids=["here"], indirect=True)
+def test_a_folder_that_the_worker_makes_visible_is_seen(folder: Path) -> None:
+    data = folder / "data"
+    data.mkdir(mode=0o777)
+    data.chmod(0o777)
+    runner = ProcessScriptRunner(temp_root=folder, visible=[data])
+    source = f"open({str(data / 'made')!r}, 'w').write('here')"
+
+    end = runner.run(ScriptCall("a.py", source.encode(), "", timedelta(seconds=20), "t"), Watch())
+
+    assert end.exit_code == 0, end.stderr
+    assert (data / "made").read_text() == "here"

@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, interrupts_raised
 from nextfire_cli.worker import DEPLOYED, environment
+from tests.places import folder_of_the_host
 from tests.soak.marks import HANDLER, SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -311,7 +311,7 @@ def running(report: Callable[[str], None], *, keep: bool) -> Generator[SoakStack
     """A stack in a temporary folder of its own, ended whatever happens; *keep*: the folder stays,
     for its logs.
     """
-    folder = Path(tempfile.mkdtemp(prefix="nextfire-soak-"))
+    folder = folder_of_the_host("nextfire-soak-")
     folder.chmod(0o711)
     stack = SoakStack(folder, report)
     with interrupts_raised():

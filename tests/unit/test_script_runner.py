@@ -468,9 +468,7 @@ def test_lease_lost_within_the_grace_kills_at_once(run: Runner) -> None:
 
 
 def test_first_cause_is_told(run: Runner) -> None:
-    end = run(
-        FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 0.6, Verdict.CANCEL), grace=1.5
-    )
+    end = run(FORKING + ENDLESS, timeout=BY_THEN, ask=after(BY_THEN + 2, Verdict.CANCEL), grace=4)
 
     assert (end.timed_out, end.stopped) == (True, Verdict.GO_ON)
 

@@ -25,14 +25,15 @@ class Covered:
     """The folders of a host with which its scripts have nothing to do, where it allows namespaces.
 
     `shared`: instead of these a script finds a folder of its own run. `hidden`: it finds these
-    empty. What the script needs of both, it finds in its place.
+    empty. What the script needs of both, it finds in its place; and the folders `visible`.
     """
 
     shared: tuple[Path, ...]
     hidden: tuple[Path, ...]
+    visible: tuple[Path, ...] = ()
 
     @classmethod
-    def of_host(cls, root: Path) -> Self:
+    def of_host(cls, root: Path, visible: Collection[Path]) -> Self:
         """Those of this host: temporary folders, *root*, and the home of an executor's user.
 
         Root's home is closed to script users.
@@ -45,7 +46,11 @@ class Covered:
         covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
         # What is in another one is covered with it.
         outermost = {path for path in covered if covered.isdisjoint(path.parents)}
-        return cls(tuple(sorted(shared & outermost)), tuple(sorted((hidden & outermost) - shared)))
+        return cls(
+            tuple(sorted(shared & outermost)),
+            tuple(sorted((hidden & outermost) - shared)),
+            tuple(path.resolve() for path in visible),
+        )
 
     def view(
         self, program: str, *, instead: Path, writable: Path, readable: Collection[Path]
@@ -63,7 +68,10 @@ class Covered:
             View.TEMPORARY: str(instead),
             View.SHARED: [str(path) for path in self.shared],
             View.HIDDEN: [str(path) for path in self.hidden],
-            View.WRITABLE: [str(writable)],
+            View.WRITABLE: [
+                str(writable),
+                *(str(path) for path in self.visible if self._covers(path)),
+            ],
             View.READABLE: sorted(str(path) for path in needed if self._covers(path)),
         }
 

@@ -285,6 +285,7 @@ class Sandboxes:
         first_user: int,
         tenant_groups: bool,
         launch_environment: Mapping[str, str],
+        visible: Collection[Path] = (),
     ) -> None:
         """Build; and remove what others of the machine, that were SIGKILLed, left behind.
 
@@ -294,6 +295,7 @@ class Sandboxes:
             first_user: The number of the first script user, for root.
             tenant_groups: Whether script users belong to a group of their tenant's.
             launch_environment: What the executor's own interpreter needs to start.
+            visible: Folders that scripts see although they are covered (see `Covered`).
 
         Raises:
             ValueError: There is no place for the users' locks.
@@ -303,7 +305,9 @@ class Sandboxes:
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
         self._launch_environment = dict(launch_environment)
-        self._covered = Covered.of_host(self.root) if namespaces_work(launch_environment) else None
+        self._covered = (
+            Covered.of_host(self.root, visible) if namespaces_work(launch_environment) else None
+        )
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:

@@ -9,7 +9,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
@@ -70,6 +70,7 @@ class ProcessScriptRunner:
         temp_root: Path | None = None,
         base_uid: int = 60_000,
         egress: Egress = OPEN,
+        visible: Collection[Path] = (),
     ) -> None:
         """Build a runner, and try it.
 
@@ -91,6 +92,8 @@ class ProcessScriptRunner:
                 it are for nobody else; executors share them.
             egress: What scripts may reach on the network. Installations of packages, which come
                 before, reach what the executor reaches.
+            visible: Folders of the host, in temporary folders or in the home of the executor's
+                user, which scripts see all the same, with the rights that their user has there.
 
         Raises:
             ValueError: The cap is too small; or scripts cannot be run here, and what to do.
@@ -109,6 +112,7 @@ class ProcessScriptRunner:
             first_user=base_uid,
             tenant_groups=packages == "inline",
             launch_environment=launch,
+            visible=visible,
         )
         self._egress = egress
         if egress.mode is EgressMode.LISTED and not self._sandboxes.network_namespaces:

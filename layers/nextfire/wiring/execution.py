@@ -71,6 +71,7 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
                 packages=settings.packages,
                 package_index=settings.package_index,
                 egress=settings.egress,
+                visible=settings.visible_folders,
             ),
             secrets=AwsSecrets(secretsmanager(), ssm()),
             job_role=_job_role(settings, clock),
