@@ -51,7 +51,7 @@ class Network:
         del port
         self.resolved.append(host)
         answers = self._names.get(host)
-        if answers is None:
+        if not answers:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [ip_address(each) for each in (answers.pop(0) if len(answers) > 1 else answers[0])]
 
@@ -390,7 +390,7 @@ def test_flood_of_connections_takes_no_more_than_its_share(network: Network) -> 
         for _ in range(100):
             stack.enter_context(proxy.open())
         with ExitStack() as served:
-            # An honest run beside it has the places that it is sure of.
+            # Another, honest run has the places that it is sure of.
             other = served.enter_context(serve(network, room=room))
             for _ in range(SURE_CONNECTIONS):
                 tunnel = served.enter_context(other.tunnel("api.example.com:443"))
