@@ -138,6 +138,7 @@ def network() -> Iterator[Network]:
             "loopback.example.com": [["127.0.0.1", "::1"]],
             "private.example.com": [["10.0.0.7"]],
             "db.example.com": [["10.0.0.7"]],
+            "inside.example.com": [["fd00:ec2::254", "169.254.170.2", "127.0.0.1"]],
             "mixed.example.com": [["127.0.0.1", "10.0.0.7", PUBLIC]],
         }
     )
@@ -145,7 +146,7 @@ def network() -> Iterator[Network]:
     network.close()
 
 
-LISTED = "*.example.com,web.example.com:80,db.example.com/private,[2606:4700::1111],9.9.9.9:853"
+LISTED = "*.example.com,web.example.com:80,db.example.com/private,inside.example.com/private,[2606:4700::1111],9.9.9.9:853"
 
 
 @contextmanager
@@ -268,7 +269,7 @@ def test_plain_http_to_another_host_is_refused(network: Network, proxy: Proxy) -
 
 
 @pytest.mark.parametrize(
-    "host", ["metadata", "mapped", "loopback", "private"]
+    "host", ["metadata", "mapped", "loopback", "private", "inside"]
 )  # each resolves to what it is called
 def test_listed_name_does_not_lead_inside(network: Network, proxy: Proxy, host: str) -> None:
     answer = proxy.connect(f"{host}.example.com:443")
