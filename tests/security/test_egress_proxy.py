@@ -146,7 +146,10 @@ def network() -> Iterator[Network]:
     network.close()
 
 
-LISTED = "*.example.com,web.example.com:80,db.example.com/private,inside.example.com/private,[2606:4700::1111],9.9.9.9:853"
+LISTED = (
+    "*.example.com,web.example.com:80,db.example.com/private,inside.example.com/private,"
+    "[2606:4700::1111],9.9.9.9:853"
+)
 
 
 @contextmanager
