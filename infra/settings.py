@@ -291,7 +291,7 @@ class PoolSettings(_Settings):
             host = "Fargate" if self.fargate else "Lambda"
             raise ValueError(
                 "egress can list hosts only where workers run as root on machines of your own: "
-                f'{host} cannot give a script a network of its own. Set egress to "none"; or to '
+                f'{host} cannot give a script its own network. Set egress to "none"; or to '
                 '"open" with a VPC, whose security groups and firewall decide'
             )
         if self.executor == "worker" and self.vpc is not None:

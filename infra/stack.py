@@ -286,9 +286,9 @@ class NextfireStack(Stack):
 
     def _private_network(self, pool: Pool) -> PrivateNetwork | None:
         vpc = pool.settings.vpc
-        if vpc is None or self._settings.target is Target.LOCAL:
-            return None
-        return PrivateNetwork(self, f"Network{pascal(pool.name)}", pool=pool.name, settings=vpc)
+        if vpc and self._settings.target is Target.AWS:
+            return PrivateNetwork(self, f"Network{pascal(pool.name)}", pool=pool.name, settings=vpc)
+        return None
 
     def _create_worker_role(self, pool: Pool) -> iam.Role:
         """The role of a worker: on Fargate, or on any machine whose principal may assume it."""

@@ -17,6 +17,7 @@ import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api.app import app as api
 from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
 from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
+from nextfire.domain.egress import Egress
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Backoff, JobDefinition, RetryPolicy
@@ -384,6 +385,8 @@ def test_settings_are_those_of_the_app_with_their_defaults(page: Path) -> None:
             assert _CODE.findall(shown) == [iso8601(limit) for limit in kinds]
         elif (default := field.get_default(call_default_factory=True)) is None:
             assert not _CODE.findall(shown), name
+        elif isinstance(default, Egress):
+            assert shown == f"`{default}`", name
         elif not isinstance(default, BaseModel):
             assert same(shown.strip("`"), default), name
 

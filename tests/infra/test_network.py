@@ -157,13 +157,13 @@ def test_no_managed_policy_gives_more(network: Template) -> None:
 
 
 def test_executors_are_told_what_scripts_may_reach(network: Template) -> None:
-    told = {
+    given = {
         part: executor(network, part)["Environment"]["Variables"] for part in ("Default", "Inside")
     }
 
-    assert told["Default"]["NEXTFIRE_EGRESS"] == "open"
-    assert told["Inside"]["NEXTFIRE_EGRESS"] == "none"
-    assert told["Inside"]["NEXTFIRE_METADATA"] == "open", "Lambda has no metadata addresses"
+    assert given["Default"]["NEXTFIRE_EGRESS"] == "open"
+    assert given["Inside"]["NEXTFIRE_EGRESS"] == "none"
+    assert given["Inside"]["NEXTFIRE_METADATA"] == "open", "Lambda has no metadata addresses"
     walled = str(network["Outputs"]["WorkerEnvironmentWalled"]["Value"])
     assert '"NEXTFIRE_EGRESS":"api.example.com:443,*.example.com:8443"' in walled
     assert '"NEXTFIRE_METADATA":"open"' in walled

@@ -51,7 +51,7 @@ class Network:
         del port
         self.resolved.append(host)
         answers = self._names.get(host)
-        if answers is None:
+        if not answers:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [ip_address(each) for each in (answers.pop(0) if len(answers) > 1 else answers[0])]
 
@@ -138,6 +138,7 @@ def network() -> Iterator[Network]:
             "loopback.example.com": [["127.0.0.1", "::1"]],
             "private.example.com": [["10.0.0.7"]],
             "db.example.com": [["10.0.0.7"]],
+            "inside.example.com": [["fd00:ec2::254", "169.254.170.2", "127.0.0.1"]],
             "mixed.example.com": [["127.0.0.1", "10.0.0.7", PUBLIC]],
         }
     )
@@ -145,7 +146,10 @@ def network() -> Iterator[Network]:
     network.close()
 
 
-LISTED = "*.example.com,web.example.com:80,db.example.com/private,[2606:4700::1111],9.9.9.9:853"
+LISTED = (
+    "*.example.com,web.example.com:80,db.example.com/private,inside.example.com/private,"
+    "[2606:4700::1111],9.9.9.9:853"
+)
 
 
 @contextmanager
@@ -268,7 +272,7 @@ def test_plain_http_to_another_host_is_refused(network: Network, proxy: Proxy) -
 
 
 @pytest.mark.parametrize(
-    "host", ["metadata", "mapped", "loopback", "private"]
+    "host", ["metadata", "mapped", "loopback", "private", "inside"]
 )  # each resolves to what it is called
 def test_listed_name_does_not_lead_inside(network: Network, proxy: Proxy, host: str) -> None:
     answer = proxy.connect(f"{host}.example.com:443")
@@ -390,7 +394,7 @@ def test_flood_of_connections_takes_no_more_than_its_share(network: Network) -> 
         for _ in range(100):
             stack.enter_context(proxy.open())
         with ExitStack() as served:
-            # An honest run beside it has the places that it is sure of.
+            # Another, honest run has the places that it is sure of.
             other = served.enter_context(serve(network, room=room))
             for _ in range(SURE_CONNECTIONS):
                 tunnel = served.enter_context(other.tunnel("api.example.com:443"))

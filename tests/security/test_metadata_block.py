@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters import metadata_block
 from nextfire.adapters.metadata_block import ADDRESSES, StillOpen, close_metadata
 from nextfire.adapters.script_users import FIRST, NUMBERS
+from nextfire.settings import ExecutorSettings
+from nextfire.wiring import execution
 
 ROOT = Path(__file__).parents[2]
 needs_namespaces = pytest.mark.skipif(
@@ -36,7 +37,7 @@ ip link set machine up
 """
 
 _PROGRAM = """
-import json, os, socket, subprocess, sys, urllib.request
+import json, os, socket, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 from nextfire.adapters.metadata_block import ADDRESSES, close_metadata
 
@@ -49,17 +50,21 @@ def attempt(user, address):
         try:
             os.setgid(user)
             os.setuid(user)
-            host = f"[{address}]" if ":" in address else address
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            said = opener.open(f"http://{host}/latest", timeout=10).read()
+            # Nothing is imported from here on: these users cannot read every Python.
+            with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
+                sock.settimeout(10)
+                sock.connect((address, 80))
+                sock.sendall(b"GET /latest HTTP/1.0\\r\\n\\r\\n")
+                while data := sock.recv(4096):
+                    os.write(writer, data)
         except OSError as error:
-            said = str(error).encode()
-        os.write(writer, said)
-        os._exit(0)
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
     os.close(writer)
     os.waitpid(child, 0)
     with os.fdopen(reader) as answer:
-        return answer.read()
+        return answer.read().rpartition("\\n")[2]
 
 shell(sys.argv[2])
 service = subprocess.Popen(
@@ -115,7 +120,8 @@ done
 for each in fd00:ec2::254 fd00:ec2::23; do ip -6 address add $each/128 dev service nodad; done
 ip link set service up
 '''], check=True)
-threading.Thread(target=http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler).serve_forever).start()
+four = http.server.ThreadingHTTPServer(("0.0.0.0", 80), Handler)
+threading.Thread(target=four.serve_forever).start()
 print("serving", flush=True)
 Six(("fd00:ec2::254", 80), Handler).serve_forever()
 """
@@ -132,15 +138,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     service = tmp_path_factory.mktemp("metadata") / "service.py"
     service.write_text(_SERVICE)
     users = ",".join(map(str, (SCRIPT, LAST, WORKER, NEIGHBOUR)))
-    addresses = ",".join((IMDS, ECS, EKS, IMDS6, MAPPED, OTHER))
+    addresses = f"{IMDS},{ECS},{EKS},{IMDS6},{MAPPED},{OTHER}"
     layers = str(ROOT / "layers")
     program = [sys.executable, "-c", _PROGRAM, layers, _SET_UP, str(service), users, addresses]
     ended = subprocess.run(
         ["unshare", "-n", *program], capture_output=True, text=True, check=False, timeout=120
     )
     assert ended.returncode == 0, ended.stderr
-    told: dict[str, str] = json.loads(ended.stdout)
-    return told
+    answers: dict[str, str] = json.loads(ended.stdout)
+    return answers
 
 
 @needs_namespaces
@@ -183,7 +189,7 @@ def test_without_the_capability_it_is_reported() -> None:
     code = "from nextfire.adapters.metadata_block import close_metadata; print(close_metadata())"
     ended = subprocess.run(
         ["unshare", "-n", "setpriv", "--bounding-set=-net_admin", sys.executable, "-c", code],
-        env={"PYTHONPATH": str(ROOT / "layers"), "PATH": os.environ["PATH"]},
+        env={"PYTHONPATH": str(ROOT / "layers"), "PATH": os.defpath},
         capture_output=True,
         text=True,
         check=True,
@@ -194,10 +200,29 @@ def test_without_the_capability_it_is_reported() -> None:
 
 
 def test_worker_that_is_not_root_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_block.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
     still_open = close_metadata()
 
     assert isinstance(still_open, StillOpen)
     assert still_open.addresses == tuple(map(str, ADDRESSES))
     assert "Run the worker as root with CAP_NET_ADMIN" in still_open.reason
+
+
+@pytest.mark.parametrize(("setting", "logged"), [("closed", True), ("open", False)])
+def test_executor_closes_them_at_its_start_and_logs_what_stays_open(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, setting: str, *, logged: bool
+) -> None:
+    monkeypatch.setattr(execution, "close_metadata", lambda: StillOpen((IMDS,), "because"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "fake")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    names = {
+        "jobs_table", "due_table", "runs_table", "scripts_bucket", "outputs_bucket", "event_bus",
+        "pool", "queue_url", "dlq_url",
+    }  # fmt: skip
+    values = dict.fromkeys(names, "x") | {"write_shards": "1", "metadata": setting}
+
+    execution.build_execute_run(ExecutorSettings.model_validate(values), worker="w")
+
+    assert ("metadata is open to scripts: because" in caplog.text) is logged

@@ -90,7 +90,7 @@ Handle = Callable[["BoundedServer", socket.socket], Awaitable[None]]
 
 
 class BoundedServer:
-    """Accepts connections on a listener and has each handled, in a thread of its own."""
+    """Accepts connections on a listener and has each handled, in its own thread."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class BoundedServer:
         """Serve within; at the end all connections and the listener are closed.
 
         Raises:
-            OSError: There is no file descriptor or thread for it.
+            OSError: The process has no file descriptor or thread left.
         """
         self._listener.setblocking(False)
         thread = threading.Thread(target=self._run, name="bounded-server", daemon=True)
@@ -138,11 +138,10 @@ class BoundedServer:
 
     async def paced(self) -> None:
         """Wait for as long as the server has used more than its share of a core."""
-        if self._pace is None:
-            return
-        delay = self._pace.delay(now=time.monotonic(), spent=time.thread_time())
-        if delay > 0:
-            await asyncio.sleep(delay)
+        if self._pace:
+            delay = self._pace.delay(now=time.monotonic(), spent=time.thread_time())
+            if delay > 0:
+                await asyncio.sleep(delay)
 
     async def exchange(self, one: socket.socket, other: socket.socket) -> None:
         """Copy between two sockets in both directions, until both ends have closed or nothing has
@@ -185,7 +184,7 @@ class BoundedServer:
 
     async def _serve(self) -> None:
         loop, serving = asyncio.get_running_loop(), asyncio.current_task()
-        if serving is None:  # a coroutine that asyncio.run runs is always a task
+        if not serving:  # asyncio.run makes a task of every coroutine
             raise RuntimeError("not a task")
         self._stop = _once_from_another_thread(loop, serving)
         self._pace = Pace(

@@ -64,7 +64,7 @@ def relay(listener: socket.socket, address: tuple[str, int]) -> Iterator[None]:
     """Within, relay each connection on *listener* to *address*, an IP address and a port.
 
     Raises:
-        OSError: There is no file descriptor or thread for it.
+        OSError: The process has no file descriptor or thread left.
     """
     target = ip_address(address[0])
 
@@ -113,9 +113,9 @@ class EgressProxy:
         """Serve on *listener* within; it is closed at the end.
 
         Raises:
-            OSError: There is no file descriptor or thread for it.
+            OSError: The process has no file descriptor or thread left.
         """
-        options = {} if self._room is None else {"room": self._room}
+        options = {"room": self._room} if self._room else {}
         server = BoundedServer(listener, self._handle, idle=self._idle, **options)
         self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="egress-resolver")
         try:
@@ -137,9 +137,9 @@ class EgressProxy:
             return
         with closing(upstream):
             loop = asyncio.get_running_loop()
-            if request.forwarded is None:
+            if not request.forwarded:
                 await loop.sock_sendall(client, b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await loop.sock_sendall(upstream, (request.forwarded or b"") + rest)
+            await loop.sock_sendall(upstream, request.forwarded + rest)
             await server.exchange(client, upstream)
 
     async def _reach(self, request: _Request) -> socket.socket:
@@ -170,7 +170,7 @@ class EgressProxy:
     async def _addresses(self, host: str, port: int) -> Sequence[Address]:
         with suppress(ValueError):
             return [ip_address(host)]
-        if self._resolvers is None:
+        if not self._resolvers:
             raise RuntimeError("not serving")
         loop = asyncio.get_running_loop()
         try:
@@ -197,17 +197,17 @@ class EgressProxy:
             403,
             "Refused by the egress setting of the pool",
             f"{host}:{port} is refused: {reason}. What scripts of this pool may reach is its "
-            'setting "egress", which whoever deploys the stack can change.',
+            'setting "egress", which the operator of the stack can change.',
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """`forwarded`: the head for the server; None for CONNECT."""
+    """`forwarded`: the head for the server; empty for CONNECT."""
 
     host: str
     port: int
-    forwarded: bytes | None
+    forwarded: bytes
 
 
 class _RefusalError(Exception):
@@ -239,8 +239,8 @@ def _parse(head: bytes) -> _Request:
     line, *headers = head.split(b"\r\n")
     text = line.decode("latin-1")
     if match := _CONNECT.fullmatch(text):
-        host, port = _authority(match["authority"], None)
-        return _Request(host, port, None)
+        host, port = _authority(match["authority"], 0)
+        return _Request(host, port, b"")
     if match := _ABSOLUTE.fullmatch(text):
         host, port = _authority(match["authority"], 80)
         path = match["path"] or "/"
@@ -265,10 +265,10 @@ def _name(header: bytes) -> bytes:
     return header.partition(b":")[0].strip().lower()
 
 
-def _authority(text: str, default: int | None) -> tuple[str, int]:
+def _authority(text: str, default: int) -> tuple[str, int]:
     match = _AUTHORITY.fullmatch(text)
-    port = default if match is None or match["port"] is None else int(match["port"])
-    if match is None or port is None or port not in PORTS:
+    port = int(match["port"]) if match and match["port"] else default
+    if not match or port not in PORTS:
         raise _RefusalError(
             400, "Bad Request", "The host must be a name or an address, with a port for CONNECT."
         )

@@ -81,7 +81,7 @@ class HostRule:
             ValueError: It is malformed, or is an address that scripts can never reach.
         """
         match = _ENTRY.fullmatch(text.strip().lower())
-        if match is None:
+        if not match:
             raise ValueError(f'invalid egress host "{text}". {_EXAMPLE}')
         if (mark := match["mark"]) not in {None, "/private"}:
             raise ValueError(
@@ -141,9 +141,9 @@ class Egress:
 
     @property
     def mode(self) -> EgressMode:
-        if self.rules is None:
-            return EgressMode.OPEN
-        return EgressMode.LISTED if self.rules else EgressMode.NONE
+        if self.rules:
+            return EgressMode.LISTED
+        return EgressMode.NONE if self.rules == () else EgressMode.OPEN
 
     def __str__(self) -> str:
         """The text that `parse` reads."""
@@ -154,14 +154,14 @@ class Egress:
 
         Decides before the name is resolved: `allows_address` decides what it resolved to.
         """
-        if self.rules is None:
+        if self.mode is EgressMode.OPEN:
             return Decision(allowed=True, reason="the pool's egress is open")
         host = normal_host(host)
         if rule := self._rule(host, port):
             return Decision(allowed=True, reason=f"the pool's egress lists {rule}")
-        if not self.rules:
+        if self.mode is EgressMode.NONE:
             return Decision(allowed=False, reason='the pool\'s egress is "none"')
-        listed = sorted({rule.port for rule in self.rules if rule.names(host)})
+        listed = sorted({rule.port for rule in self.rules or () if rule.names(host)})
         if listed:
             ports = " or ".join(map(str, listed))
             return Decision(
@@ -180,7 +180,7 @@ class Egress:
                 return Decision(
                     allowed=False, reason=f"{address} is {kind} address, which scripts never reach"
                 )
-        if self.rules is None or _is_public(address):
+        if self.mode is EgressMode.OPEN or _is_public(address):
             return Decision(allowed=True, reason=f"{address} is a public address")
         rule = self._rule(normal_host(host), port)
         if rule and (rule.private or rule.host == str(address)):
@@ -210,7 +210,7 @@ def normal_host(host: str) -> str:
 
 
 def _parse_host(text: str, v6: str | None, host: str | None) -> str:
-    if v6 is None and host is not None and not _looks_numeric(host):
+    if host and not _looks_numeric(host):
         return _parse_name(text, host)
     try:
         address: Address = IPv6Address(v6) if v6 is not None else IPv4Address(host)
@@ -244,7 +244,7 @@ def _parse_name(text: str, host: str) -> str:
 
 
 def _parse_port(text: str, port: str | None) -> int:
-    if port is None:
+    if not isinstance(port, str):
         return _DEFAULT_PORT
     if not re.fullmatch("[0-9]{1,5}", port) or int(port) not in PORTS:
         raise ValueError(
