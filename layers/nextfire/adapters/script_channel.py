@@ -30,7 +30,7 @@ _SAVE_EVERY = 0.1  # seconds, when those are used up: each costs its owner a wri
 class Channel:
     """The executor's end. Never waits for the script, and holds one request and one reply at most.
 
-    `result`: the JSON of the last result, masked; None: there was none.
+    `result`: the JSON of the last result, masked; None without one.
     """
 
     def __init__(self, end: socket.socket, supervisor: Supervisor, masker: Masker) -> None:

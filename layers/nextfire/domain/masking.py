@@ -202,7 +202,7 @@ def _one_of(values: Iterable[int]) -> bytes:
 
 def _secrets(value: str) -> Iterator[str]:
     """What is secret in *value*: all of it, and the texts in it if it is a JSON object."""
-    core = value.strip()  # blank space around a value is no secret, and gets lost easily
+    core = value.strip()  # blank space around a value is not secret, and gets lost easily
     if len(core.encode(errors="surrogatepass")) < MIN_BYTES:
         return
     yield core
