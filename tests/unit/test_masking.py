@@ -189,6 +189,18 @@ def test_usual_spellings_of_a_value_are_masked(form: str) -> None:
     assert len(shown) <= len(f"value: {form}!") - len(SPECIAL)
 
 
+@pytest.mark.parametrize("length", [64, 65, 1000, 50_000])
+def test_little_of_a_long_value_is_held_back(length: int) -> None:
+    value = "".join(chr(97 + (n * n + n // 7) % 26) for n in range(length))
+    stream = Masker([value]).stream()
+
+    recorded = stream.feed(b"x " + value[: length - 1].encode())
+
+    assert recorded.startswith(b"x ***" if length > PIECE_BYTES else b"x ")
+    assert len(recorded + stream.rest()) < PIECE_BYTES + 10
+    assert masked(Masker([value]), [b"x " + value.encode() + b" y"]) == b"x *** y"
+
+
 def test_a_value_that_is_added_later_is_masked_in_a_stream_that_has_begun() -> None:
     masker = Masker()
     stream = masker.stream()

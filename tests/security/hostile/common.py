@@ -37,10 +37,10 @@ NUMBERS = {
                 "userfaultfd": 282, "perf": 241, "pidfd_open": 434, "pidfd_getfd": 438},
 }[MACHINE]  # fmt: skip
 LETHAL = {
-    "x86_64": {34, 62, 129, 130, 200, 234, 297, 424, 448, *(56, 57, 58, 435)},
-    "aarch64": {129, 130, 131, 133, 138, 240, 424, 448, *(220, 435)},
+    "x86_64": {34, 62, 129, 130, 200, 234, 297, 424, 448, 56, 57, 58, 435, 162, 306},
+    "aarch64": {129, 130, 131, 133, 138, 240, 424, 448, 220, 435, 81, 267},
 }[MACHINE]
-"""Not called at random: they end or stop processes of the user, or make ones without end."""
+"""Not called at random: they end, stop or make processes, or write all disks."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long

@@ -79,7 +79,7 @@ def main() -> None:
 
     def run_victim() -> None:
         with role.lent(JobKey("acme", "report"), Masker()) as environment:
-            payload = json.dumps({"hex": job["hex"], "tag": "victim-" + job["hex"]})
+            payload = json.dumps({"hex": job["hex"], "tag": job["tag"], "own": "own-" + job["hex"]})
             source = (HERE / "victim.py").read_bytes()
             secret = {"SECRET": f"canary-environment-{job['hex']}", **environment}
             call = ScriptCall("victim.py", source, payload, LONG, "acme", secret)

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tests.security.hostile.common import (
@@ -17,9 +18,7 @@ from tests.security.hostile.common import (
     head,
     job,
     others,
-    parents,
     probe,
-    targets,
     walk,
 )
 
@@ -89,13 +88,18 @@ def writes_elsewhere() -> Iterator[str]:
                 os.close(descriptor)
                 yield f"may write to {Path(path).name}"
         for change in (
-            lambda path=path: os.chmod(path, 0o666),
-            lambda path=path: os.rename(path, path + job["tag"]),
-            lambda path=path: os.link(path, f"{job['tag']}-link"),
+            partial(os.chmod, path, 0o666),
+            partial(swap, path, path + job["tag"]),
+            partial(os.link, path, f"{job['tag']}-link"),
         ):
             with suppress(OSError):
                 change()
                 yield f"changed {Path(path).name}"
+
+
+def swap(path: str, other: str) -> None:
+    os.rename(path, other)
+    os.rename(other, path)
 
 
 @probe

@@ -34,18 +34,23 @@ def shared_memory() -> Iterator[str]:
 
 @probe
 def posix_queues() -> Iterator[str]:
-    for name in (b"nextfire-victim", job["tag"].encode()):
-        room = ctypes.create_string_buffer(8192)
-        queue = call("mq_open", name, os.O_RDONLY | os.O_NONBLOCK, 0, None)
-        if queue >= 0:
-            got = call("mq_receive", queue, room, 8192, None, None)
-            yield from canaries(room.raw[: max(got, 0)], "POSIX queues")
+    room = ctypes.create_string_buffer(8192)
+    queue = call("mq_open", job["tag"].encode(), os.O_RDONLY | os.O_NONBLOCK, 0, None)
+    if queue >= 0:
+        got = call("mq_receive", queue, room, 8192, None, None)
+        yield from canaries(room.raw[: max(got, 0)], "POSIX queues")
+        os.close(queue)
 
 
 @probe
 def keyrings() -> Iterator[str]:
-    for ring in (-3, -4, -5):
-        key = call("request_key", b"user", b"nextfire-victim", None, ring)
+    name = job["tag"].encode()
+    link = 8
+    call("keyctl", link, -4, -3)  # the user's keyring to the session's: what is in it may be read
+    for key in (
+        call("request_key", b"user", name, None, 0),
+        call("keyctl", 10, -4, b"user", name, 0),
+    ):
         room = ctypes.create_string_buffer(4096)
         if key > 0 and (got := call("keyctl", 11, key, room, 4096)) > 0:
             yield from canaries(room.raw[:got], "keyrings")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tests.security.hostile.common import LETHAL, apart, call, chance, kind_of, libc, probe, targets
@@ -15,12 +17,12 @@ from tests.security.hostile.common import LETHAL, apart, call, chance, kind_of, 
 @probe
 def namespaces() -> Iterator[str]:
     for name, flag in (("user", 0x10000000), ("mount", 0x20000), ("net", 0x40000000)):
-        if apart(lambda flag=flag: call("unshare", flag) == 0):
+        if apart(partial(unshared, flag)):
             yield f"made a {name} namespace"
     for pid in targets():
         with suppress(OSError):
             for name in os.listdir(f"/proc/{pid}/ns"):
-                if apart(lambda pid=pid, name=name: entered(f"/proc/{pid}/ns/{name}")):
+                if apart(partial(entered, f"/proc/{pid}/ns/{name}")):
                     yield f"entered the {name} namespace of {kind_of(pid)}"
 
 
@@ -29,15 +31,20 @@ def entered(path: str) -> bool:
     return os.readlink(path) != os.readlink(own) and call("setns", os.open(path, 0), 0) == 0
 
 
+def unshared(flag: int) -> bool:
+    return call("unshare", flag) == 0
+
+
+def mounted(flag: int) -> bool:
+    if flag and not unshared(flag):
+        return False
+    return bool(libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0)
+
+
 @probe
 def mounts() -> Iterator[str]:
     for flag in (0, 0x10020000):  # as it is; in namespaces of its own
-        if apart(
-            lambda flag=flag: (
-                (not flag or call("unshare", flag) == 0)
-                and libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0
-            )
-        ):
+        if apart(partial(mounted, flag)):
             yield "mounted a file system"
 
 
@@ -59,15 +66,16 @@ def raw_calls() -> Iterator[str]:
     """Random system calls with random arguments, in a child that may die of it."""
 
     def play() -> bool:
+        dice = random.Random(seed)
         room = ctypes.create_string_buffer(4096)
         values = [0, 1, -1, 3, 4096, 1 << 31, ctypes.addressof(room), os.getpid()]
         for _ in range(300):
-            number = chance.randrange(470)
+            number = dice.randrange(470)
             if number not in LETHAL:
-                libc.syscall(number, *(chance.choice(values) for _ in range(6)))
+                libc.syscall(number, *(dice.choice(values) for _ in range(6)))
         return False
 
-    chance.random()
+    seed = chance.random()
     apart(play)
     if os.geteuid() == 0 or os.getuid() == 0:
         yield "became root"

@@ -1,4 +1,8 @@
-"""An innocent script that holds canaries wherever a script can keep something."""
+"""An innocent script that holds canaries wherever a script can keep something.
+
+On standard input: `hex`, of which canaries are made; `tag`, of the attack, and `own`, in the names
+of what is kept. It prints where it could keep nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 KEYS = {"x86_64": (248, 240, 242), "aarch64": (217, 180, 182)}[os.uname().machine]
 given = json.loads(sys.stdin.read())
@@ -32,7 +35,7 @@ def serve(end: socket.socket) -> None:
 
 def keep() -> list[str]:
     """Put canaries everywhere. Returns the files outside its folder."""
-    paths = ["kept.txt", *(f"{place}/{given['tag']}" for place in ("/tmp", "/dev/shm"))]
+    paths = ["kept.txt", *(f"{place}/{given['own']}" for place in ("/tmp", "/dev/shm"))]
     for path in paths:
         with open(path, "w", encoding="utf-8") as file:
             file.write(canary("file"))
@@ -40,14 +43,16 @@ def keep() -> list[str]:
     address = libc.shmat(segment, None, 0)
     if address not in {None, ctypes.c_void_p(-1).value}:
         ctypes.memmove(address, canary("shared-memory").encode(), 60)
-    text = canary("keyring").encode()
+    text, name = canary("keyring").encode(), given["tag"].encode()
     for ring in (-4, -5):
-        libc.syscall(KEYS[0], b"user", b"nextfire-victim", text, len(text), ring)
-    queue = libc.syscall(KEYS[1], b"nextfire-victim", os.O_RDWR | os.O_CREAT, 0o600, None)
+        libc.syscall(KEYS[0], b"user", name, text, len(text), ring)
+    queue = libc.syscall(KEYS[1], name, os.O_RDWR | os.O_CREAT, 0o600, None)
     if queue >= 0:
-        libc.syscall(KEYS[2], queue, canary("queue").encode(), 50, 0, None)
+        text = canary("queue").encode()
+        for _ in range(5):
+            libc.syscall(KEYS[2], queue, text, len(text), 0, None)
     end = socket.socket(socket.AF_UNIX)
-    end.bind("\0nextfire-victim-" + given["tag"])
+    end.bind("\0nextfire-victim-" + given["own"])
     end.listen()
     threading.Thread(target=serve, args=(end,), daemon=True).start()
     return paths[1:]
@@ -62,7 +67,8 @@ def main() -> None:
     held.write(canary("open-file").encode())
     held.flush()
     child = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(600)", canary("argument")]
+        [sys.executable, "-c", "import time; time.sleep(600)", canary("argument")],
+        start_new_session=True,  # or it would get the SIGTERM that ends this
     )
     print("ready", flush=True)
     while not ended.is_set():
@@ -74,7 +80,6 @@ def main() -> None:
     for path in elsewhere:
         os.unlink(path)
     print("unharmed" if whole and alive else f"harmed: {whole=} {alive=}", flush=True)
-    time.sleep(0)
 
 
 if __name__ == "__main__":
