@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.adapters import sandbox
 from tests.crons import LONG
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,12 @@ ATTACKS = (
     "later_posix_queues",
     "later_shared_memory",
 )
-HOSTS = ("root", "user") if os.geteuid() == 0 else ("user",)
+USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
+HOSTS = [
+    *USERS,
+    # Where scripts are kept apart by namespaces, also as on a machine that allows none.
+    *(f"{user} without namespaces" for user in USERS if hasattr(sandbox, "_namespaces_work")),
+]
 pytestmark = pytest.mark.timeout(300 + 4 * SECONDS)
 _MQ_UNLINK = {"x86_64": 241, "aarch64": 181}[os.uname().machine]
 
@@ -89,12 +95,17 @@ def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
     top = Path(tempfile.mkdtemp(prefix="test-hostile-"))
     top.chmod(0o711)
     try:
-        yield play(top, USER if request.param == "user" and os.geteuid() == 0 else None)
+        user, _, without = request.param.partition(" ")
+        yield play(
+            top,
+            USER if user == "user" and os.geteuid() == 0 else None,
+            namespaces=not without,
+        )
     finally:
         shutil.rmtree(top)
 
 
-def play(top: Path, user: int | None) -> Outcome:
+def play(top: Path, user: int | None, *, namespaces: bool) -> Outcome:
     """Run the attack in *top*, as *user*, or as the user of the tests."""
     tag, secret = f"hostile-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
     work, home, outside = top / "work", top / "home", top / "outside"
@@ -115,6 +126,7 @@ def play(top: Path, user: int | None) -> Outcome:
         "seconds": SECONDS,
         "tag": tag,
         "hex": secret,
+        "namespaces": namespaces,
         "folder": str(work),
         "targets": [str(path) for path in watched],
     }

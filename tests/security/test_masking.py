@@ -348,27 +348,3 @@ def test_the_job_roles_token_and_credentials(stage: Stage) -> None:
     for value in Sts.GIVEN.values():
         assert value not in recorded
     assert Sts.GIVEN["SessionToken"][:46] not in recorded
-
-
-# Its cost
-
-
-def test_near_misses_cost_time_in_proportion_to_their_length() -> None:
-    """Counted in comparisons: each position of the output is compared a bounded number of times."""
-    from nextfire.domain.masking import Masker, _Table  # noqa: PLC0415
-
-    masker = Masker(["a" * 5000 + "b"])
-    table = masker.table()
-    assert table is not None
-    calls = []
-
-    class Counting(bytes):
-        def startswith(self, *arguments: Any) -> bool:
-            calls.append(len(arguments[0]))
-            return super().startswith(*arguments)
-
-    for length in (1000, 2000):
-        calls.clear()
-        list(_Table.found(table, Counting(b"a" * length), length))
-        assert len(calls) <= 4 * length
-        assert max(calls) <= 64

@@ -7,6 +7,7 @@ import json
 import shlex
 from base64 import b64encode, urlsafe_b64encode
 from copy import copy
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -234,3 +235,22 @@ def test_a_result_without_secrets_is_kept_to_the_byte() -> None:
     data = b'{ "a" : 1.0 }'
 
     assert Masker(["hunter22"]).json(data) is data
+
+
+def test_near_misses_cost_time_in_proportion_to_their_length() -> None:
+    """Counted in comparisons: each position of the output is compared a bounded number of times."""
+    masker = Masker(["a" * 5000 + "b"])
+    table = masker.table()
+    assert table is not None
+    calls = []
+
+    class Counting(bytes):
+        def startswith(self, *arguments: Any) -> bool:
+            calls.append(len(arguments[0]))
+            return super().startswith(*arguments)
+
+    for length in (1000, 2000):
+        calls.clear()
+        list(table.found(Counting(b"a" * length), length))
+        assert len(calls) <= 4 * length
+        assert max(calls) <= 64

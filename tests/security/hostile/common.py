@@ -3,7 +3,7 @@
 It runs as a script of nextfire, next to another tenant's. On standard input it finds a JSON object:
 `seed`, `seconds`, `executor` (its process id), `tag` (in the name of whatever it leaves behind),
 `folder` (where executors work), `targets` (files that are none of its business). It prints a JSON
-object a line: `probe` and what it `found`. A probe that finds nothing prints that it is `done`.
+object a line: `probe` and what it `found`, a list that should be empty.
 
 A canary reads ``canary-<where>-<32 hexadecimal digits>``; no canary is given to this script.
 """
@@ -93,8 +93,8 @@ def others() -> list[int]:
 def targets() -> list[int]:
     """Processes of its executor: that itself, keepers, other scripts. No one else's are touched."""
     of = parents()
-    if job["executor"] not in of:
-        return [pid for pid in of if pid != os.getpid()]  # it sees a world of its own
+    if job["executor"] not in of:  # not to be seen, and perhaps there all the same
+        return [job["executor"]]
     return sorted(family(job["executor"], of) - family(os.getpid(), of))
 
 
