@@ -7,6 +7,7 @@ host. `SEED` picks the course.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import shutil
@@ -126,6 +127,7 @@ def play(top: Path, user: int | None, *, namespaces: bool) -> Outcome:
         "seconds": SECONDS,
         "tag": tag,
         "hex": secret,
+        "digest": hashlib.sha256(secret.encode()).hexdigest(),
         "namespaces": namespaces,
         "folder": str(work),
         "targets": [str(path) for path in watched],

@@ -2,7 +2,8 @@
 
 It runs as a script of nextfire, next to another tenant's. On standard input it finds a JSON object:
 `seed`, `seconds`, `executor` (its process id), `tag` (in the name of whatever it leaves behind),
-`folder` (where executors work), `targets` (files that are none of its business). It prints a JSON
+`folder` (where executors work), `targets` (files that are none of its business), `digest` (of what
+canaries end in). It prints a JSON
 object a line: `probe` and what it `found`, a list that should be empty.
 
 A canary reads ``canary-<where>-<32 hexadecimal digits>``; no canary is given to this script.
@@ -11,6 +12,7 @@ A canary reads ``canary-<where>-<32 hexadecimal digits>``; no canary is given to
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import random
@@ -24,7 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-CANARY = re.compile(rb"canary-([a-z-]+)-[0-9a-f]{32}")
+CANARY = re.compile(rb"canary-([a-z-]+)-([0-9a-f]{32})")
 MACHINE = os.uname().machine
 NUMBERS = {
     "x86_64": {"clone": 56, "ptrace": 101, "keyctl": 250, "add_key": 248, "request_key": 249,
@@ -62,7 +64,8 @@ def call(name: str, *arguments: Any) -> int:
 
 def canaries(data: bytes, where: str) -> Iterator[str]:
     for found in CANARY.finditer(data):
-        yield f"{found[1].decode()} in {where}"
+        if hashlib.sha256(found[2]).hexdigest() == job["digest"]:  # of this play, not an older one
+            yield f"{found[1].decode()} in {where}"
 
 
 def parents() -> dict[int, int]:
@@ -95,7 +98,14 @@ def targets() -> list[int]:
     of = parents()
     if job["executor"] not in of:  # not to be seen, and perhaps there all the same
         return [job["executor"]]
-    return sorted(family(job["executor"], of) - family(os.getpid(), of))
+    own = head("/proc/self/cmdline")
+    return [
+        pid
+        for pid in sorted(family(job["executor"], of) - family(os.getpid(), of))
+        # Not what it left itself, which has another parent by now and may have just ended.
+        if (line := head(f"/proc/{pid}/cmdline")) not in {b"", own}
+        and job["tag"].encode() not in line
+    ]
 
 
 def head(path: str, most: int = 1 << 18) -> bytes:
