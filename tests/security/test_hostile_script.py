@@ -1,6 +1,6 @@
 """A hostile script next to an innocent one of another tenant, on each kind of host.
 
-Each probe of the script is a test of its own. A short pass here; NEXTFIRE_LONG=1: a minute on each
+Each probe of the script is a separate test. A short pass here; NEXTFIRE_LONG=1: a minute on each
 host. `SEED` picks the course.
 """
 
@@ -196,13 +196,13 @@ def run_executor(
 def read(outcome: Outcome, line: str) -> None:
     """Take in a line that the attack or the executor printed; a broken one says nothing."""
     try:
-        told = json.loads(line)
+        said = json.loads(line)
     except ValueError:
         return
-    if "probe" in told:
-        outcome.found.setdefault(told["probe"], set()).update(told.get("found", []))
-    elif "victim" in told:
-        outcome.end = told
+    if "probe" in said:
+        outcome.found.setdefault(said["probe"], set()).update(said.get("found", []))
+    elif "victim" in said:
+        outcome.end = said
 
 
 def state(path: Path) -> tuple[str, int, int]:

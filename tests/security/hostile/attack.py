@@ -30,7 +30,7 @@ def own_environment() -> Iterator[str]:
 
 @probe
 def python_variables() -> Iterator[str]:
-    """Leaves modules that a Python would import of its own accord, and libraries to preload."""
+    """Leaves modules that a Python imports unasked, and libraries to preload."""
     code = f"open('/tmp/{job['tag']}-imported', 'w').close()\n"
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for place in (os.getcwd(), os.environ["TMPDIR"], job["folder"],
@@ -122,7 +122,7 @@ def main() -> None:
             found: set[str] = set()
             try:
                 found.update(PROBES[name]())
-            except Exception as error:  # noqa: BLE001 — a refusal is no finding
+            except Exception as error:  # noqa: BLE001 — a refusal is not a finding
                 print(json.dumps({"probe": prefix + name, "error": repr(error)}), flush=True)
             print(json.dumps({"probe": prefix + name, "found": sorted(found)}), flush=True)
         if time.monotonic() >= ends_at:

@@ -2,7 +2,7 @@
 
 It runs as a script of nextfire, next to another tenant's. On standard input it finds a JSON object:
 `seed`, `seconds`, `executor` (its process id), `tag` (in the name of whatever it leaves behind),
-`folder` (where executors work), `targets` (files that are none of its business), `digest` (of what
+`folder` (where executors work), `targets` (files of others), `digest` (of what
 canaries end in). It prints a JSON
 object a line: `probe` and what it `found`, a list that should be empty.
 

@@ -1,4 +1,4 @@
-"""An executor that runs an innocent script and next to it a hostile one, in a process of its own.
+"""An executor that runs an innocent script and next to it a hostile one, in a separate process.
 
 On standard input it finds what `common` describes, and `hex`, of which canaries are made. What the
 hostile script prints is passed on line by line, so that it is known even if the executor is killed;
@@ -102,10 +102,10 @@ def main() -> None:
         only=["keyrings", "shared_memory", "posix_queues", "files"],
     )
     role.close()
-    told = [bytes(victim.told[name]).decode() for name in ("stdout", "stderr")]
+    printed = [bytes(victim.told[name]).decode() for name in ("stdout", "stderr")]
     codes = [ends[0].exit_code, first.exit_code, later.exit_code]
     errors = [end.error or end.stderr[-2000:] for end in (ends[0], first, later)]
-    print("\n" + json.dumps({"victim": told, "codes": codes, "errors": errors}), flush=True)
+    print("\n" + json.dumps({"victim": printed, "codes": codes, "errors": errors}), flush=True)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ def kcmp() -> Iterator[str]:
 
 @probe
 def signals() -> Iterator[str]:
-    """With one that nobody minds: whoever may send SIGURG may send SIGKILL."""
+    """With SIGURG, which harms no program: a process that may send it may send SIGKILL too."""
     for pid in targets():
         with suppress(OSError):
             os.kill(pid, signal.SIGURG)

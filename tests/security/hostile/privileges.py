@@ -43,7 +43,7 @@ def mounted(flag: int) -> bool:
 
 @probe
 def mounts() -> Iterator[str]:
-    for flag in (0, 0x10020000):  # as it is; in namespaces of its own
+    for flag in (0, 0x10020000):  # without and with new namespaces
         if apart(partial(mounted, flag)):
             yield "mounted a file system"
 
