@@ -72,6 +72,7 @@ def _long() -> _Plan:
             "crash points": [*_PYTHON, "tests.crashes"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
+            "hostile script": [*_PYTEST, "tests/security/test_hostile_script.py"],
             "integration": [*_PYTEST, *_SIDE_BY_SIDE, "tests/integration", "tests/model"],
         },
         [_Beside("local stack", [*_PYTEST, *of_stack])],

@@ -32,6 +32,7 @@ from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, runs_from
 from nextfire.domain.instants import cut, from_ms, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey, ending, revoked
+from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import (
     REQUESTS_KEPT,
@@ -1292,6 +1293,11 @@ class Script:
         """Its end, whoever brought that about: what it printed and gave as its result is kept."""
         return ScriptExit(exit_code, self.stdout, "", timed_out, stopped, self.result)
 
+    def masked(self, masker: Masker) -> Script:
+        """The same script as a runner shows it."""
+        result = None if self.result is None else masker.json(self.result)
+        return replace(self, stdout=masker.text(self.stdout), result=result)
+
 
 @dataclass(slots=True)
 class MemoryScriptRunner:
@@ -1307,7 +1313,7 @@ class MemoryScriptRunner:
     refused: list[str | None] = field(default_factory=list)
 
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
-        script = self.scripts.popleft() if self.scripts else Script()
+        script = (self.scripts.popleft() if self.scripts else Script()).masked(call.masker)
         ask = supervisor.ask
         self.calls.append(call)
         self.found.append(supervisor.checkpoint())

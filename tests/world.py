@@ -16,6 +16,7 @@ from nextfire.domain.due import DueEntry
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
 from nextfire.domain.message import RunMessage, decode_message
+from nextfire.domain.ports import JobRole
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
@@ -71,6 +72,7 @@ class World:
         self.script_store = stores.scripts
         self.output_cap = 1000
         self.runner = MemoryScriptRunner(self.clock)
+        self.job_role: JobRole | None = None
         self.shards = shards
         self.shares = Shares(quotas=quotas)
         self._executor = executor or InlineExecutor()
@@ -245,7 +247,7 @@ class Worker:
                 scripts=world.faults.through(world.script_store, "scripts"),
                 runner=world.runner,
                 secrets=world.faults.through(world.secrets, "secrets"),
-                job_role=None,
+                job_role=world.job_role,
                 clock=world.clock,
                 bucket=BUCKET,
             ),

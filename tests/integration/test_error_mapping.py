@@ -36,6 +36,7 @@ from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.job import ParameterReference, SecretReference
+from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import Run, RunState, Value
@@ -159,7 +160,7 @@ def delivery(client: Any) -> SqsDelivery:
 
 def borrow(client: Any) -> None:
     role = StsJobRole(client, role_arn="role", environment={}, clock=Clock(NOON))
-    with role.lent(RUN.job):
+    with role.lent(RUN.job, Masker()):
         pytest.fail("it was lent")
 
 

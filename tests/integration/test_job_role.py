@@ -24,6 +24,7 @@ from nextfire.adapters import job_role as job_role_module
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
+from nextfire.domain.masking import Masker
 from tests.fakes import Clock
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def ask(environment: Mapping[str, str], **more: str) -> tuple[int, bytes]:
 
 
 def test_a_script_s_sdk_acts_in_the_role(role: StsJobRole) -> None:
-    with role.lent(REPORT) as environment:
+    with role.lent(REPORT, Masker()) as environment:
         found = ContainerProvider(environ=environment).load()
         key = found.get_frozen_credentials()
         script = boto3.client(
@@ -106,7 +107,7 @@ def test_a_script_s_sdk_acts_in_the_role(role: StsJobRole) -> None:
 
 
 def test_it_answers_as_ecs_does(role: StsJobRole, clock: Clock) -> None:
-    with role.lent(REPORT) as environment:
+    with role.lent(REPORT, Masker()) as environment:
         status, body = ask(environment)
 
     assert status == 200
@@ -117,7 +118,7 @@ def test_it_answers_as_ecs_does(role: StsJobRole, clock: Clock) -> None:
 
 
 def test_the_role_s_owner_sees_which_job_acts(role: StsJobRole, sts: Sts) -> None:
-    with role.lent(REPORT):
+    with role.lent(REPORT, Masker()):
         pass
 
     [request] = sts.asked
@@ -133,7 +134,7 @@ def test_the_role_s_owner_sees_which_job_acts(role: StsJobRole, sts: Sts) -> Non
     "job", [JobKey("t", "j"), JobKey("t" * 64, "j" * 64), JobKey("größe & co", "a-b_c")], ids=str
 )
 def test_the_session_has_a_name_that_sts_takes(role: StsJobRole, sts: Sts, job: JobKey) -> None:
-    with role.lent(job):
+    with role.lent(job, Masker()):
         pass
 
     [request] = sts.asked
@@ -147,28 +148,28 @@ def test_the_session_has_a_name_that_sts_takes(role: StsJobRole, sts: Sts, job: 
 def test_runs_of_one_job_share_a_session_and_those_of_others_do_not(
     role: StsJobRole, sts: Sts
 ) -> None:
-    with role.lent(REPORT) as first, role.lent(REPORT) as second:
+    with role.lent(REPORT, Masker()) as first, role.lent(REPORT, Masker()) as second:
         assert first[TOKEN] != second[TOKEN]
         assert first[URI] != second[URI]
         assert ask(first) == ask(second)
         assert len(sts.asked) == 1
 
-        with role.lent(OTHER) as third:
+        with role.lent(OTHER, Masker()) as third:
             assert ask(third)[0] == 200
             assert ask(third) != ask(first)
     assert len(sts.asked) == 2
 
 
 def test_each_has_its_own_token(role: StsJobRole) -> None:
-    with role.lent(REPORT) as mine, role.lent(OTHER) as other:
+    with role.lent(REPORT, Masker()) as mine, role.lent(OTHER, Masker()) as other:
         for token in (mine[TOKEN], "", mine[TOKEN] + "x", other[TOKEN][:-1], "\xff"):
             assert ask(other, **{TOKEN: token}) == (404, b"")
         assert ask(other)[0] == 200
 
 
 def test_after_the_run_nobody_gets_any(role: StsJobRole) -> None:
-    with role.lent(OTHER) as other:
-        with role.lent(REPORT) as environment:
+    with role.lent(OTHER, Masker()) as other:
+        with role.lent(REPORT, Masker()) as environment:
             assert ask(environment)[0] == 200
 
         assert ask(environment) == (404, b"")
@@ -180,7 +181,7 @@ def test_nor_after_one_that_failed(role: StsJobRole) -> None:
     lent: list[Mapping[str, str]] = []
 
     def run() -> None:
-        with role.lent(REPORT) as environment:
+        with role.lent(REPORT, Masker()) as environment:
             lent.append(environment)
             raise ZeroDivisionError
 
@@ -191,7 +192,7 @@ def test_nor_after_one_that_failed(role: StsJobRole) -> None:
 
 
 def test_credentials_are_renewed_before_they_end(role: StsJobRole, sts: Sts, clock: Clock) -> None:
-    with role.lent(REPORT) as environment:
+    with role.lent(REPORT, Masker()) as environment:
         first = ask(environment)
         clock.advance(timedelta(minutes=44))
         assert ask(environment) == first
@@ -206,7 +207,7 @@ def test_credentials_are_renewed_before_they_end(role: StsJobRole, sts: Sts, clo
 def test_while_none_are_to_be_had_the_old_ones_serve_to_their_end(
     role: StsJobRole, sts: Sts, clock: Clock
 ) -> None:
-    with role.lent(REPORT) as environment:
+    with role.lent(REPORT, Masker()) as environment:
         first = ask(environment)
         sts.trouble = EndpointConnectionError(endpoint_url="https://sts")
         clock.advance(timedelta(minutes=59))
@@ -224,7 +225,10 @@ def test_a_role_that_does_not_trust_the_executor_is_told_before_the_run(
 ) -> None:
     sts.trouble = ClientError({"Error": {"Code": "AccessDenied"}}, "AssumeRole")
 
-    with pytest.raises(InvalidInputError, match="sts:TagSession") as raised, role.lent(REPORT):
+    with (
+        pytest.raises(InvalidInputError, match="sts:TagSession") as raised,
+        role.lent(REPORT, Masker()),
+    ):
         pytest.fail("it ran")
 
     assert ROLE in str(raised.value)
@@ -232,11 +236,11 @@ def test_a_role_that_does_not_trust_the_executor_is_told_before_the_run(
 
 def test_trouble_of_sts_passes(role: StsJobRole, sts: Sts) -> None:
     sts.trouble = ClientError({"Error": {"Code": "Throttling"}}, "AssumeRole")
-    with pytest.raises(UnavailableError), role.lent(REPORT):
+    with pytest.raises(UnavailableError), role.lent(REPORT, Masker()):
         pytest.fail("it ran")
     sts.trouble = None
 
-    with role.lent(REPORT) as environment:
+    with role.lent(REPORT, Masker()) as environment:
         assert ask(environment)[0] == 200
 
 
@@ -244,7 +248,7 @@ def test_no_credential_is_printed(
     role: StsJobRole, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with role.lent(REPORT) as environment:
+    with role.lent(REPORT, Masker()) as environment:
         ask(environment)
         ask(environment, **{TOKEN: "wrong"})
         hangs_up = HTTPConnection("127.0.0.1", urlsplit(environment[URI]).port or 0)
@@ -257,7 +261,7 @@ def test_no_credential_is_printed(
 
 def test_many_runs_at_once_are_served(role: StsJobRole, sts: Sts) -> None:
     def run(number: int) -> set[int]:
-        with role.lent(REPORT if number % 2 else OTHER) as environment:
+        with role.lent(REPORT if number % 2 else OTHER, Masker()) as environment:
             return {ask(environment)[0] for _ in range(5)}
 
     with ThreadPoolExecutor(16) as pool:
@@ -274,7 +278,7 @@ def test_connections_that_ask_nothing_keep_nobody_away(
 ) -> None:
     monkeypatch.setattr(job_role_module, "_PATIENCE", 60)
     monkeypatch.setattr("nextfire.adapters.job_role._Handler.timeout", 60)
-    with role.lent(REPORT) as environment, ExitStack() as held:
+    with role.lent(REPORT, Masker()) as environment, ExitStack() as held:
         for _ in range(100):
             held.enter_context(connected(environment)).send(b"GET /")
 
@@ -283,7 +287,7 @@ def test_connections_that_ask_nothing_keep_nobody_away(
 
 def test_who_asks_slowly_is_hung_up_on(role: StsJobRole, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_role_module, "_PATIENCE", 0.2)
-    with role.lent(REPORT) as environment, connected(environment) as slow:
+    with role.lent(REPORT, Masker()) as environment, connected(environment) as slow:
         slow.settimeout(0.05)
         for _ in range(100):
             try:
@@ -301,8 +305,8 @@ def test_a_script_that_asks_often_while_sts_is_slow_takes_no_more_than_its_share
     role: StsJobRole, sts: Sts, clock: Clock
 ) -> None:
     with (
-        role.lent(REPORT) as environment,
-        role.lent(OTHER) as other,
+        role.lent(REPORT, Masker()) as environment,
+        role.lent(OTHER, Masker()) as other,
         ThreadPoolExecutor(12) as pool,
     ):
         clock.advance(timedelta(minutes=50))

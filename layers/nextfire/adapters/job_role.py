@@ -30,6 +30,7 @@ from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import isoformat
+from nextfire.domain.masking import Masker
 from nextfire.domain.ports import Clock
 
 if TYPE_CHECKING:
@@ -48,9 +49,10 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
-    """`document`: as ECS's endpoint would tell them."""
+    """`document`: as ECS's endpoint would tell them; `secrets`: what in it must not be recorded."""
 
     document: bytes = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
     expires_at: datetime
 
 
@@ -65,6 +67,7 @@ class _Session:
 @dataclass(frozen=True, slots=True)
 class _Loan:
     job: JobKey
+    masker: Masker
     token: str = field(repr=False)
     room: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(_OF_ONE_LOAN)
@@ -92,11 +95,12 @@ class StsJobRole:
         self._lock = threading.Lock()  # of the sessions' order, and of the server's start and end
 
     @contextmanager
-    def lent(self, job: JobKey) -> Iterator[Mapping[str, str]]:
+    def lent(self, job: JobKey, masker: Masker) -> Iterator[Mapping[str, str]]:
         self._credentials(job)
         address = self._address()
         path = f"/{next(self._numbers)}"
-        loan = _Loan(job, secrets.token_urlsafe(32))
+        loan = _Loan(job, masker, secrets.token_urlsafe(32))
+        masker.add(loan.token)
         self._loans[path] = loan
         try:
             yield {
@@ -131,7 +135,9 @@ class StsJobRole:
         if not loan.room.acquire(blocking=False):
             raise UnavailableError("The script asks too often at a time.")
         try:
-            return self._credentials(loan.job).document
+            credentials = self._credentials(loan.job)
+            loan.masker.add(*credentials.secrets)  # before the script can print them
+            return credentials.document
         finally:
             loan.room.release()
 
@@ -181,7 +187,8 @@ class StsJobRole:
             "Token": given["SessionToken"],
             "Expiration": isoformat(given["Expiration"]),
         }
-        return _Credentials(json.dumps(document).encode(), given["Expiration"])
+        secret = (document["AccessKeyId"], document["SecretAccessKey"], document["Token"])
+        return _Credentials(json.dumps(document).encode(), secret, given["Expiration"])
 
     def _address(self) -> str:
         with self._lock:

@@ -16,6 +16,7 @@ import socket
 import time
 from typing import Any, Never
 
+from nextfire.domain.masking import Masker
 from nextfire.domain.ports import Supervisor
 from nextfire.domain.run import MAX_VALUE_BYTES
 
@@ -29,13 +30,14 @@ _SAVE_EVERY = 0.1  # seconds, when those are used up: each costs its owner a wri
 class Channel:
     """The executor's end. Never waits for the script, and holds one request and one reply at most.
 
-    `result`: the JSON of the last result; None: there was none.
+    `result`: the JSON of the last result, masked; None without one.
     """
 
-    def __init__(self, end: socket.socket, supervisor: Supervisor) -> None:
+    def __init__(self, end: socket.socket, supervisor: Supervisor, masker: Masker) -> None:
         end.setblocking(False)
         self._socket = end
         self._supervisor = supervisor
+        self._masker = masker
         self._request = bytearray()
         self._searched = 0
         self._reply = b""
@@ -103,12 +105,12 @@ class Channel:
                 kept = self._supervisor.checkpoint()
                 return {"ok": True, "value": None if kept is None else json.loads(kept)}
             case {"op": "checkpoint.save", "value": value}:
-                data = _encode(value)
+                data = _bounded(_encode(value))
                 self._slow_down()
                 problem = self._supervisor.save(data)
                 return {"ok": True} if problem is None else {"ok": False, "error": problem}
             case {"op": "result", "value": value}:
-                self.result = _encode(value)
+                self.result = _bounded(self._masker.json(_encode(value)))
                 return {"ok": True}
         raise ValueError("no such request")
 
@@ -123,11 +125,14 @@ class Channel:
 
 def _encode(value: object) -> bytes:
     try:
-        data = json.dumps(
+        return json.dumps(
             value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
         ).encode()
     except RecursionError as error:
         raise ValueError("the value is nested too deeply") from error
+
+
+def _bounded(data: bytes) -> bytes:
     if len(data) > MAX_VALUE_BYTES:
         raise ValueError(f"the value has {len(data)} bytes; at most {MAX_VALUE_BYTES} are kept")
     return data

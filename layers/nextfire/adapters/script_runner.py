@@ -24,6 +24,8 @@ from nextfire.adapters.script_channel import Channel
 from nextfire.adapters.script_network import network_for
 from nextfire.adapters.script_streams import Capture
 from nextfire.domain.egress import OPEN, Egress, EgressMode
+from nextfire.domain.log import Stream
+from nextfire.domain.masking import Masker
 from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
 
 __all__ = ["ProcessScriptRunner", "ScriptLimits"]
@@ -145,16 +147,8 @@ class ProcessScriptRunner:
             return self._run_in(sandbox, call, supervisor)
 
     def _run_in(self, sandbox: Sandbox, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
-        out, err = Capture(self._output_cap), Capture(self._output_cap)
-
-        def on_stdout(data: bytes) -> None:
-            out.feed(data)
-            supervisor.output("stdout", data)
-
-        def on_stderr(data: bytes) -> None:
-            err.feed(data)
-            supervisor.output("stderr", data)
-
+        out = _Output("stdout", self._output_cap, call.masker, supervisor)
+        err = _Output("stderr", self._output_cap, call.masker, supervisor)
         with ExitStack() as stack:
             try:
                 environment = self._furnish(sandbox, call)
@@ -180,12 +174,12 @@ class ProcessScriptRunner:
                 network = stack.enter_context(network_for(self._egress, environment))
             except OSError as error:
                 return self._not_started(f"no network: {error}")
-            channel = Channel(near, supervisor)
+            channel = Channel(near, supervisor, call.masker)
             environment["NEXTFIRE_CHANNEL"] = str(far.fileno())
 
             def ask() -> Verdict:
                 while network.notices:
-                    on_stderr(network.notices.popleft().encode())
+                    err.feed(network.notices.popleft().encode())
                 return supervisor.ask()
 
             end = sandbox.run(
@@ -197,16 +191,16 @@ class ProcessScriptRunner:
                 grace=self._grace,
                 limits=self._limits,
                 ask=ask,
-                stdout=on_stdout,
-                stderr=on_stderr,
+                stdout=out.feed,
+                stderr=err.feed,
                 stdin=call.payload.encode(),
                 handed=far,
                 sources=[channel],
                 network=network,
             )
             while network.notices:
-                on_stderr(network.notices.popleft().encode())
-        return self._exit(end, out.text(), err.text(), channel.result)
+                err.feed(network.notices.popleft().encode())
+        return self._exit(end, out.end(), err.end(), channel.result)
 
     def _furnish(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
         """Put into the sandbox what every script finds there. Returns its environment."""
@@ -430,6 +424,29 @@ class ProcessScriptRunner:
             "capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN and CAP_KILL; or run it as a user "
             "other than root. Scripts are never run as root."
         )
+
+
+class _Output:
+    """A stream of a script, masked before anything is cut off: half a secret is not found."""
+
+    def __init__(self, name: Stream, cap: int, masker: Masker, supervisor: Supervisor) -> None:
+        self._name: Stream = name
+        self._capture = Capture(cap)
+        self._masked = masker.stream()
+        self._supervisor = supervisor
+
+    def feed(self, data: bytes) -> None:
+        self._pass_on(self._masked.feed(data))
+
+    def end(self) -> str:
+        """Take what was held back. Returns what is kept of the stream."""
+        self._pass_on(self._masked.rest())
+        return self._capture.text()
+
+    def _pass_on(self, data: bytes) -> None:
+        if data:
+            self._capture.feed(data)
+            self._supervisor.output(self._name, data)
 
 
 def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:

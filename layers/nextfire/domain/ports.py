@@ -21,6 +21,7 @@ from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
+from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, Value
 from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
@@ -613,9 +614,11 @@ class Secrets(Protocol):
 class JobRole(Protocol):
     """The role that a pool's scripts act in."""
 
-    def lent(self, job: JobKey) -> AbstractContextManager[Mapping[str, str]]:
+    def lent(self, job: JobKey, masker: Masker) -> AbstractContextManager[Mapping[str, str]]:
         """Within: the environment by which a script of *job* finds the role's credentials, renewed
         for as long as it runs. Afterwards nobody gets any there.
+
+        The token and all credentials are added to *masker* before the script can get them.
 
         Raises:
             InvalidInputError: The executor may not act in that role.
@@ -657,7 +660,7 @@ class ScriptCall:
     `name`: its file's name, ending in ``.py`` or ``.zip``. `payload`: JSON, on standard input.
     `environment`: what it finds in its environment beside what its runner gives to each.
     `timeout`: from when the script itself starts, or its archive is unpacked. `tenant`: whose
-    packages it may use.
+    packages it may use. `masker`: masks the secrets among `environment`.
     """
 
     name: str
@@ -665,7 +668,8 @@ class ScriptCall:
     payload: str
     timeout: timedelta
     tenant: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    masker: Masker = field(default_factory=Masker, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -696,4 +700,7 @@ class ScriptRunner(Protocol):
         When it returns, the script and every process that it started have ended and its folder is
         gone, or going if that takes long. `ScriptExit.stdout` and `stderr` are cut beyond
         the runner's cap, with a notice; *supervisor* is given all of it.
+
+        The output, for *supervisor* too, and the result are masked by `call.masker`. Checkpoints
+        are not: the next attempt reads them back.
         """

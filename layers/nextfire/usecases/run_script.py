@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job
+from nextfire.domain.masking import Masker
 from nextfire.domain.message import MAX_REASON
 from nextfire.domain.ports import (
     Clock,
@@ -60,23 +61,25 @@ class RunScript:
 
     def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
         """Run the script of *job* for *run*, for *longest* at most."""
-        attempted = self._attempt(job, run, heart, longest)
-        reason = attempted.result.reason
+        masker = Masker()
+        attempted = self._attempt(job, run, heart, longest, masker)
+        reason = masker.text(attempted.result.reason)
         if len(reason) > MAX_REASON:  # the history keeps a hundred of them
-            result = replace(attempted.result, reason=f"{reason[: MAX_REASON - 1]}…")
-            attempted = replace(attempted, result=result)
-        return attempted
+            reason = f"{reason[: MAX_REASON - 1]}…"
+        return replace(attempted, result=replace(attempted.result, reason=reason))
 
-    def _attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
+    def _attempt(
+        self, job: Job, run: Run, heart: Heart, longest: timedelta, masker: Masker
+    ) -> Attempted:
         definition = job.definition
         began_at = self._clock.now()
         timeout = definition.timeout
         try:
             url = script_url(definition.target, bucket=self._bucket, tenant=job.key.tenant)
             source = self._scripts.fetch(url)
-            environment = self._environment(job)
+            environment = self._environment(job, masker)
             heart.load()
-            with self._credentials(job) as credentials:
+            with self._credentials(job, masker) as credentials:
                 # What it took to come here is no longer there to give.
                 timeout = min(timeout, longest - (self._clock.now() - began_at))
                 call = ScriptCall(
@@ -90,6 +93,7 @@ class RunScript:
                         **credentials,
                         **_context(job, run, self._clock.now() + timeout),
                     },
+                    masker=masker,
                 )
                 # Up to here nothing has kept the lease alive.
                 verdict = heart.ask()
@@ -109,17 +113,21 @@ class RunScript:
         given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
         return Attempted(result, ended.stopped, given)
 
-    def _environment(self, job: Job) -> dict[str, str]:
-        """`target.env`, its references resolved."""
-        return {
-            name: value if isinstance(value, str) else self._secrets.resolve(job.key.tenant, value)
-            for name, value in job.definition.target.env.items()
-        }
+    def _environment(self, job: Job, masker: Masker) -> dict[str, str]:
+        """`target.env`, its references resolved; what they resolve to is added to *masker*."""
+        environment = {}
+        for name, value in job.definition.target.env.items():
+            if isinstance(value, str):
+                environment[name] = value
+            else:
+                environment[name] = self._secrets.resolve(job.key.tenant, value)
+                masker.add(environment[name])
+        return environment
 
-    def _credentials(self, job: Job) -> AbstractContextManager[Mapping[str, str]]:
+    def _credentials(self, job: Job, masker: Masker) -> AbstractContextManager[Mapping[str, str]]:
         if self._job_role is None:
             return nullcontext({})
-        return self._job_role.lent(job.key)
+        return self._job_role.lent(job.key, masker)
 
 
 def _result(ended: ScriptExit, timeout: timedelta, heart: Heart) -> Result:

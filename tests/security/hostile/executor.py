@@ -1,0 +1,112 @@
+"""An executor that runs an innocent script and next to it a hostile one, in a separate process.
+
+On standard input it finds what `common` describes, and `hex`, of which canaries are made. What the
+hostile script prints is passed on line by line, so that it is known even if the executor is killed;
+the last line says how all ended.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from nextfire.adapters import sandbox
+from nextfire.adapters.job_role import StsJobRole
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.domain.ids import JobKey
+from nextfire.domain.log import Stream
+from nextfire.domain.masking import Masker
+from nextfire.domain.ports import Clock, ScriptCall, ScriptExit, Verdict
+from tests.supervisors import Watch
+
+HERE = Path(__file__).parent
+LONG = timedelta(minutes=10)
+job = json.loads(sys.stdin.read())
+
+
+class Passing(Watch):
+    """Passes on what a script prints."""
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        super().output(stream, data)
+        if stream == "stdout":
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+
+def hostile_archive() -> bytes:
+    """The attack as an archive."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        start = "from tests.security.hostile.attack import main\nmain()\n"
+        archive.writestr("__main__.py", start)
+        for path in HERE.glob("*.py"):
+            if path.name not in {"executor.py", "victim.py"}:
+                archive.writestr(f"tests/security/hostile/{path.name}", path.read_bytes())
+    return data.getvalue()
+
+
+class Sts:
+    """Gives credentials that are a canary."""
+
+    def assume_role(self, **_: object) -> dict[str, object]:
+        expires_at = datetime.now(UTC) + timedelta(hours=1)
+        secret = f"canary-credentials-{job['hex']}"
+        return {"Credentials": {"AccessKeyId": "a", "SecretAccessKey": secret,
+                                "SessionToken": "b", "Expiration": expires_at}}  # fmt: skip
+
+
+def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
+    payload = json.dumps({**job, "hex": None, "executor": os.getpid(), **more})
+    return runner.run(ScriptCall("attack.zip", hostile_archive(), payload, LONG, "evil"), Passing())
+
+
+def main() -> None:
+    """Run both, and then once more a hostile script: what is left for those that come later."""
+    if not job["namespaces"]:
+        sandbox._namespaces_work = lambda _: False  # type: ignore[attr-defined] # noqa: SLF001
+    runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
+    clock = cast(Clock, SimpleNamespace(now=lambda: datetime.now(UTC)))
+    role = StsJobRole(cast(Any, Sts()), role_arn="arn:x", environment={}, clock=clock)
+    over, victim = threading.Event(), Watch()
+    victim.ask = lambda: Verdict.CANCEL if over.is_set() else Verdict.GO_ON
+    ends: list[ScriptExit] = []
+
+    def run_victim() -> None:
+        with role.lent(JobKey("acme", "report"), Masker()) as environment:
+            payload = json.dumps({"hex": job["hex"], "tag": job["tag"], "own": "own-" + job["hex"]})
+            source = (HERE / "victim.py").read_bytes()
+            secret = {"SECRET": f"canary-environment-{job['hex']}", **environment}
+            call = ScriptCall("victim.py", source, payload, LONG, "acme", secret)
+            ends.append(runner.run(call, victim))
+
+    innocent = threading.Thread(target=run_victim)
+    innocent.start()
+    while not victim.told["stdout"] and innocent.is_alive():
+        innocent.join(0.05)
+    first = attack(runner)
+    over.set()
+    innocent.join()
+    later = attack(
+        runner,
+        seconds=0,
+        prefix="later_",
+        only=["keyrings", "shared_memory", "posix_queues", "files"],
+    )
+    role.close()
+    printed = [bytes(victim.told[name]).decode() for name in ("stdout", "stderr")]
+    codes = [ends[0].exit_code, first.exit_code, later.exit_code]
+    errors = [end.error or end.stderr[-2000:] for end in (ends[0], first, later)]
+    print("\n" + json.dumps({"victim": printed, "codes": codes, "errors": errors}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
