@@ -6,6 +6,7 @@ cdk.json; structured values are given as JSON. Durations are ISO 8601.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -25,6 +26,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 MIN_LIFE = timedelta(minutes=2)
@@ -105,8 +107,27 @@ def _json_if_text(value: object) -> object:
     return json.loads(value) if isinstance(value, str) else value
 
 
+def _index_secret(arn: str) -> str:
+    match = _SECRET_ARN.fullmatch(arn) or _PARAMETER_ARN.fullmatch(arn)
+    if match is None:
+        raise ValueError(
+            "packageIndexSecret must be the whole ARN of a secret, with the six characters at its "
+            "end (arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX), or of a parameter "
+            "(arn:aws:ssm:REGION:ACCOUNT:parameter/NAME)"
+        )
+    if match[1].startswith("nextfire/"):
+        raise ValueError(
+            "packageIndexSecret must not be under nextfire/: a job could name it in target.env"
+        )
+    return arn
+
+
 Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
+_SECRET_ARN = re.compile(
+    r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:([\w/+=.@-]+-[A-Za-z0-9]{6})"
+)
+_PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/([A-Za-z0-9_./-]+)")
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]
@@ -185,8 +206,14 @@ class PoolSettings(_Settings):
     """The role that the pool's scripts act in; None: they have no credentials."""
     packages: Literal["inline", "none"] | None = None
     """Whether packages that a script names inline (PEP 723) are installed for it."""
-    package_index: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
-    """Where they come from, instead of the public index."""
+    package_index: (
+        Annotated[str, StringConstraints(pattern=r"^\S+$"), AfterValidator(check_index)] | None
+    ) = None
+    """Where they come from, instead of the public index; without credentials."""
+    package_index_secret: Annotated[str, AfterValidator(_index_secret)] | None = None
+    """ARN of the secret or the parameter that holds the credentials of `packageIndex`."""
+    package_policy: PackagePolicy | None = None
+    """Which of them are installed; None: any that has a wheel."""
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
@@ -197,6 +224,11 @@ class PoolSettings(_Settings):
     def packages_or_default(self) -> str:
         """Workers install them; a Lambda function has neither the time nor the room."""
         return self.packages or ("none" if self.executor == "lambda" else "inline")
+
+    @property
+    def package_policy_json(self) -> str | None:
+        """`package_policy` as executors read it."""
+        return self.package_policy and self.package_policy.model_dump_json(by_alias=True)
 
     @property
     def script_memory_or_default(self) -> int:
@@ -236,6 +268,12 @@ class PoolSettings(_Settings):
                 f"timeout of a {self.executor} pool must be more than {iso8601(EXECUTOR_MARGIN)} "
                 f"and at most {iso8601(limit)}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_packages(self) -> Self:
+        if self.package_index_secret is not None and self.package_index is None:
+            raise ValueError("packageIndexSecret needs packageIndex: credentials for which index?")
         return self
 
     @model_validator(mode="after")

@@ -333,6 +333,9 @@ class NextfireStack(Stack):
             "NEXTFIRE_SCRIPT_MEMORY": str(pool.script_memory_or_default),
             "NEXTFIRE_PACKAGES": pool.packages_or_default,
             "NEXTFIRE_PACKAGE_INDEX": pool.package_index,
+            # A reference: the executor reads it by its role.
+            "NEXTFIRE_PACKAGE_INDEX_SECRET": pool.package_index_secret,
+            "NEXTFIRE_PACKAGE_POLICY": pool.package_policy_json,
             "NEXTFIRE_JOB_ROLE_ARN": pool.job_role,
         }
         return {name: value for name, value in settings.items() if value is not None}
@@ -357,6 +360,11 @@ class NextfireStack(Stack):
             service="ssm", resource="parameter", resource_name="nextfire/*"
         )
         allow(role, ["ssm:GetParameter"], parameters)
+        if index_secret := pool.settings.package_index_secret:
+            kind = (
+                "ssm:GetParameter" if ":ssm:" in index_secret else "secretsmanager:GetSecretValue"
+            )
+            allow(role, [kind], index_secret)
         if job_role := pool.settings.job_role:
             # Tagged with the tenant and the job, so that the role's policies can tell them apart.
             allow(role, ["sts:AssumeRole", "sts:TagSession"], job_role)

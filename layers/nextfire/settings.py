@@ -6,9 +6,10 @@ import os
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Json
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 _PREFIX = "NEXTFIRE_"
@@ -144,7 +145,11 @@ class ExecutorSettings(_Settings):
     """MiB that a file which a script writes may have."""
     packages: Literal["inline", "none"] = "none"
     """Whether packages that a script names inline (PEP 723) are installed for it."""
-    package_index: str | None = None
-    """Where they come from, instead of the public index."""
+    package_index: Annotated[str, AfterValidator(check_index)] | None = None
+    """Where they come from, instead of the public index; without credentials."""
+    package_index_secret: str | None = None
+    """ARN of the secret or the parameter that holds the credentials of the index."""
+    package_policy: Json[PackagePolicy] = PackagePolicy.model_construct()
+    """Which of them are installed."""
     job_role_arn: str | None = None
     """The role that the pool's scripts act in; None: they have no credentials."""

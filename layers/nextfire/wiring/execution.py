@@ -17,14 +17,17 @@ from nextfire.adapters.aws import (
 )
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.index_secret import IndexSecret
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
+from nextfire.domain.packages import PUBLIC_INDEX
 from nextfire.domain.ports import Clock, JobRole
 from nextfire.settings import ExecutorSettings, interpreter_environment, region_environment
 from nextfire.usecases.execute_run import ExecuteRun, Terms
@@ -63,7 +66,8 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
                     file_bytes=settings.script_file_size * _MEBI,
                 ),
                 packages=settings.packages,
-                package_index=settings.package_index,
+                package_index=_package_index(settings),
+                package_policy=settings.package_policy,
             ),
             secrets=AwsSecrets(secretsmanager(), ssm()),
             job_role=_job_role(settings, clock),
@@ -83,6 +87,12 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
         new_token=lambda: uuid.uuid4().hex,
     )
+
+
+def _package_index(settings: ExecutorSettings) -> PackageIndex:
+    arn = settings.package_index_secret
+    secret = None if arn is None else IndexSecret(arn, secretsmanager(), ssm())
+    return PackageIndex(settings.package_index or PUBLIC_INDEX, secret)
 
 
 def _job_role(settings: ExecutorSettings, clock: Clock) -> JobRole | None:
