@@ -124,6 +124,7 @@ def _index_secret(arn: str) -> str:
 
 Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
+_PUBLIC_KEY = r"^ed25519:[A-Za-z0-9+/]{43}=$"
 _SECRET_ARN = re.compile(
     r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:([\w/+=.@-]+-[A-Za-z0-9]{6})"
 )
@@ -214,6 +215,10 @@ class PoolSettings(_Settings):
     """ARN of the secret or the parameter that holds the credentials of `packageIndex`."""
     package_policy: PackagePolicy | None = None
     """Which of them are installed; None: any that has a wheel."""
+    trusted_signers: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=_PUBLIC_KEY)], ...], Field(max_length=8)
+    ] = ()
+    """Public keys; with any, the pool runs only scripts that one of them signed."""
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
@@ -228,7 +233,13 @@ class PoolSettings(_Settings):
     @property
     def package_policy_json(self) -> str | None:
         """`package_policy` as executors read it."""
-        return self.package_policy and self.package_policy.model_dump_json(by_alias=True)
+        policy = self.package_policy
+        return None if policy is None else policy.model_dump_json(by_alias=True)
+
+    @property
+    def trusted_signers_json(self) -> str | None:
+        """`trusted_signers` as executors read them; None: there are none."""
+        return json.dumps(self.trusted_signers) if self.trusted_signers else None
 
     @property
     def script_memory_or_default(self) -> int:
@@ -361,6 +372,11 @@ class Settings(_Settings):
     remove_data: bool = False
     """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
+
+    @property
+    def signatures(self) -> bool:
+        """Whether a pool verifies signatures, for which the functions need a library more."""
+        return any(pool.trusted_signers for pool in self.pools.values())
 
     @property
     def retention(self) -> logs.RetentionDays:

@@ -61,7 +61,9 @@ class NextfireStack(Stack):
         self._build = build
         self._stores = Stores(self, "Stores", settings=settings)
         self._events = Events(self, "Events")
-        self._code = Code(self, "Code", build=build, target=settings.target)
+        self._code = Code(
+            self, "Code", build=build, target=settings.target, signatures=settings.signatures
+        )
         self._pools = [
             Pool(
                 self,
@@ -336,6 +338,7 @@ class NextfireStack(Stack):
             # A reference: the executor reads it by its role.
             "NEXTFIRE_PACKAGE_INDEX_SECRET": pool.package_index_secret,
             "NEXTFIRE_PACKAGE_POLICY": pool.package_policy_json,
+            "NEXTFIRE_TRUSTED_SIGNERS": pool.trusted_signers_json,
             "NEXTFIRE_JOB_ROLE_ARN": pool.job_role,
         }
         return {name: value for name, value in settings.items() if value is not None}
@@ -346,6 +349,9 @@ class NextfireStack(Stack):
         allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(role, dynamodb("PutItem"), stores.due.table_arn)
         self._grant_read(role, stores.scripts)
+        # A pinned script may be an earlier version.
+        allow(role, ["s3:GetObjectVersion"], stores.scripts.arn_for_objects("*"))
+        allow(role, ["s3:ListBucketVersions"], stores.scripts.bucket_arn)
         self._grant_read(role, stores.outputs)
         allow(role, ["s3:PutObject"], stores.outputs.arn_for_objects("*"))
         self._events.grant_tell(role)

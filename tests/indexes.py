@@ -65,7 +65,7 @@ class Index:
     credentials: str | None = None
     status: int | None = None
     link: Callable[[str], str] = lambda path: path
-    before: Callable[[str], object] = lambda path: None
+    before: Callable[[str], object] = lambda _: None
     asked: list[str] = field(default_factory=list)
 
     @property

@@ -151,5 +151,7 @@ class ExecutorSettings(_Settings):
     """ARN of the secret or the parameter that holds the credentials of the index."""
     package_policy: Json[PackagePolicy] = PackagePolicy.model_construct()
     """Which of them are installed."""
+    trusted_signers: Json[tuple[str, ...]] = ()
+    """Public keys whose signature a script must have; none: scripts need no signature."""
     job_role_arn: str | None = None
     """The role that the pool's scripts act in; None: they have no credentials."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters import sandbox
 from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.packages import PackagePolicy, check_index
@@ -46,7 +45,7 @@ def index() -> Iterator[Index]:
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that runs scripts as its own user, whichever that is."""
     usual = os.geteuid() or 1000
-    monkeypatch.setattr(sandbox.os, "geteuid", lambda: usual)
+    monkeypatch.setattr("nextfire.adapters.sandbox.os.geteuid", lambda: usual)
 
 
 def runner(folder: Path, index: Index, **policy: Any) -> ProcessScriptRunner:
@@ -108,8 +107,9 @@ print(uv > 0, found)
 """
 
 
+@pytest.mark.usefixtures("not_root")
 def test_a_script_next_to_an_installation_does_not_find_the_credentials(
-    folder: Path, index: Index, not_root: None
+    folder: Path, index: Index
 ) -> None:
     index.credentials = CREDENTIALS
     installing, spied = threading.Event(), threading.Event()
@@ -134,9 +134,8 @@ def test_a_script_next_to_an_installation_does_not_find_the_credentials(
     assert spy.stdout == "True []\n", "it sees the installer, and no credentials"
 
 
-def test_the_script_itself_does_not_find_the_credentials(
-    folder: Path, index: Index, not_root: None
-) -> None:
+@pytest.mark.usefixtures("not_root")
+def test_the_script_itself_does_not_find_the_credentials(folder: Path, index: Index) -> None:
     index.credentials = CREDENTIALS
 
     end = run(runner(folder, index), script("demo-pkg", body=SPY))
@@ -160,8 +159,9 @@ def test_an_index_that_fails_does_not_put_its_credentials_on_the_record(
     assert "127.0.0.1" not in error
 
 
+@pytest.mark.usefixtures("not_root")
 def test_the_installer_gets_no_more_of_the_index_than_pages_and_files(
-    folder: Path, index: Index, not_root: None
+    folder: Path, index: Index
 ) -> None:
     """A neighbour that found the proxy's address cannot use the credentials for anything else."""
     index.credentials = CREDENTIALS
@@ -175,13 +175,8 @@ def test_the_installer_gets_no_more_of_the_index_than_pages_and_files(
             addresses.extend(_proxies())
             for address in addresses:
                 base = address.removesuffix("simple/")
-                for wanted in (
-                    "simple/secret-pkg/",
-                    "simple/..%2f..%2fadmin/",
-                    "file/99/x.whl",
-                    "",
-                ):
-                    answers.append(_status(base + wanted))
+                paths = ("simple/secret-pkg/", "simple/..%2f..%2fadmin/", "file/99/x.whl", "")
+                answers.extend(_status(base + path) for path in paths)
                 answers.append(_status(base.rsplit("/", 2)[0] + "/guess/simple/demo-pkg/"))
 
     index.before = look

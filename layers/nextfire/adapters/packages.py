@@ -180,7 +180,7 @@ class Packages:
             ValueError: There is no uv.
         """
         self._root = root
-        self._found_uv = _find_uv()
+        self._found_uv = find_uv()
         self._separate = separate
         self._index = index
         self._policy = policy
@@ -446,7 +446,7 @@ class _Meter:
             raise _StoppedError(verdict)
 
 
-def _find_uv() -> Path:
+def find_uv() -> Path:
     """Where uv is.
 
     Raises:

@@ -634,6 +634,8 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
         "log_parts": attempt.log_parts or None,
+        # Half as long as its digits: an item is paid for by the KB.
+        "script": attempt.script_sha256 and bytes.fromhex(attempt.script_sha256),
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -707,6 +709,7 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
                 exit_code=_int(values.get("exit_code")),
                 reason=_text(values, "reason"),
                 log_parts=_count(values, "log_parts"),
+                script_sha256=_digest(values.get("script")),
             )
         )
         number -= 1
@@ -723,6 +726,10 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name} is no text")
     return value
+
+
+def _digest(value: Any) -> str | None:
+    return None if value is None else bytes(value).hex()
 
 
 def _count(values: Mapping[str, Any], name: str, default: int = 0) -> int:

@@ -23,7 +23,7 @@ from nextfire.domain.ports import (
     Verdict,
 )
 from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run
-from nextfire.domain.script import script_url
+from nextfire.domain.script import locate
 from nextfire.usecases.heart import Heart, too_large
 
 
@@ -60,28 +60,36 @@ class RunScript:
 
     def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
         """Run the script of *job* for *run*, for *longest* at most."""
-        attempted = self._attempt(job, run, heart, longest)
+        fetched: list[str] = []
+        attempted = self._attempt(job, run, heart, longest, fetched)
+        if fetched:
+            result = replace(attempted.result, script_sha256=fetched[0])
+            attempted = replace(attempted, result=result)
         reason = attempted.result.reason
         if len(reason) > MAX_REASON:  # the history keeps a hundred of them
             result = replace(attempted.result, reason=f"{reason[: MAX_REASON - 1]}…")
             attempted = replace(attempted, result=result)
         return attempted
 
-    def _attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
+    def _attempt(
+        self, job: Job, run: Run, heart: Heart, longest: timedelta, fetched: list[str]
+    ) -> Attempted:
+        """The attempt; the script's digest is appended to *fetched* once it is known."""
         definition = job.definition
         began_at = self._clock.now()
         timeout = definition.timeout
         try:
-            url = script_url(definition.target, bucket=self._bucket, tenant=job.key.tenant)
-            source = self._scripts.fetch(url)
+            source = locate(definition.target, bucket=self._bucket, tenant=job.key.tenant)
+            script = self._scripts.fetch(source)
+            fetched.append(script.sha256)
             environment = self._environment(job)
             heart.load()
             with self._credentials(job) as credentials:
                 # What it took to come here is no longer there to give.
                 timeout = min(timeout, longest - (self._clock.now() - began_at))
                 call = ScriptCall(
-                    name=url.rsplit("/", 1)[-1],
-                    source=source,
+                    name=source.name,
+                    source=script.content,
                     payload=json.dumps(definition.payload) if run.payload is None else run.payload,
                     timeout=timeout,
                     tenant=job.key.tenant,

@@ -27,8 +27,9 @@ from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
+from nextfire.adapters.signatures import SignedScripts
 from nextfire.domain.packages import PUBLIC_INDEX
-from nextfire.domain.ports import Clock, JobRole
+from nextfire.domain.ports import Clock, JobRole, ScriptStore
 from nextfire.settings import ExecutorSettings, interpreter_environment, region_environment
 from nextfire.usecases.execute_run import ExecuteRun, Terms
 from nextfire.usecases.run_script import RunScript
@@ -55,7 +56,7 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
         ),
         files=S3RunFiles(buckets, bucket=settings.outputs_bucket),
         script=RunScript(
-            scripts=S3ScriptStore(buckets),
+            scripts=_scripts(settings, S3ScriptStore(buckets)),
             runner=ProcessScriptRunner(
                 interpreter=settings.interpreter,
                 output_cap=settings.output_cap,
@@ -87,6 +88,12 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
         new_token=lambda: uuid.uuid4().hex,
     )
+
+
+def _scripts(settings: ExecutorSettings, stored: ScriptStore) -> ScriptStore:
+    if not settings.trusted_signers:
+        return stored
+    return SignedScripts(stored, signers=settings.trusted_signers, pool=settings.pool)
 
 
 def _package_index(settings: ExecutorSettings) -> PackageIndex:
