@@ -75,10 +75,15 @@ def _public_key(signer: str) -> Ed25519PublicKey:
             "Install it, for example with: pip install cryptography"
         ) from error
     kind, _, text = signer.partition(":")
-    data = base64.b64decode(text, validate=True)
-    if kind != "ed25519":
-        raise ValueError(f"{signer!r} is not a public key. Write it like ed25519:BASE64")
-    return Ed25519PublicKey.from_public_bytes(data)
+    try:
+        if kind == "ed25519":
+            return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
+    except ValueError:
+        pass
+    raise ValueError(
+        f"NEXTFIRE_TRUSTED_SIGNERS holds {signer!r}, which is not a public key. Write it as "
+        "`nextfire scripts keygen` prints it: ed25519:BASE64"
+    )
 
 
 def _verifies(key: Ed25519PublicKey, signature: str, text: bytes) -> bool:
