@@ -85,8 +85,8 @@ def push(
     upload = caller.client().push_script(handler, source, pool=pool, signature=signature)
     shown = {name: upload.document[name] for name in ("url", "pool", "handler")}
     shown |= {"sha256": digest, "signed": signature is not None}
-    lines = f"{upload.url}\n{handler}@sha256:{digest}"
-    caller.show(shown, Text(render.escaped(lines)))
+    lines = (upload.url, f"{handler}@sha256:{digest}")
+    caller.show(shown, Text("\n".join(map(render.escaped, lines))))
 
 
 @app.command()

@@ -157,7 +157,7 @@ def test_a_pinned_version_is_verified_by_its_own_signature(scripts_bucket: S3Cli
 
 @pytest.mark.parametrize("signer", ["", "ed25519:", "rsa:" + "A" * 43 + "=", "ed25519:AAAA"])
 def test_an_executor_does_not_start_with_a_signer_that_is_none(signer: str) -> None:
-    with pytest.raises(ValueError, match="TRUSTED_SIGNERS holds .* not a public key"):
+    with pytest.raises(ValueError, match=r"TRUSTED_SIGNERS holds .* not a public key"):
         SignedScripts(MemoryScriptStore(), signers=[signer], pool="default")
 
 

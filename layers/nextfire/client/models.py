@@ -292,10 +292,10 @@ class Upload(Answer):
 
     pool: str
     handler: str
-    object_key: str | None
-    size: int | None
-    sha256: str | None
-    signed: bool | None
+    object_key: str
+    size: int
+    sha256: str
+    signed: bool
     url: str
     method: str
     upload_url: str
