@@ -215,10 +215,14 @@ class PoolSettings(_Settings):
     """ARN of the secret or the parameter that holds the credentials of `packageIndex`."""
     package_policy: PackagePolicy | None = None
     """Which of them are installed; None: any that has a wheel."""
-    trusted_signers: Annotated[
-        tuple[Annotated[str, StringConstraints(pattern=_PUBLIC_KEY)], ...], Field(max_length=8)
-    ] = ()
-    """Public keys; with any, the pool runs only scripts that one of them signed."""
+    trusted_signers: (
+        Annotated[
+            tuple[Annotated[str, StringConstraints(pattern=_PUBLIC_KEY)], ...],
+            Field(min_length=1, max_length=8),
+        ]
+        | None
+    ) = None
+    """Public keys; the pool runs only scripts that one of them signed. None: it runs any."""
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
@@ -238,7 +242,7 @@ class PoolSettings(_Settings):
 
     @property
     def trusted_signers_json(self) -> str | None:
-        """`trusted_signers` as executors read them; None: there are none."""
+        """`trusted_signers` as executors read them; None: the pool trusts none."""
         return json.dumps(self.trusted_signers) if self.trusted_signers else None
 
     @property

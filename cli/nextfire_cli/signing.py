@@ -48,7 +48,7 @@ def sign(file: Path, *, tenant: str, pool: str, name: str, sha256: str) -> str:
     """The signature, in base64, of a script by the private key in *file*.
 
     Raises:
-        CliError: There is no such key in it.
+        CliError: It does not hold such a key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -115,11 +115,11 @@ def test_a_pool_without_signatures_has_no_library_for_them_in_its_layer() -> Non
 
 
 def test_the_policy_of_a_pool_is_what_its_executor_reads() -> None:
-    told = PoolSettings(
+    given = PoolSettings(
         executor="worker", packagePolicy={"allow": ["a"], "requireHashes": True}
     ).package_policy_json
     read = ExecutorSettings.model_validate(
-        {**dict.fromkeys(ExecutorSettings.model_fields, "1"), "package_policy": told}
+        {**dict.fromkeys(ExecutorSettings.model_fields, "1"), "package_policy": given}
         | {"lease": "PT1M", "packages": "inline", "package_index": INDEX, "trusted_signers": "[]"}
         | {"output_cap": "1024", "log_cap": "2048", "script_memory": "64"}
     ).package_policy

@@ -122,7 +122,7 @@ def test_a_job_cannot_borrow_a_script_that_was_signed_for_another_pool() -> None
 
 
 def test_signers_are_replaced_one_after_the_other() -> None:
-    """First both keys are trusted, then scripts are signed anew, then the old key goes."""
+    """First both keys are trusted, then scripts are signed again, then the old key is removed."""
     old, both, new = trusting(SIGNER)[1], trusting(SIGNER, OTHER)[1], trusting(OTHER)[1]
     stored = MemoryScriptStore()
     for scripts in (old, both, new):

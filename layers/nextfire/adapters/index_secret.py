@@ -39,7 +39,7 @@ class IndexSecret:
 
         Raises:
             UnavailableError: AWS did not answer. Try again.
-            NotFoundError: There is no such secret.
+            NotFoundError: The secret does not exist.
             InvalidInputError: The executor may not read it, or it does not hold credentials.
         """
         with self._lock:

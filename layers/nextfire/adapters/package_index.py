@@ -174,7 +174,7 @@ class IndexProxy:
         self, method: str, url: str, headers: Mapping[str, str]
     ) -> Iterator[tuple[BaseHTTPResponse | None, str]]:
         """The index's answer for *url*, and from where it came. Redirects within the index are
-        followed; of one to elsewhere the answer and that address. None: there was no answer.
+        followed; of one to elsewhere the answer and that address. None: it did not answer.
         """
         answer, at = self._ask(method, url, headers)
         try:

@@ -107,7 +107,7 @@ def inline_metadata(source: bytes) -> Inline:
 
 
 def _locked(said: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The lock in the table ``[tool.nextfire]``; None: there is none."""
+    """The lock in the table ``[tool.nextfire]``; None: it has no lock."""
     tool = said.get("tool", {})
     ours = tool.get("nextfire", {}) if isinstance(tool, dict) else {}
     locked = ours.get("locked") if isinstance(ours, dict) else None

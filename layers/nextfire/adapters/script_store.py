@@ -85,7 +85,7 @@ class S3ScriptStore:
             script = self._version(url, version, sha256)
             if script is not None:
                 return script
-        there = "there is no script" if latest is None else f"the latest has sha256:{latest}"
+        there = "the script was deleted" if latest is None else f"the latest has sha256:{latest}"
         raise InvalidInputError(
             "script",
             url,

@@ -42,7 +42,7 @@ class SignedScripts:
         """As `ScriptStore.fetch`.
 
         Raises:
-            InvalidInputError: It is not signed, or by nobody who is trusted.
+            InvalidInputError: It is not signed, or not by a trusted signer.
         """
         script = self._scripts.fetch(source)
         remedy = _REMEDY.format(pool=self._pool)

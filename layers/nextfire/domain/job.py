@@ -56,7 +56,6 @@ MAX_LABELS = 32
 MAX_WINDOW_SEC = 30 * 86_400
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 _HANDLER = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$"
 """A name, and perhaps the digest of the bytes to run."""
 HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -261,9 +260,7 @@ class Target(Document):
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
-    handler: (
-        Annotated[str, Field(pattern=_HANDLER, max_length=128 + len("@sha256:") + 64)] | None
-    ) = None
+    handler: Annotated[str, Field(pattern=_HANDLER)] | None = None
     script: Annotated[str, Field(pattern=r"^s3://", max_length=1024)] | None = None
     env: Annotated[
         dict[EnvName, EnvValue | SecretReference | ParameterReference], Field(max_length=MAX_ENV)
