@@ -44,6 +44,9 @@ EXECUTOR_MARGIN = timedelta(minutes=1)
 _MOST_OF_TENANTS = 2_000
 """Bytes of a function's environment for what tenants have; the rest of its 4 KB is for us."""
 
+_MOST_OF_A_POLICY = 2_000
+"""Bytes of a pool's `packagePolicy` as JSON."""
+
 _LOG_RETENTIONS = {
     timedelta(days=days): retention
     for days, retention in {
@@ -289,6 +292,11 @@ class PoolSettings(_Settings):
     def _check_packages(self) -> Self:
         if self.package_index_secret is not None and self.package_index is None:
             raise ValueError("packageIndexSecret needs packageIndex: credentials for which index?")
+        if len(self.package_policy_json or "") > _MOST_OF_A_POLICY:
+            raise ValueError(
+                f"packagePolicy must have at most {_MOST_OF_A_POLICY} bytes as JSON: an output of "
+                "the stack, which holds it, has 4 KB; name fewer packages in allow"
+            )
         return self
 
     @model_validator(mode="after")

@@ -65,6 +65,7 @@ class Index:
     credentials: str | None = None
     status: int | None = None
     link: Callable[[str], str] = lambda path: path
+    redirect: Callable[[str], str | None] = lambda _: None
     before: Callable[[str], object] = lambda _: None
     asked: list[str] = field(default_factory=list)
 
@@ -76,6 +77,8 @@ class Index:
         self.files.setdefault(name, {}).update(files)
 
     def answer(self, path: str, authorization: str | None) -> tuple[int, bytes]:
+        if not path.startswith("/private/"):
+            return 404, b""  # a port is used again: somebody else's request
         self.asked.append(path)
         self.before(path)
         wanted = (
@@ -105,7 +108,10 @@ def serving() -> Iterator[Index]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             status, body = index.answer(self.path, self.headers.get("Authorization"))
-            self.send_response(status)
+            elsewhere = index.redirect(self.path)
+            self.send_response(302 if elsewhere else status)
+            if elsewhere:
+                self.send_header("Location", elsewhere)
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

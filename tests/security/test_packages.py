@@ -223,10 +223,27 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(folder: Path, inde
             return answer(path, None)
 
         elsewhere.answer = spy  # type: ignore[method-assign]
-        index.link = lambda path: f"http://127.0.0.1:{elsewhere.port}{path}"
-        run(runner(folder, index), script("demo-pkg"))
+        index.redirect = lambda path: (
+            f"http://127.0.0.1:{elsewhere.port}{path}" if path.endswith(".whl") else None
+        )
+        end = run(runner(folder, index), script("demo-pkg"))
 
-    assert set(seen) <= {None}
+    assert end == ScriptExit(0, "ran\n", "")
+    assert seen
+    assert set(seen) == {None}
+
+
+def test_an_index_that_redirects_its_pages_elsewhere_is_not_followed(
+    folder: Path, index: Index
+) -> None:
+    index.credentials = CREDENTIALS
+    with serving() as elsewhere:
+        elsewhere.add("demo-pkg", wheel("demo-pkg"))
+        index.redirect = lambda path: f"http://127.0.0.1:{elsewhere.port}{path}"
+        end = run(runner(folder, index), script("demo-pkg"))
+
+    refused(end, "it answered 302 Found", permanent=False)
+    assert elsewhere.asked == []
 
 
 @pytest.mark.parametrize(

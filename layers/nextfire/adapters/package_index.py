@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
 from nextfire.adapters.index_pages import moved
-from nextfire.domain.packages import PUBLIC_INDEX, check_index, normalized
+from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
@@ -143,7 +143,7 @@ class IndexProxy:
     def _move(self, url: str) -> str:
         """Where the installer gets the file at *url*: from here if the index itself holds it."""
         if _origin(url) != _origin(self._base):
-            return url.replace("http://", "https://", 1)
+            return _secured(url)
         with self._lock:
             self._files.append(url)
             number = len(self._files) - 1
@@ -160,7 +160,7 @@ class IndexProxy:
         with self._asked(request.command, url, headers) as (answer, at):
             if answer is not None and answer.status in range(300, 400) and at != url:
                 # At another host, by an address that is good for this file alone.
-                request.reply(HTTPStatus.FOUND, {"Location": at})
+                request.reply(HTTPStatus.FOUND, {"Location": _secured(at)})
             elif answer is None or answer.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
                 request.reply(self._failed(answer))
             else:
@@ -237,6 +237,13 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     usual = {"https": 443, "http": 80}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or usual
+
+
+def _secured(url: str) -> str:
+    """*url* with TLS, but on the loopback."""
+    if urlsplit(url).hostname in LOOPBACK:
+        return url
+    return url.replace("http://", "https://", 1)
 
 
 class _Server(ThreadingHTTPServer):

@@ -58,6 +58,7 @@ _MUTABLE = (
     *("result", "result_bytes", "result_file"),
 )
 _MOST = 10**15
+_SHA256_BYTES = 32
 _INDEX = "attention"
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
 _TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
@@ -729,7 +730,12 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
 
 
 def _digest(value: Any) -> str | None:
-    return None if value is None else bytes(value).hex()
+    if value is None:
+        return None
+    digest = bytes(value)
+    if len(digest) != _SHA256_BYTES:
+        raise ValueError("script is not a digest")
+    return digest.hex()
 
 
 def _count(values: Mapping[str, Any], name: str, default: int = 0) -> int:

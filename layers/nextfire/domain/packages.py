@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 PUBLIC_INDEX = "https://pypi.org/simple"
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _LINE = re.compile(r"[\x20-\x7e]{1,4000}")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
@@ -100,7 +100,7 @@ def check_index(url: str) -> str:
             "USER:PASSWORD as a secret in Secrets Manager or as an SSM parameter, and set "
             "packageIndexSecret to its ARN"
         )
-    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)):
+    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)):
         raise ValueError(
             "packageIndex must be an https:// URL, for example https://HOST/simple; http:// is "
             "allowed for the loopback address only"
