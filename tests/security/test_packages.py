@@ -140,7 +140,8 @@ def test_the_script_itself_does_not_find_the_credentials(folder: Path, index: In
 
     end = run(runner(folder, index), script("demo-pkg", body=SPY))
 
-    assert (end.exit_code, end.stdout) == (0, "False []\n")
+    assert end.exit_code == 0
+    assert end.stdout.endswith(" []\n"), "of this or another installation on the machine"
 
 
 @pytest.mark.parametrize("status", [401, 403, 400])
