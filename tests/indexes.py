@@ -35,13 +35,17 @@ def wheel(
     return f"{stem}-{version}-py3-none-any.whl", data.getvalue()
 
 
-def sdist(name: str, setup: str, version: str = "1.0") -> tuple[str, bytes]:
-    """A source archive whose setup.py is *setup*: the name of its file, and its content."""
+def sdist(name: str, backend: str, version: str = "1.0") -> tuple[str, bytes]:
+    """A source archive that *backend*, a Python module of its own, builds: the name of its file,
+    and its content.
+    """
     stem = f"{name.replace('-', '_')}-{version}"
+    system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as archive:
         for path, text in (
-            ("setup.py", setup),
+            ("pyproject.toml", system),
+            ("backend.py", backend),
             ("PKG-INFO", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"),
         ):
             entry = tarfile.TarInfo(f"{stem}/{path}")
