@@ -136,8 +136,9 @@ class Build:
         for module in layers.glob("*.py"):
             shutil.copy2(module, folder)
 
-    def third_party_layer(self, runtime: Runtime) -> Path:
-        """The locked runtime dependencies for *runtime*, built unless the cache has them.
+    def third_party_layer(self, runtime: Runtime, *, signatures: bool = False) -> Path:
+        """The locked runtime dependencies for *runtime*, built unless the cache has them; with
+        *signatures* also what verifies those of scripts.
 
         Raises:
             WrongWheelError: A package does not run on *runtime*.
@@ -145,7 +146,7 @@ class Build:
         """
         requirements = self._uv(
             "export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header",
-            "--no-annotate", "--prune", "boto3",
+            "--no-annotate", "--prune", "boto3", *(["--extra", "signatures"] if signatures else []),
         )  # fmt: skip
         digest = hashlib.sha256(
             "\n".join([runtime.name, *runtime.uv_options, requirements]).encode()

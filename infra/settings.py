@@ -6,6 +6,7 @@ cdk.json; structured values are given as JSON. Durations are ISO 8601.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
@@ -26,6 +27,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nextfire.domain.egress import OPEN, Egress, EgressMode
+from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 MIN_LIFE = timedelta(minutes=2)
@@ -42,6 +44,9 @@ EXECUTOR_MARGIN = timedelta(minutes=1)
 
 _MOST_OF_TENANTS = 2_000
 """Bytes of a function's environment for what tenants have; the rest of its 4 KB is for us."""
+
+_MOST_OF_A_POLICY = 2_000
+"""Bytes of a pool's `packagePolicy` as JSON."""
 
 _LOG_RETENTIONS = {
     timedelta(days=days): retention
@@ -119,8 +124,28 @@ def _egress(value: object) -> object:
     return value
 
 
+def _index_secret(arn: str) -> str:
+    match = _SECRET_ARN.fullmatch(arn) or _PARAMETER_ARN.fullmatch(arn)
+    if match is None:
+        raise ValueError(
+            "packageIndexSecret must be the whole ARN of a secret, with the six characters at its "
+            "end (arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX), or of a parameter "
+            "(arn:aws:ssm:REGION:ACCOUNT:parameter/NAME)"
+        )
+    if match[1].startswith("nextfire/"):
+        raise ValueError(
+            "packageIndexSecret must not be under nextfire/: a job could name it in target.env"
+        )
+    return arn
+
+
 Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
+_PUBLIC_KEY = r"^ed25519:[A-Za-z0-9+/]{43}=$"
+_SECRET_ARN = re.compile(
+    r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:([\w/+=.@-]+-[A-Za-z0-9]{6})"
+)
+_PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/([A-Za-z0-9_./-]+)")
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]
@@ -215,8 +240,22 @@ class PoolSettings(_Settings):
     """The role that the pool's scripts act in; None: they have no credentials."""
     packages: Literal["inline", "none"] | None = None
     """Whether packages that a script names inline (PEP 723) are installed for it."""
-    package_index: Annotated[str, StringConstraints(pattern=r"^https?://\S+$")] | None = None
-    """Where they come from, instead of the public index."""
+    package_index: (
+        Annotated[str, StringConstraints(pattern=r"^\S+$"), AfterValidator(check_index)] | None
+    ) = None
+    """Where they come from, instead of the public index; without credentials."""
+    package_index_secret: Annotated[str, AfterValidator(_index_secret)] | None = None
+    """ARN of the secret or the parameter that holds the credentials of `packageIndex`."""
+    package_policy: PackagePolicy | None = None
+    """Which of them are installed; None: any that has a wheel."""
+    trusted_signers: (
+        Annotated[
+            tuple[Annotated[str, StringConstraints(pattern=_PUBLIC_KEY)], ...],
+            Field(min_length=1, max_length=8),
+        ]
+        | None
+    ) = None
+    """Public keys; the pool runs only scripts that one of them signed. None: it runs any."""
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
@@ -238,6 +277,17 @@ class PoolSettings(_Settings):
     def metadata_or_default(self) -> str:
         """A Lambda function has no metadata addresses to close."""
         return self.metadata or ("open" if self.executor == "lambda" else "closed")
+
+    @property
+    def package_policy_json(self) -> str | None:
+        """`package_policy` as executors read it."""
+        policy = self.package_policy
+        return None if policy is None else policy.model_dump_json(by_alias=True)
+
+    @property
+    def trusted_signers_json(self) -> str | None:
+        """`trusted_signers` as executors read them; None: the pool trusts none."""
+        return json.dumps(self.trusted_signers) if self.trusted_signers else None
 
     @property
     def script_memory_or_default(self) -> int:
@@ -301,6 +351,17 @@ class PoolSettings(_Settings):
             )
         if self.executor == "lambda" and self.metadata is not None:
             raise ValueError("metadata is for pools of workers: Lambda has no metadata addresses")
+        return self
+
+    @model_validator(mode="after")
+    def _check_packages(self) -> Self:
+        if self.package_index_secret is not None and self.package_index is None:
+            raise ValueError("packageIndexSecret needs packageIndex: credentials for which index?")
+        if len(self.package_policy_json or "") > _MOST_OF_A_POLICY:
+            raise ValueError(
+                f"packagePolicy must have at most {_MOST_OF_A_POLICY} bytes as JSON: an output of "
+                "the stack, which holds it, has 4 KB; name fewer packages in allow"
+            )
         return self
 
     @model_validator(mode="after")
@@ -388,6 +449,11 @@ class Settings(_Settings):
     remove_data: bool = False
     """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
+
+    @property
+    def signatures(self) -> bool:
+        """Whether a pool verifies signatures, for which the functions need a library more."""
+        return any(pool.trusted_signers for pool in self.pools.values())
 
     @property
     def retention(self) -> logs.RetentionDays:

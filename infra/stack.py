@@ -62,7 +62,9 @@ class NextfireStack(Stack):
         self._build = build
         self._stores = Stores(self, "Stores", settings=settings)
         self._events = Events(self, "Events")
-        self._code = Code(self, "Code", build=build, target=settings.target)
+        self._code = Code(
+            self, "Code", build=build, target=settings.target, signatures=settings.signatures
+        )
         self._pools = [
             Pool(
                 self,
@@ -341,6 +343,10 @@ class NextfireStack(Stack):
             "NEXTFIRE_SCRIPT_MEMORY": str(pool.script_memory_or_default),
             "NEXTFIRE_PACKAGES": pool.packages_or_default,
             "NEXTFIRE_PACKAGE_INDEX": pool.package_index,
+            # A reference: the executor reads it by its role.
+            "NEXTFIRE_PACKAGE_INDEX_SECRET": pool.package_index_secret,
+            "NEXTFIRE_PACKAGE_POLICY": pool.package_policy_json,
+            "NEXTFIRE_TRUSTED_SIGNERS": pool.trusted_signers_json,
             "NEXTFIRE_JOB_ROLE_ARN": pool.job_role,
             "NEXTFIRE_EGRESS": str(pool.egress),
             "NEXTFIRE_METADATA": pool.metadata_or_default,
@@ -353,6 +359,9 @@ class NextfireStack(Stack):
         allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(role, dynamodb("PutItem"), stores.due.table_arn)
         self._grant_read(role, stores.scripts)
+        # A pinned script may be an earlier version.
+        allow(role, ["s3:GetObjectVersion"], stores.scripts.arn_for_objects("*"))
+        allow(role, ["s3:ListBucketVersions"], stores.scripts.bucket_arn)
         self._grant_read(role, stores.outputs)
         allow(role, ["s3:PutObject"], stores.outputs.arn_for_objects("*"))
         self._events.grant_tell(role)
@@ -367,6 +376,11 @@ class NextfireStack(Stack):
             service="ssm", resource="parameter", resource_name="nextfire/*"
         )
         allow(role, ["ssm:GetParameter"], parameters)
+        if index_secret := pool.settings.package_index_secret:
+            kind = (
+                "ssm:GetParameter" if ":ssm:" in index_secret else "secretsmanager:GetSecretValue"
+            )
+            allow(role, [kind], index_secret)
         if job_role := pool.settings.job_role:
             # Tagged with the tenant and the job, so that the role's policies can tell them apart.
             allow(role, ["sts:AssumeRole", "sts:TagSession"], job_role)

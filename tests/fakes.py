@@ -50,7 +50,14 @@ from nextfire.domain.ports import (
 )
 from nextfire.domain.quotas import too_many_jobs
 from nextfire.domain.run import Attempt, Run, RunState, Value
-from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
+from nextfire.domain.script import (
+    FetchedScript,
+    ScriptKey,
+    ScriptSource,
+    ScriptVersion,
+    StoredScript,
+    Upload,
+)
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -1200,13 +1207,29 @@ class MemoryScriptStore:
     def __init__(self) -> None:
         self.missing: set[str] = set()
         self.forbidden: set[str] = set()
+        self.versions: dict[str, list[FetchedScript]] = {}
 
-    def fetch(self, url: str) -> bytes:
+    def upload(self, url: str, content: bytes, signature: str | None = None) -> FetchedScript:
+        """Upload it: the latest version from now on."""
+        script = FetchedScript.of(content, signature)
+        self.versions.setdefault(url, []).append(script)
+        return script
+
+    def fetch(self, source: ScriptSource) -> FetchedScript:
+        url = source.url
         if url in self.missing:
             raise NotFoundError("script", url)
         if url in self.forbidden:
             raise InvalidInputError("script", url, "this pool may not read it", "Upload it.")
-        return f"# {url}\n".encode()
+        versions = self.versions.get(url) or [FetchedScript.of(f"# {url}\n".encode())]
+        for script in reversed(versions):
+            if source.sha256 in {None, script.sha256}:
+                return script
+        problem = (
+            f"no version of it has the digest sha256:{source.sha256} that the job is pinned to; "
+            f"the latest has sha256:{versions[-1].sha256}"
+        )
+        raise InvalidInputError("script", url, problem, "Upload those bytes again.")
 
 
 class MemoryScriptShelf:
@@ -1239,10 +1262,20 @@ class MemoryScriptShelf:
         versions.insert(0, ScriptVersion(str(len(versions) + 1), self._clock.now(), True, None))
 
     def upload(
-        self, key: ScriptKey, *, size: int, sha256: bytes, now: datetime, life: timedelta
+        self,
+        key: ScriptKey,
+        *,
+        size: int,
+        sha256: bytes,
+        signature: str | None,
+        now: datetime,
+        life: timedelta,
     ) -> Upload:
         url = f"memory://{key.path}?{len(self._open)}"
-        upload = Upload(key, url, {"Content-Length": str(size)}, cut(now + life))
+        headers = {"Content-Length": str(size)}
+        if signature is not None:
+            headers["x-amz-meta-nextfire-signature"] = signature
+        upload = Upload(key, url, headers, cut(now + life))
         self._open[url] = upload, size, sha256
         return upload
 

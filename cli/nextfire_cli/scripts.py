@@ -3,6 +3,7 @@
 # What a call does not need it does not import: boto3 takes a second.
 # ruff: noqa: PLC0415
 
+import hashlib
 import sys
 import warnings
 import zipfile
@@ -15,7 +16,7 @@ from pydantic import ValidationError
 from rich.text import Text
 
 from nextfire.domain.job import Target
-from nextfire.domain.script import MAX_SCRIPT_BYTES
+from nextfire.domain.script import MAX_SCRIPT_BYTES, script_name
 from nextfire_cli import render, session
 from nextfire_cli.documents import first
 from nextfire_cli.errors import CliError
@@ -37,9 +38,22 @@ def push(
         str | None,
         typer.Option(help="What jobs call it (target.handler). [dim]Default: the file's name[/]"),
     ] = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="KEYFILE",
+            help="Sign it with this private key, for a pool with trustedSigners.",
+        ),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(help="The tenant that the signature is for. [dim]Default: your own[/]"),
+    ] = None,
 ) -> None:
     """Upload a job script: a .py file, or a .zip archive with a __main__.py at its top. Jobs that
-    name it run the new text from their next run on.
+    name it run the new text from their next run on; jobs that are pinned to a digest keep theirs.
 
     An archive is named with its ending: target.handler is report.zip then.
 
@@ -47,14 +61,77 @@ def push(
       nextfire scripts push examples/hello.py
       nextfire scripts push build/report.py --pool batch --name nightly-report
       nextfire scripts push build/app.zip
+      nextfire scripts push build/report.py --sign release.pem
     """
     caller = session.of(context)
     handler = _handler(file, name)
+    if tenant is not None and sign is None:
+        raise typer.BadParameter("goes with --sign", param_hint="--tenant")
     if warning := _check(file):
         caller.say(warning)
-    upload = caller.client().push_script(handler, file.read_bytes(), pool=pool)
+    source = file.read_bytes()
+    digest = hashlib.sha256(source).hexdigest()
+    signature = None
+    if sign is not None:
+        from nextfire_cli import signing
+
+        signature = signing.sign(
+            sign,
+            tenant=tenant or caller.tenant(),
+            pool=pool,
+            name=script_name(handler),
+            sha256=digest,
+        )
+    upload = caller.client().push_script(handler, source, pool=pool, signature=signature)
     shown = {name: upload.document[name] for name in ("url", "pool", "handler")}
-    caller.show(shown, Text(render.escaped(upload.url)))
+    shown |= {"sha256": digest, "signed": signature is not None}
+    lines = (upload.url, f"{handler}@sha256:{digest}")
+    caller.show(shown, Text("\n".join(map(render.escaped, lines))))
+
+
+@app.command()
+def keygen(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(show_default=False)],
+) -> None:
+    """Make a key to sign scripts with: the private key is written to FILE, the public key is
+    printed. Put the public key into the pool's trustedSigners, and keep FILE where only those who
+    release scripts can read it.
+
+    [bold]Examples[/]
+      nextfire scripts keygen release.pem
+    """
+    from nextfire_cli import signing
+
+    public = signing.make_key(file)
+    session.of(context).show({"publicKey": public, "file": str(file)}, Text(public))
+
+
+@app.command()
+def lock(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, show_default=False)],
+    python: Annotated[str, typer.Option(help="The oldest Python that will run it.")] = "3.11",
+) -> None:
+    """Write a lock into a script: all packages that its inline dependencies need, by version and
+    SHA-256 hashes. Executors then install exactly those.
+
+    [bold]Examples[/]
+      nextfire scripts lock report.py
+    """
+    from nextfire.adapters.packages import inline_metadata
+    from nextfire_cli import signing
+
+    source = file.read_bytes()
+    try:
+        dependencies = inline_metadata(source).dependencies
+    except ValueError as error:
+        raise CliError(f"{file} cannot be locked: {error}.") from error
+    lines = signing.resolve(list(dependencies), python) if dependencies else []
+    written = signing.locked(source, lines)
+    inline_metadata(written)
+    file.write_bytes(written)
+    session.of(context).show({"file": str(file), "locked": lines}, Text(f"{len(lines)} packages"))
 
 
 @app.command("list")
@@ -102,6 +179,11 @@ def _handler(file: Path, name: str | None) -> str:
     if archive and not handler.endswith(_ARCHIVE):
         handler += _ARCHIVE
     try:
+        if "@" in handler:
+            raise typer.BadParameter(
+                "a digest belongs to a job, not to an upload: push prints the digest",
+                param_hint="--name",
+            )
         Target(handler=handler)
     except ValidationError as error:
         raise typer.BadParameter(

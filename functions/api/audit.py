@@ -38,7 +38,7 @@ _HIDDEN = frozenset(
 """Fields that may hold a secret: of these it is told that they are there, and how large."""
 _ASKED = (
     *("jobId", "taskId", "name", "labels", "reason", "until", "from", "to", "limit"),
-    *("scopes", "handler", "progressToken"),
+    *("scopes", "handler", "pool", "size", "sha256", "progressToken"),
 )
 """Of a request, the fields that say what is asked for, and never hold a secret."""
 _AS_THEY_ARE = frozenset({"labels"})

@@ -322,10 +322,17 @@ class ScriptVersionPage(Answer):
 
 
 class UploadAnswer(Answer):
-    """Where a script is to be PUT, with just these headers. `url`: where it will lie."""
+    """Where a script is to be PUT, with just these headers. `url`: where it will be stored,
+    `object_key`: the same within the bucket; `signed`: whether a signature is stored with it, which
+    executors verify.
+    """
 
     pool: str
     handler: str
+    object_key: str
+    size: int
+    sha256: str
+    signed: bool
     url: str
     method: Literal["PUT"]
     upload_url: str
@@ -342,7 +349,9 @@ class Covered(Answer):
 
 
 class AttemptAnswer(Answer):
-    """One attempt. `logs`: where to read what it printed, if that is not all on the record."""
+    """One attempt. `script_sha256`: the digest of the script that was fetched for it. `logs`: where
+    to read what it printed, if that is not all on the record.
+    """
 
     number: int
     worker: str
@@ -351,6 +360,7 @@ class AttemptAnswer(Answer):
     outcome: AttemptOutcome | None = None
     exit_code: int | None = None
     reason: str | None = None
+    script_sha256: str | None = None
     logs: str | None = None
 
 
@@ -662,10 +672,16 @@ def version_document(version: ScriptVersion) -> dict[str, Any]:
     )
 
 
-def upload_document(upload: Upload, bucket: str) -> dict[str, Any]:
+def upload_document(
+    upload: Upload, bucket: str, *, size: int, sha256: str, signed: bool
+) -> dict[str, Any]:
     return {
         "pool": upload.key.pool,
         "handler": upload.key.handler,
+        "objectKey": upload.key.path,
+        "size": size,
+        "sha256": sha256,
+        "signed": signed,
         "url": f"s3://{bucket}/{upload.key.path}",
         "method": "PUT",
         "uploadUrl": upload.url,
@@ -731,6 +747,7 @@ def _attempt(run: Run, attempt: Attempt) -> dict[str, Any]:
             "outcome": attempt.outcome and attempt.outcome.value,
             "exitCode": attempt.exit_code,
             "reason": attempt.reason,
+            "scriptSha256": attempt.script_sha256,
             "logs": logs if has_parts(attempt) else None,
         }
     )

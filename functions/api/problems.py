@@ -74,9 +74,11 @@ _REMEDIES = {
     "target": 'For example `{"handler": "report"}`.',
     "target.handler": (
         "A script is named by letters, digits, `_`, `.` and `-`, beginning with a letter or a"
-        " digit; by no path. For example `report`, or `report.zip`."
+        " digit; by no path. For example `report`, or `report.zip`. With `@sha256:` and the 64"
+        " hexadecimal digits of a digest behind it, only those bytes run."
     ),
     "sha256": "64 hexadecimal digits, in lower case: what `sha256sum FILE` prints.",
+    "signature": "An ed25519 signature in base64, 88 characters: `nextfire scripts push --sign`.",
     "size": "The bytes of the file, 1 to 10485760: a larger one no executor takes.",
     "target.script": "For example `s3://BUCKET/TENANT/report.py`.",
     "target.env": (

@@ -50,7 +50,7 @@ from nextfire.domain.keys import (
 )
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
-from nextfire.domain.script import MAX_SCRIPT_BYTES
+from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE
 from nextfire.usecases.manage_backfills import Wanted
 
 MOST_UPCOMING = 100
@@ -437,12 +437,14 @@ HandlerName = Annotated[
 class UploadRequest(Document):
     """A script that is to be uploaded: what jobs will call it (an archive by its name with `.zip`),
     of which pool, and the size and the SHA-256 digest, in hexadecimal digits, of its bytes.
+    `signature`: ed25519, in base64; stored with it, for pools that trust signers.
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
     handler: HandlerName
     size: Annotated[int, Field(strict=True, ge=1, le=MAX_SCRIPT_BYTES)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    signature: Annotated[str, Field(pattern=rf"^{SIGNATURE.pattern}$")] | None = None
 
 
 _CRON_JOB = {

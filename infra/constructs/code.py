@@ -13,7 +13,13 @@ class Code(Construct):
     """Code assets and layers for the target's architecture and Python."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, build: Build, target: Target
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        build: Build,
+        target: Target,
+        signatures: bool,
     ) -> None:
         super().__init__(scope, construct_id)
         self._build = build
@@ -21,11 +27,12 @@ class Code(Construct):
         on_arm = target is Target.AWS or platform.machine() in {"aarch64", "arm64"}
         self.architecture = lambda_.Architecture.ARM_64 if on_arm else lambda_.Architecture.X86_64
         wheels_for = Runtime.lambda_arm64() if target is Target.AWS else Runtime.host()
+        packages = build.third_party_layer(wheels_for, signatures=signatures)
         self.layers = [
             lambda_.LayerVersion(
                 self,
                 "ThirdParty",
-                code=lambda_.Code.from_asset(str(build.third_party_layer(wheels_for))),
+                code=lambda_.Code.from_asset(str(packages)),
                 description="Locked third-party packages",
                 compatible_architectures=[self.architecture],
                 compatible_runtimes=[self.runtime],

@@ -7,10 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Json
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
 from nextfire.domain.egress import OPEN, Egress
+from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 _PREFIX = "NEXTFIRE_"
@@ -153,8 +154,14 @@ class ExecutorSettings(_Settings):
     """MiB that a file which a script writes may have."""
     packages: Literal["inline", "none"] = "none"
     """Whether packages that a script names inline (PEP 723) are installed for it."""
-    package_index: str | None = None
-    """Where they come from, instead of the public index."""
+    package_index: Annotated[str, AfterValidator(check_index)] | None = None
+    """Where they come from, instead of the public index; without credentials."""
+    package_index_secret: str | None = None
+    """ARN of the secret or the parameter that holds the credentials of the index."""
+    package_policy: Json[PackagePolicy] = PackagePolicy.model_construct()
+    """Which of them are installed."""
+    trusted_signers: Json[tuple[str, ...]] = ()
+    """Public keys whose signature a script must have; none: scripts need no signature."""
     job_role_arn: str | None = None
     """The role that the pool's scripts act in; None: they have no credentials."""
     egress: Annotated[Egress, BeforeValidator(Egress.parse)] = OPEN

@@ -171,3 +171,45 @@ def test_tenants_are_walled_from_each_other(system: Deployment) -> None:
     assert listed(system, OTHER_TENANT, cursor=cursor) == []
     path = "/v1/scripts/default/report/versions"
     assert system.call("GET", path, tenant=OTHER_TENANT).status == 404
+
+
+def test_a_signature_is_part_of_the_upload_and_stored_with_the_script(system: Deployment) -> None:
+    signature = "A" * 86 + "=="
+
+    document = system.call(
+        "POST", "/v1/scripts/uploads", asked() | {"signature": signature}
+    ).document
+    signed = parse_qs(urlsplit(document["uploadUrl"]).query)["X-Amz-SignedHeaders"][0]
+    put = requests.put(document["uploadUrl"], SOURCE, headers=document["headers"], timeout=9)
+
+    assert put.ok
+    assert document["headers"]["x-amz-meta-nextfire-signature"] == signature
+    assert "x-amz-meta-nextfire-signature" in signed.split(";")
+    there = system.objects.get_object(Bucket=system.bucket, Key=document["objectKey"])
+    assert there["Metadata"] == {"nextfire-signature": signature}
+    for malformed in ("x", "A" * 88, "A" * 86 + "=\n"):
+        answer = system.call("POST", "/v1/scripts/uploads", asked() | {"signature": malformed})
+        assert (answer.status, answer.fault["field"]) == (422, "signature")
+
+
+@pytest.mark.parametrize("signature", [None, "A" * 86 + "=="])
+def test_an_upload_is_audited_with_its_digest_size_and_key(
+    system: Deployment, capsys: pytest.CaptureFixture[str], signature: str | None
+) -> None:
+    more = {} if signature is None else {"signature": signature}
+
+    system.call("POST", "/v1/scripts/uploads", asked() | more)
+
+    lines = capsys.readouterr().out.splitlines()
+    [event] = [json.loads(line) for line in lines if line.startswith('{"event":"audit"')]
+    assert (
+        event["after"].items()
+        >= {
+            "objectKey": f"{TENANT}/default/report.py",
+            "size": len(SOURCE),
+            "sha256": hashlib.sha256(SOURCE).hexdigest(),
+            "signed": signature is not None,
+        }.items()
+    )
+    assert event["request"]["sha256"] == hashlib.sha256(SOURCE).hexdigest()
+    assert "X-Amz-Signature" not in json.dumps(event)

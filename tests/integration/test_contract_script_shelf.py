@@ -42,6 +42,7 @@ class Held:
         return self.shelf.upload(
             key,
             size=len(source),
+            signature=None,
             sha256=hashlib.sha256(source).digest(),
             now=NOON,
             life=LIFE,

@@ -15,7 +15,7 @@ from nextfire.adapters import script_store
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.ports import ScriptStore
-from nextfire.domain.script import split_url
+from nextfire.domain.script import ScriptSource, split_url
 from tests.fakes import MemoryScriptStore
 from tests.integration.backends import AWS, MEMORY, on_aws
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 CONTRACT_OF = (ScriptStore,)
+
+
+def fetched(store: ScriptStore, url: str, sha256: str | None = None) -> bytes:
+    return store.fetch(ScriptSource(url, "acme", sha256)).content
 
 
 class Bucket:
@@ -97,8 +101,8 @@ def test_a_script_is_fetched_as_it_was_uploaded(held: Held) -> None:
     first, second = held.url("first.py"), held.url("über uns/sëcond.zip")
     sources = held.upload(first), held.upload(second)
 
-    assert (held.store.fetch(first), held.store.fetch(second)) == sources
-    assert held.store.fetch(first) == sources[0]
+    assert (fetched(held.store, first), fetched(held.store, second)) == sources
+    assert fetched(held.store, first) == sources[0]
 
 
 def test_a_script_that_is_not_there_is_not_found(held: Held) -> None:
@@ -107,7 +111,7 @@ def test_a_script_that_is_not_there_is_not_found(held: Held) -> None:
         held.lose(url)
 
         with pytest.raises(NotFoundError, match=re.escape(url)):
-            held.store.fetch(url)
+            fetched(held.store, url)
 
 
 def test_a_script_that_may_not_be_read_is_the_caller_s_mistake(held: Held) -> None:
@@ -116,7 +120,7 @@ def test_a_script_that_may_not_be_read_is_the_caller_s_mistake(held: Held) -> No
     held.forbid(url)
 
     with pytest.raises(InvalidInputError, match=r"secret\.py"):
-        held.store.fetch(url)
+        fetched(held.store, url)
 
 
 @on_aws
@@ -128,13 +132,13 @@ def test_a_new_upload_is_in_use_after_two_seconds_at_the_latest(
     client: Any = there
     store, url = S3ScriptStore(client), f"s3://{there.name}/report.py"
     there.put("report.py", b"old")
-    assert store.fetch(url) == b"old"
+    assert fetched(store, url) == b"old"
     there.put("report.py", b"new")
 
     now += 1.9
-    assert store.fetch(url) == b"old", "S3 is not asked for each run"
+    assert fetched(store, url) == b"old", "S3 is not asked for each run"
     now += 0.1
-    assert store.fetch(url) == b"new"
+    assert fetched(store, url) == b"new"
 
 
 @on_aws
@@ -143,7 +147,7 @@ def test_a_script_that_has_not_changed_is_not_sent_again(there: Bucket) -> None:
     store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{there.name}/report.py"
     there.put("report.py", b"same")
 
-    assert [store.fetch(url) for _ in range(3)] == [b"same"] * 3
+    assert [fetched(store, url) for _ in range(3)] == [b"same"] * 3
     assert there.sent == 1
 
 
@@ -152,11 +156,11 @@ def test_a_script_that_was_deleted_is_not_found_any_more(there: Bucket, s3: S3Cl
     client: Any = there
     store, url = S3ScriptStore(client, fresh=timedelta()), f"s3://{there.name}/report.py"
     there.put("report.py", b"x")
-    store.fetch(url)
+    fetched(store, url)
     s3.delete_object(Bucket=there.name, Key="report.py")
 
     with pytest.raises(NotFoundError):
-        store.fetch(url)
+        fetched(store, url)
 
 
 @on_aws
@@ -169,6 +173,6 @@ def test_a_script_that_is_too_large_is_refused(
     there.put("fits.py", b"x" * 10)
     there.put("large.py", b"x" * 11)
 
-    assert store.fetch(f"s3://{there.name}/fits.py") == b"x" * 10
+    assert fetched(store, f"s3://{there.name}/fits.py") == b"x" * 10
     with pytest.raises(InvalidInputError, match="11 bytes, more than 10"):
-        store.fetch(f"s3://{there.name}/large.py")
+        fetched(store, f"s3://{there.name}/large.py")

@@ -40,7 +40,7 @@ from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import Run, RunState, Value
-from nextfire.domain.script import ScriptKey
+from nextfire.domain.script import ScriptKey, ScriptSource
 from tests.builders import NOON, a_fire, a_job, a_key, a_retry, run_key
 from tests.fakes import Clock, InlineExecutor
 
@@ -228,7 +228,9 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "hide": lambda c: delivery(c).hide(SECOND),
     "acknowledge": lambda c: SqsInbox(c, queue_url=URL).acknowledge([delivery(c)]),
     "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
-    "fetch script": lambda c: S3ScriptStore(c).fetch("s3://scripts/acme/x.py"),
+    "fetch script": lambda c: S3ScriptStore(c).fetch(
+        ScriptSource("s3://scripts/acme/x.py", "acme")
+    ),
     "list scripts": lambda c: shelf(c).list("acme", pool=None, cursor=None, limit=1),
     "list versions of script": lambda c: shelf(c).versions(SCRIPT, cursor=None, limit=1),
     "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(RUN, "result", b"1"),

@@ -13,8 +13,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire_cli import runs
+from nextfire.adapters.packages import inline_metadata
+from nextfire.adapters.signatures import SignedScripts
+from nextfire.domain.script import ScriptSource
+from nextfire_cli import runs, signing
 from nextfire_cli.main import app
+from tests.fakes import MemoryScriptStore
 
 ENDPOINT = "https://abc123.execute-api.eu-west-1.amazonaws.com"
 LOCAL_KEY = f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}"
@@ -703,11 +707,11 @@ def test_a_script_is_pushed_where_the_api_says(call: Call, shelf: Api, tmp_path:
     pushed = call("scripts", "push", str(script), "--pool", "batch")
     renamed = call("scripts", "push", str(script), "--name", "other", "--json")
 
-    assert pushed.stdout == "s3://scripts/x\n", pushed.output
-    where = {"url": "s3://scripts/x", "pool": "default", "handler": "other"}
-    assert json.loads(renamed.stdout) == where
-    asked, put, *_ = shelf.requests
     digest = hashlib.sha256(b"print(1)").hexdigest()
+    assert pushed.stdout == f"s3://scripts/x\nreport@sha256:{digest}\n", pushed.output
+    where = {"url": "s3://scripts/x", "pool": "default", "handler": "other"}
+    assert json.loads(renamed.stdout) == where | {"sha256": digest, "signed": False}
+    asked, put, *_ = shelf.requests
     assert json.loads(asked.content) == {
         "handler": "report",
         "pool": "batch",
@@ -718,6 +722,55 @@ def test_a_script_is_pushed_where_the_api_says(call: Call, shelf: Api, tmp_path:
     assert put.headers["x-amz-checksum-sha256"] == "abc"
     assert "Authorization" not in put.headers
     assert "secret" not in pushed.output + renamed.output
+
+
+def test_a_script_is_signed_for_its_tenant_pool_and_name(
+    call: Call, shelf: Api, tmp_path: Path
+) -> None:
+    script, key = tmp_path / "report.py", tmp_path / "release.pem"
+    script.write_text("print(1)")
+    public = call("scripts", "keygen", str(key)).stdout.strip()
+
+    pushed = call("scripts", "push", str(script), "--sign", str(key), "--tenant", "acme")
+
+    assert pushed.exit_code == 0, pushed.output
+    asked = json.loads(shelf.requests[0].content)
+    stored = MemoryScriptStore()
+    url = "s3://scripts/acme/default/report.py"
+    stored.upload(url, b"print(1)", asked["signature"])
+    SignedScripts(stored, signers=[public], pool="default").fetch(ScriptSource(url, "acme"))
+    assert key.read_text() not in pushed.output
+
+
+@pytest.mark.parametrize(
+    "more", [("--tenant", "acme"), ("--name", f"report@sha256:{'a' * 64}"), ("--sign", "/nowhere")]
+)
+def test_a_push_that_makes_no_sense_is_refused(
+    call: Call, shelf: Api, tmp_path: Path, more: tuple[str, str]
+) -> None:
+    script = tmp_path / "report.py"
+    script.write_text("print(1)")
+
+    assert call("scripts", "push", str(script), *more).exit_code == 2
+    assert not shelf.requests
+
+
+def test_a_lock_is_written_into_the_script(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "report.py"
+    block = "# /// script\n# dependencies = ['demo-pkg']\n# ///\nprint(1)\n"
+    script.write_text(block)
+    for version in ("1.0", "2.0"):
+        line = f"demo-pkg=={version} --hash=sha256:{'0' * 64}"
+        monkeypatch.setattr(signing, "resolve", lambda *_, line=line: [line])
+        assert call("scripts", "lock", str(script)).exit_code == 0
+
+        inline = inline_metadata(script.read_bytes())
+        assert (inline.dependencies, inline.locked) == (("demo-pkg",), (line,))
+        assert script.read_text().endswith("# ///\nprint(1)\n")
+    script.write_text("print(1)\n")
+    assert "no block" in call("scripts", "lock", str(script)).stderr
 
 
 def test_an_upload_that_is_refused_is_told_without_its_url(

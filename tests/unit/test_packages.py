@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import io
 import shutil
-import socket
 import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nextfire.adapters import packages, script_runner, unpack
+from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.packages import Inline, inline_metadata, suits
 from nextfire.adapters.removal import remove
 from nextfire.adapters.sandbox import Ending, Sandbox
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from tests.indexes import Index, serving, wheel
 from tests.supervisors import Watch
 
 
@@ -260,58 +259,30 @@ def test_script_is_not_started_when_its_end_is_asked_for_while_it_is_unpacked(
 NAMED = inline("dependencies = ['demo-pkg']") + "import demo_pkg\nprint(demo_pkg.VALUE)\n"
 
 
-@pytest.fixture(scope="module")
-def index(folder: Path) -> Path:
+@pytest.fixture
+def index() -> Iterator[Index]:
     """A package index with one wheel, and with one package that would have to be built."""
-    simple = folder / "simple"
-    for name, file in (
-        ("demo-pkg", "demo_pkg-1.0-py3-none-any.whl"),
-        ("built", "built-1.0.tar.gz"),
-    ):
-        (simple / name).mkdir(parents=True)
-        (simple / name / "index.html").write_text(f'<a href="{file}">{file}</a>')
-    about = "demo_pkg-1.0.dist-info"
-    files = {
-        "demo_pkg/__init__.py": "VALUE = 42\n",
-        f"{about}/METADATA": "Metadata-Version: 2.1\nName: demo-pkg\nVersion: 1.0\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{about}/RECORD"])
-    wheel = simple / "demo-pkg" / "demo_pkg-1.0-py3-none-any.whl"
-    wheel.write_bytes(archive(**files))
-    (simple / "built" / "built-1.0.tar.gz").write_bytes(b"")
-    return simple
-
-
-@pytest.fixture(scope="module")
-def index_url(index: Path) -> Iterator[str]:
-    """*index*, served on the loopback."""
-    with ThreadingHTTPServer(
-        ("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=index.parent)
-    ) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}/{index.name}"
-        server.shutdown()
+    with serving() as index:
+        index.add("demo-pkg", wheel("demo-pkg"))
+        index.add("built", ("built-1.0.tar.gz", b""))
+        yield index
 
 
 @pytest.fixture
-def installing(folder: Path, index_url: str) -> ProcessScriptRunner:
+def installing(folder: Path, index: Index) -> ProcessScriptRunner:
     return ProcessScriptRunner(
-        packages="inline", package_index=index_url, temp_root=folder / "work"
+        packages="inline", package_index=PackageIndex(index.url), temp_root=folder / "work"
     )
 
 
 def test_packages_are_installed_once_for_a_tenant(
-    installing: ProcessScriptRunner, index: Path
+    installing: ProcessScriptRunner, index: Index
 ) -> None:
     assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
-    hidden = index.with_name("hidden")
-    index.rename(hidden)
-    try:
-        assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
-        other = run(installing, NAMED, tenant="other")
-    finally:
-        hidden.rename(index)
+    index.status = 404
+
+    assert run(installing, NAMED) == ScriptExit(0, "42\n", "")
+    other = run(installing, NAMED, tenant="other")
 
     assert other.error is not None
     assert "could not be installed" in other.error
@@ -389,22 +360,27 @@ def test_only_wheels_are_installed(installing: ProcessScriptRunner) -> None:
     assert "no usable wheels" in end.error
 
 
-@pytest.mark.parametrize("requirement", ["--index-url=http://127.0.0.1:9/", "./here", "no such"])
+@pytest.mark.parametrize(
+    "requirement", ["--index-url=http://127.0.0.1:9/", "./here", "no such", "a\\nb"]
+)
 def test_requirement_that_is_none_is_refused(
     installing: ProcessScriptRunner, requirement: str
 ) -> None:
     end = run(installing, inline(f"dependencies = ['{requirement}']") + "print('ran')")
 
-    assert (end.exit_code, end.stdout) == (None, "")
+    assert (end.exit_code, end.stdout, end.permanent) == (None, "", True)
     assert end.error is not None
-    assert "could not be installed" in end.error
+    assert "is not a requirement" in end.error
 
 
-def test_installation_ends_when_the_supervisor_says(installing: ProcessScriptRunner) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as mute:
-        url = f"http://127.0.0.1:{mute.getsockname()[1]}/demo_pkg-1.0-py3-none-any.whl"
-        slow = inline(f"dependencies = ['demo-pkg @ {url}']")
-        end = run(installing, slow, watch=Watch(lambda: Verdict.CANCEL))
+def test_installation_ends_when_the_supervisor_says(
+    installing: ProcessScriptRunner, index: Index
+) -> None:
+    cancelled = threading.Event()
+    index.before = lambda _: cancelled.wait(60)
+
+    end = run(installing, NAMED, watch=Watch(lambda: Verdict.CANCEL))
+    cancelled.set()
 
     assert (end.stopped, end.exit_code, end.error) == (Verdict.CANCEL, None, None)
 

@@ -49,9 +49,19 @@ def upload_script(request: UploadBody) -> Response[str]:
         request.handler,
         size=request.size,
         sha256=bytes.fromhex(request.sha256),
+        signature=request.signature,
         now=now(),
     )
-    return answer(upload_document(upload, services().scripts_bucket), HTTPStatus.CREATED)
+    return answer(
+        upload_document(
+            upload,
+            services().scripts_bucket,
+            size=request.size,
+            sha256=request.sha256,
+            signed=request.signature is not None,
+        ),
+        HTTPStatus.CREATED,
+    )
 
 
 @routes.get(

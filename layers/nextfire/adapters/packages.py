@@ -2,7 +2,9 @@
 tenant.
 
 A script's user installs; the executor copies what came of it to where no script writes and only the
-tenant's scripts read. So no script changes what another one imports.
+tenant's scripts read. So no script changes what another one imports. What may be installed is
+checked before uv starts (`domain.packages`) and again for each package that uv asks the index for
+(`package_index`).
 """
 
 from __future__ import annotations
@@ -25,17 +27,28 @@ from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from nextfire.adapters.folders import LockedFolder, without_long_wait
+from nextfire.adapters.package_index import IndexProxy, PackageIndex
 from nextfire.adapters.removal import remove
 from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
 from nextfire.adapters.script_streams import Capture
 from nextfire.adapters.script_users import tenant_group
+from nextfire.domain.packages import (
+    Lock,
+    PackagePolicy,
+    PackageRefusedError,
+    check_requirements,
+    not_allowed,
+    read_lock,
+)
 from nextfire.domain.ports import Supervisor, Verdict
 
 INSTALL_WITHIN = timedelta(minutes=5)
 _INSTALL_LIMITS = ScriptLimits(4 * 1024**3, 512, 4 * 1024**3)
 _REASON_CHARS = 1500
+_PRINTED_BYTES = 64 * 1024
 _SETS_KEPT = 50
 _MOST_BYTES = 4 * 1024**3
 _MOST_FILES = 100_000
@@ -47,10 +60,24 @@ _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """What a script says of itself inline: `dependencies` are requirements (PEP 508)."""
+    """What a script says of itself inline: `dependencies` are requirements (PEP 508); `locked`,
+    lines of a requirements file with hashes, is what is installed for them.
+    """
 
     dependencies: tuple[str, ...] = ()
     requires_python: str = ""
+    locked: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """How an installation ended. `problem`: why it failed, if it did and nobody stopped it;
+    `permanent`: it would fail again.
+    """
+
+    end: Ending
+    problem: str | None = None
+    permanent: bool = False
 
 
 def inline_metadata(source: bytes) -> Inline:
@@ -77,7 +104,21 @@ def inline_metadata(source: bytes) -> Inline:
         raise ValueError(  # noqa: TRY004 - it is what was written that is wrong
             "in its block '# /// script', requires-python is no string"
         )
-    return Inline(tuple(dependencies), python)
+    return Inline(tuple(dependencies), python, _locked(said))
+
+
+def _locked(said: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The lock in the table ``[tool.nextfire]``; None: it has no lock."""
+    tool = said.get("tool", {})
+    ours = tool.get("nextfire", {}) if isinstance(tool, dict) else {}
+    locked = ours.get("locked") if isinstance(ours, dict) else None
+    if locked is None:
+        return None
+    if not isinstance(locked, list) or not all(isinstance(line, str) for line in locked):
+        raise ValueError(
+            "in its block '# /// script', tool.nextfire.locked is not a list of strings"
+        )
+    return tuple(locked)
 
 
 def _block(lines: Iterator[str]) -> list[str] | None:
@@ -125,21 +166,25 @@ def suits(version: Sequence[int], required: str) -> bool:
 class Packages:
     """Installs packages, and keeps the `_SETS_KEPT` sets that were used last."""
 
-    def __init__(self, *, root: Path, separate: bool, index: str | None) -> None:
+    def __init__(
+        self, *, root: Path, separate: bool, index: PackageIndex, policy: PackagePolicy
+    ) -> None:
         """Build.
 
         Args:
             root: Where the sets are kept, in a folder of this process's.
             separate: Whether scripts have users of their own.
-            index: Where packages come from; None: the public index.
+            index: Where packages come from.
+            policy: Which are installed.
 
         Raises:
             ValueError: There is no uv.
         """
         self._root = root
-        self._found_uv = _find_uv()
+        self._found_uv = find_uv()
         self._separate = separate
         self._index = index
+        self._policy = policy
         try:
             self._open()
         except OSError as error:
@@ -148,12 +193,32 @@ class Packages:
         self._users: dict[Path, int] = {}
         self._used_at: dict[Path, float] = {}
 
+    def check(self, inline: Inline) -> None:
+        """Check that what *inline* names may be installed.
+
+        Raises:
+            PackageRefusedError: It may not. The message says why.
+        """
+        self._wanted(inline)
+
+    def _wanted(self, inline: Inline) -> list[str] | Lock:
+        """What to install: requirements, or a lock."""
+        if inline.locked is not None:
+            return read_lock(inline.locked, inline.dependencies, self._policy)
+        if self._policy.require_hashes:
+            raise PackageRefusedError(
+                "this pool requires hashes, and the script holds no lock. Write one into it with: "
+                "nextfire scripts lock FILE"
+            )
+        return check_requirements(inline.dependencies, self._policy)
+
     @contextmanager
     def kept(self, tenant: str, inline: Inline, version: Sequence[int]) -> Iterator[Path]:
         """The place of *tenant*'s set of what *inline* names, which is there or is not; while
         within, it stays.
         """
-        name = json.dumps([sorted(inline.dependencies), list(version), self._index])
+        wanted = [sorted(inline.dependencies), sorted(inline.locked or []), list(version)]
+        name = json.dumps([*wanted, inline.locked is None])
         path = self._part(tenant) / hashlib.sha256(name.encode()).hexdigest()[:32]
         with self._lock:
             self._users[path] = self._users.get(path, 0) + 1
@@ -178,53 +243,64 @@ class Packages:
         environment: Mapping[str, str],
         grace: timedelta,
         supervisor: Supervisor,
-    ) -> tuple[Ending, str | None]:
+    ) -> Installation:
         """Install what *inline* names, in *sandbox*, and keep it at *to*.
-
-        Returns:
-            How the installation ended, and why it failed, if it did and nobody stopped it.
 
         Raises:
             OSError: They could not be kept.
+            PackageRefusedError: They may not be installed.
+            UnavailableError, NotFoundError, InvalidInputError: The index's secret is not readable.
         """
-        log = Capture(_REASON_CHARS)
+        wanted = self._wanted(inline)
+        proxy = IndexProxy(self._index, self._served(wanted))
+        log = Capture(_PRINTED_BYTES)
         cache = sandbox.folder / "tmp" / "uv"
+        target = sandbox.folder / _TARGET
         variables = {
             "UV_CACHE_DIR": str(cache),
             "UV_PYTHON_DOWNLOADS": "never",
             # Not among the arguments, which every user of the machine may read.
-            **({} if self._index is None else {"UV_DEFAULT_INDEX": self._index}),
+            "UV_DEFAULT_INDEX": proxy.url,
         }
-        target = sandbox.folder / _TARGET
-        options = ["--only-binary", ":all:", "--compile-bytecode", "--link-mode", "copy"]
-        options += ["--no-config", "--no-progress", "--color", "never", "--system-certs"]
         place = ["--target", str(target), "--python", interpreter]
+        what, given = _asked_for(wanted)
         try:
-            end = sandbox.run(
-                [str(self._uv), "pip", "install", *options, *place, "--", *inline.dependencies],
-                environment={**environment, **variables},
-                timeout=INSTALL_WITHIN,
-                grace=grace,
-                limits=_INSTALL_LIMITS,
-                ask=supervisor.ask,
-                stdout=log.feed,
-                stderr=log.feed,
-            )
+            with proxy.serving():
+                end = sandbox.run(
+                    [str(self._uv), "pip", "install", *self._options(), *place, *what],
+                    environment={**environment, **variables},
+                    timeout=INSTALL_WITHIN,
+                    grace=grace,
+                    limits=_INSTALL_LIMITS,
+                    ask=supervisor.ask,
+                    stdout=log.feed,
+                    stderr=log.feed,
+                    stdin=given,
+                )
         finally:
             remove(cache)  # nothing of the index is left for the script
         if end.timed_out:
-            return end, f"it took longer than {INSTALL_WITHIN.total_seconds():.0f} s"
+            return Installation(end, f"it took longer than {INSTALL_WITHIN.total_seconds():.0f} s")
         if end.not_started is not None:
-            return end, end.not_started
+            return Installation(end, end.not_started)
         if end.exit_code != 0:
-            return end, log.text().strip() or f"uv ended with {end.exit_code}"
+            return _failed(end, log.text(), proxy)
         if end.stopped is not Verdict.GO_ON:
-            return end, None
+            return Installation(end)
         try:
             self._keep(target, to, tenant, supervisor.ask)
         except _StoppedError as stopped:
             end = replace(end, stopped=stopped.verdict)
-        return end, None
+        return Installation(end)
+
+    def _served(self, wanted: list[str] | Lock) -> frozenset[str] | None:
+        """The names of the packages that the index is asked for; None: any."""
+        return wanted.names if isinstance(wanted, Lock) else self._policy.allowed
+
+    def _options(self) -> list[str]:
+        options = ["--compile-bytecode", "--link-mode", "copy", "--no-config", "--no-progress"]
+        options += ["--color", "never", "--system-certs"]
+        return options if self._policy.builds else [*options, "--only-binary", ":all:"]
 
     def _open(self) -> None:
         """Make the folder.
@@ -316,6 +392,25 @@ class Packages:
         return evicted
 
 
+def _asked_for(wanted: list[str] | Lock) -> tuple[list[str], bytes]:
+    """Arguments of uv that name what to install, and its standard input."""
+    if isinstance(wanted, Lock):
+        # Nothing but what is locked: dependencies are not looked up.
+        listed = "".join(f"{line}\n" for line in wanted.lines)
+        return ["--require-hashes", "--no-deps", "--requirements", "-"], listed.encode()
+    return ["--", *wanted], b""
+
+
+def _failed(end: Ending, printed: str, proxy: IndexProxy) -> Installation:
+    if end.stopped is Verdict.GO_ON and proxy.refused and proxy.problem is None:
+        return Installation(end, not_allowed(proxy.refused), permanent=True)
+    # Redacted before it is cut: half a URL is not seen to be one.
+    problem = proxy.redacted(printed).strip()[:_REASON_CHARS] or f"uv ended with {end.exit_code}"
+    if proxy.problem is not None:
+        problem = f"the package index: {proxy.problem}. {problem}"
+    return Installation(end, problem)
+
+
 def _aside(path: Path) -> Path:
     """A new name beside *path*: no set's, for it has a dot."""
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}")
@@ -352,7 +447,7 @@ class _Meter:
             raise _StoppedError(verdict)
 
 
-def _find_uv() -> Path:
+def find_uv() -> Path:
     """Where uv is.
 
     Raises:

@@ -58,6 +58,7 @@ _MUTABLE = (
     *("result", "result_bytes", "result_file"),
 )
 _MOST = 10**15
+_SHA256_BYTES = 32
 _INDEX = "attention"
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
 _TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
@@ -634,6 +635,8 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
         "log_parts": attempt.log_parts or None,
+        # Half as long as its digits: an item is paid for by the KB.
+        "script": attempt.script_sha256 and bytes.fromhex(attempt.script_sha256),
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -707,6 +710,7 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
                 exit_code=_int(values.get("exit_code")),
                 reason=_text(values, "reason"),
                 log_parts=_count(values, "log_parts"),
+                script_sha256=_digest(values.get("script")),
             )
         )
         number -= 1
@@ -723,6 +727,15 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name} is no text")
     return value
+
+
+def _digest(value: Any) -> str | None:
+    if value is None:
+        return None
+    digest = bytes(value)
+    if len(digest) != _SHA256_BYTES:
+        raise ValueError("script is not a digest")
+    return digest.hex()
 
 
 def _count(values: Mapping[str, Any], name: str, default: int = 0) -> int:

@@ -18,6 +18,7 @@ from typing import Literal
 
 import nextfire_job
 from nextfire.adapters import unpack
+from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.packages import Inline, Packages, inline_metadata, suits
 from nextfire.adapters.sandbox import Ending, Sandbox, Sandboxes, ScriptLimits
 from nextfire.adapters.script_channel import Channel
@@ -26,6 +27,7 @@ from nextfire.adapters.script_streams import Capture
 from nextfire.domain.egress import OPEN, Egress, EgressMode
 from nextfire.domain.log import Stream
 from nextfire.domain.masking import Masker
+from nextfire.domain.packages import PackagePolicy, PackageRefusedError
 from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
 
 __all__ = ["ProcessScriptRunner", "ScriptLimits"]
@@ -68,7 +70,8 @@ class ProcessScriptRunner:
         environment: Mapping[str, str] = MappingProxyType({}),
         limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - it does not change
         packages: Literal["inline", "none"] = "none",
-        package_index: str | None = None,
+        package_index: PackageIndex | None = None,
+        package_policy: PackagePolicy | None = None,
         temp_root: Path | None = None,
         base_uid: int = 60_000,
         egress: Egress = OPEN,
@@ -89,6 +92,7 @@ class ProcessScriptRunner:
             limits: What a script may use.
             packages: Whether packages that a script names inline (PEP 723) are installed for it.
             package_index: Where they come from, instead of the public index.
+            package_policy: Which of them are installed; None: any that has a wheel.
             temp_root: Where the working folders are made; if None, where temporary files go.
             base_uid: The first number of the users that root gives to runs. That and the 999 after
                 it are for nobody else; executors share them.
@@ -128,7 +132,10 @@ class ProcessScriptRunner:
         self._packages = None
         if packages == "inline":
             self._packages = Packages(
-                root=self._sandboxes.root, separate=self._sandboxes.separate, index=package_index
+                root=self._sandboxes.root,
+                separate=self._sandboxes.separate,
+                index=package_index or PackageIndex(),
+                policy=package_policy or PackagePolicy(),
             )
         self._unpack = Path(unpack.__file__).read_text(encoding="utf-8")
 
@@ -305,9 +312,13 @@ class ProcessScriptRunner:
                 "worker pool whose packages are inline, or upload it as a .zip with its packages.",
                 permanent=True,
             )
+        try:
+            self._packages.check(inline)
+        except PackageRefusedError as error:
+            return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
         place = stack.enter_context(self._packages.kept(call.tenant, inline, self._version))
         if not place.exists():
-            end, problem = self._packages.install(
+            made = self._packages.install(
                 sandbox,
                 inline,
                 tenant=call.tenant,
@@ -322,11 +333,12 @@ class ProcessScriptRunner:
                 grace=self._grace,
                 supervisor=supervisor,
             )
-            if end.stopped is not Verdict.GO_ON:
-                return ScriptExit(None, "", "", stopped=end.stopped)
-            if problem is not None:
+            if made.end.stopped is not Verdict.GO_ON:
+                return ScriptExit(None, "", "", stopped=made.end.stopped)
+            if made.problem is not None:
                 return _refusal(
-                    f"The script's dependencies could not be installed: {problem}", permanent=False
+                    f"The script's dependencies could not be installed: {made.problem}",
+                    permanent=made.permanent,
                 )
             ended = _unless_stopped(supervisor)
             if ended is not None:

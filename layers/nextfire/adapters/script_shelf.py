@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import error_code, translated
 from nextfire.adapters.job_store import decode_cursor, encode_cursor
+from nextfire.adapters.script_store import SIGNATURE_METADATA
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
 from nextfire.domain.ports import Page
@@ -37,10 +38,18 @@ class S3ScriptShelf:
         self._bucket = bucket
 
     def upload(
-        self, key: ScriptKey, *, size: int, sha256: bytes, now: datetime, life: timedelta
+        self,
+        key: ScriptKey,
+        *,
+        size: int,
+        sha256: bytes,
+        signature: str | None,
+        now: datetime,
+        life: timedelta,
     ) -> Upload:
         kind = "application/zip" if key.name.endswith(".zip") else "text/x-python"
         digest = base64.b64encode(sha256).decode()
+        metadata = {} if signature is None else {SIGNATURE_METADATA: signature}
         url = self._signer().generate_presigned_url(
             "put_object",
             # All of it is signed; S3 itself compares the digest with what comes.
@@ -50,6 +59,7 @@ class S3ScriptShelf:
                 "ContentLength": size,
                 "ContentType": kind,
                 "ChecksumSHA256": digest,
+                "Metadata": metadata,
             },
             ExpiresIn=int(life.total_seconds()),
         )
@@ -57,6 +67,7 @@ class S3ScriptShelf:
             "Content-Length": str(size),
             "Content-Type": kind,
             "x-amz-checksum-sha256": digest,
+            **{f"x-amz-meta-{name}": value for name, value in metadata.items()},
         }
         return Upload(key, url, headers, cut(now + life))
 

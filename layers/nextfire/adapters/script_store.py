@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,44 +15,115 @@ from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.script import MAX_SCRIPT_BYTES, split_url
+from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource, split_url
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+SIGNATURE_METADATA = "nextfire-signature"
+"""Where an object's metadata hold its script's signature."""
 _CACHED = 64
+_VERSIONS_SEARCHED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
     etag: str
-    source: bytes
+    script: FetchedScript
     checked: float
 
 
 class S3ScriptStore:
     """`ScriptStore`. A copy is used for *fresh* without asking, then for as long as its ETag holds.
 
-    So a busy executor asks S3 once per script and *fresh*, and a new upload is in use that soon.
+    So a busy executor asks S3 once per script and *fresh*, and a new upload is in use that soon. A
+    pinned script cannot change: once it was found, S3 is not asked for it again.
     """
 
     def __init__(self, client: S3Client, *, fresh: timedelta = timedelta(seconds=2)) -> None:
         self._client = client
         self._fresh = fresh.total_seconds()
-        self._copies: dict[str, _Copy] = {}
+        self._copies: dict[tuple[str, str | None], _Copy] = {}
         self._lock = threading.Lock()  # of the copies: scripts are fetched side by side
 
-    def fetch(self, url: str) -> bytes:
+    def fetch(self, source: ScriptSource) -> FetchedScript:
+        if source.sha256 is None:
+            return self._latest(source.url)
+        key = source.url, source.sha256
         with self._lock:
-            copy = self._copies.get(url)
+            copy = self._copies.get(key)
+        if copy is None:
+            script = self._pinned(source.url, source.sha256)
+            copy = _Copy("", script, time.monotonic())
+        self._keep(key, copy)
+        return copy.script
+
+    def _latest(self, url: str) -> FetchedScript:
+        with self._lock:
+            copy = self._copies.get((url, None))
         if copy is None or time.monotonic() - copy.checked >= self._fresh:
             copy = self._ask(url, copy)
+        self._keep((url, None), copy)
+        return copy.script
+
+    def _keep(self, key: tuple[str, str | None], copy: _Copy) -> None:
         with self._lock:
-            self._copies.pop(url, None)  # the one that was used last stands last
-            self._copies[url] = copy
+            self._copies.pop(key, None)  # the one that was used last stands last
+            self._copies[key] = copy
             if len(self._copies) > _CACHED:
                 del self._copies[next(iter(self._copies))]
-        return copy.source
+
+    def _pinned(self, url: str, sha256: str) -> FetchedScript:
+        """The bytes of that digest: the latest upload, or the version that holds them."""
+        try:
+            latest = self._latest(url).sha256
+            if latest == sha256:
+                return self._latest(url)
+        except NotFoundError:
+            latest = None  # deleted: its versions may be there still
+        for version in self._versions(url):
+            script = self._version(url, version, sha256)
+            if script is not None:
+                return script
+        there = "the script was deleted" if latest is None else f"the latest has sha256:{latest}"
+        raise InvalidInputError(
+            "script",
+            url,
+            f"no version of it has the digest sha256:{sha256} that the job is pinned to; {there}",
+            "Upload those bytes again with `nextfire scripts push`, or pin the job to another "
+            "digest.",
+        )
+
+    def _versions(self, url: str) -> Iterator[str]:
+        """The ids of its versions, the latest first; at most `_VERSIONS_SEARCHED`."""
+        bucket, key = split_url(url)
+        with _asking("list versions of script", url):
+            answer = self._client.list_object_versions(
+                Bucket=bucket, Prefix=key, MaxKeys=_VERSIONS_SEARCHED
+            )
+        # What only begins like it follows.
+        return (each["VersionId"] for each in answer.get("Versions", []) if each["Key"] == key)
+
+    def _version(self, url: str, version: str, sha256: str) -> FetchedScript | None:
+        """That version, if its digest is *sha256*. S3 knows the digest of what the API had
+        uploaded; of anything else the bytes are fetched.
+        """
+        bucket, key = split_url(url)
+        try:
+            with _asking("look at version of script", url):
+                head = self._client.head_object(
+                    Bucket=bucket, Key=key, VersionId=version, ChecksumMode="ENABLED"
+                )
+                known = head.get("ChecksumSHA256", "")
+                if head["ContentLength"] > MAX_SCRIPT_BYTES or (
+                    known and "-" not in known and known != _base64(sha256)
+                ):
+                    return None
+                answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version)
+                script = _script(answer, url)
+        except NotFoundError:
+            return None  # removed meanwhile
+        return script if script.sha256 == sha256 else None
 
     def _ask(self, url: str, copy: _Copy | None) -> _Copy:
         bucket, key = split_url(url)
@@ -58,25 +132,48 @@ class S3ScriptStore:
             request["IfNoneMatch"] = copy.etag
         checked = time.monotonic()
         try:
-            with translated("fetch script"):
+            with _asking("fetch script", url):
                 answer = self._client.get_object(**request)
-                if answer["ContentLength"] > MAX_SCRIPT_BYTES:
-                    raise InvalidInputError(
-                        "script",
-                        url,
-                        f"has {answer['ContentLength']} bytes, more than {MAX_SCRIPT_BYTES}",
-                        "Keep data out of the script.",
-                    )
-                return _Copy(answer["ETag"], answer["Body"].read(), checked)
+                return _Copy(answer["ETag"], _script(answer, url), checked)
         except ClientError as error:
-            code = error_code(error)
-            if code in {"304", "NotModified"} and copy is not None:
-                return _Copy(copy.etag, copy.source, checked)
-            if code in {"NoSuchKey", "NoSuchBucket", "404"}:
-                remedy = "Upload it, for example with `nextfire scripts push`."
-                raise NotFoundError("script", url, remedy) from error
-            if code in {"AccessDenied", "403"}:
-                raise InvalidInputError(
-                    "script", url, "this pool may not read it", "Upload it to the scripts bucket."
-                ) from error
+            if error_code(error) in {"304", "NotModified"} and copy is not None:
+                return _Copy(copy.etag, copy.script, checked)
             raise
+
+
+_ABSENT = frozenset({"NoSuchKey", "NoSuchBucket", "NoSuchVersion", "404"})
+
+
+def _script(answer: Any, url: str) -> FetchedScript:
+    if answer["ContentLength"] > MAX_SCRIPT_BYTES:
+        raise InvalidInputError(
+            "script",
+            url,
+            f"has {answer['ContentLength']} bytes, more than {MAX_SCRIPT_BYTES}",
+            "Keep data out of the script.",
+        )
+    return FetchedScript.of(
+        answer["Body"].read(), answer.get("Metadata", {}).get(SIGNATURE_METADATA)
+    )
+
+
+def _base64(sha256: str) -> str:
+    return base64.b64encode(bytes.fromhex(sha256)).decode()
+
+
+@contextmanager
+def _asking(what: str, url: str) -> Iterator[None]:
+    """Ask S3 for *url*; its refusals become ours."""
+    try:
+        with translated(what):
+            yield
+    except ClientError as error:
+        code = error_code(error)
+        if code in _ABSENT:
+            remedy = "Upload it, for example with `nextfire scripts push`."
+            raise NotFoundError("script", url, remedy) from error
+        if code in {"AccessDenied", "403"}:
+            raise InvalidInputError(
+                "script", url, "this pool may not read it", "Upload it to the scripts bucket."
+            ) from error
+        raise

@@ -509,20 +509,38 @@ class Client:
         size: int,
         sha256: str,
         pool: str | None = None,
+        signature: str | None = None,
         idempotency_key: str | None = None,
     ) -> Upload:
         """Where a script of *size* bytes and that digest (hexadecimal) may be PUT. `push_script`
-        does both.
+        does both. *signature*: in base64, stored with it.
         """
-        body = given({"handler": handler, "size": size, "sha256": sha256, "pool": pool})
+        body = given(
+            {
+                "handler": handler,
+                "size": size,
+                "sha256": sha256,
+                "pool": pool,
+                "signature": signature,
+            }
+        )
         return self._post(Upload, "/v1/scripts/uploads", body, idempotency_key)
 
-    def push_script(self, handler: str, source: bytes, *, pool: str | None = None) -> Upload:
+    def push_script(
+        self,
+        handler: str,
+        source: bytes,
+        *,
+        pool: str | None = None,
+        signature: str | None = None,
+    ) -> Upload:
         """Have *source* be the script that jobs of *pool* (default: ``default``) call *handler*; an
-        archive is called by its name with ``.zip``.
+        archive is called by its name with ``.zip``. *signature*: ed25519, in base64.
         """
         digest = hashlib.sha256(source).hexdigest()
-        upload = self.upload_script(handler, size=len(source), sha256=digest, pool=pool)
+        upload = self.upload_script(
+            handler, size=len(source), sha256=digest, pool=pool, signature=signature
+        )
         self._caller.put(upload.upload_url, upload.headers, source)
         return upload
 

@@ -292,6 +292,10 @@ class Upload(Answer):
 
     pool: str
     handler: str
+    object_key: str
+    size: int
+    sha256: str
+    signed: bool
     url: str
     method: str
     upload_url: str
@@ -359,7 +363,9 @@ class Covered(Answer):
 
 
 class Attempt(Answer):
-    """One attempt. `logs`: where to read what it printed, if that is not all on the record."""
+    """One attempt. `script_sha256`: the digest of the script that was fetched for it. `logs`: where
+    to read what it printed, if that is not all on the record.
+    """
 
     number: int
     worker: str
@@ -368,6 +374,7 @@ class Attempt(Answer):
     outcome: OrNew[AttemptOutcome] | None
     exit_code: int | None
     reason: str | None
+    script_sha256: str | None
     logs: str | None
 
 

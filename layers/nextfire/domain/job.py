@@ -56,7 +56,8 @@ MAX_LABELS = 32
 MAX_WINDOW_SEC = 30 * 86_400
 MAX_ENV = 64
 MAX_ENV_BYTES = 16 * 1024
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+_HANDLER = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}(@sha256:[0-9a-f]{64})?$"
+"""A name, and perhaps the digest of the bytes to run."""
 HANDLER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _REFERENCE = r"^[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*(/[A-Za-z0-9_+=@-][A-Za-z0-9_+=@.-]*)*$"
 
@@ -254,12 +255,12 @@ _RESERVED = re.compile(r"NEXTFIRE_.*|AWS_CONTAINER_.*|HOME|TMPDIR|PYTHONPATH")
 
 class Target(Document):
     """What a run carries out: a script of the pool by name (`report`, or `report.zip`), or by
-    its S3 URL. `env`: what it finds in its environment; references are resolved when it starts, and
-    recorded nowhere.
+    its S3 URL. With `@sha256:` and a digest behind it, either is pinned to those bytes. `env`: what
+    it finds in its environment; references are resolved when it starts, and recorded nowhere.
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
-    handler: Annotated[str, Field(pattern=_NAME, max_length=128)] | None = None
+    handler: Annotated[str, Field(pattern=_HANDLER)] | None = None
     script: Annotated[str, Field(pattern=r"^s3://", max_length=1024)] | None = None
     env: Annotated[
         dict[EnvName, EnvValue | SecretReference | ParameterReference], Field(max_length=MAX_ENV)

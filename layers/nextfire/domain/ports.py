@@ -24,7 +24,14 @@ from nextfire.domain.log import Stream
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, Value
-from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
+from nextfire.domain.script import (
+    FetchedScript,
+    ScriptKey,
+    ScriptSource,
+    ScriptVersion,
+    StoredScript,
+    Upload,
+)
 
 T = TypeVar("T")
 
@@ -504,12 +511,13 @@ class RunStore(Protocol):
 class ScriptStore(Protocol):
     """Holds the scripts that users uploaded."""
 
-    def fetch(self, url: str) -> bytes:
-        """The script at ``s3://bucket/key``.
+    def fetch(self, source: ScriptSource) -> FetchedScript:
+        """The script at *source*. A pinned one is exactly the bytes with that digest, whatever was
+        uploaded since, as long as the version that holds them exists.
 
         Raises:
             NotFoundError: There is none.
-            InvalidInputError: The executor may not read there.
+            InvalidInputError: The executor may not read there; or no version has the digest.
         """
 
 
@@ -517,10 +525,17 @@ class ScriptShelf(Protocol):
     """Holds scripts as those see them who upload them: tenant by tenant, with their versions."""
 
     def upload(
-        self, key: ScriptKey, *, size: int, sha256: bytes, now: datetime, life: timedelta
+        self,
+        key: ScriptKey,
+        *,
+        size: int,
+        sha256: bytes,
+        signature: str | None,
+        now: datetime,
+        life: timedelta,
     ) -> Upload:
         """Where *size* bytes of that digest, and nothing else, may be PUT as the script *key* until
-        *now* + *life*.
+        *now* + *life*. *signature*: stored with the object, in the same request.
         """
 
     def list(

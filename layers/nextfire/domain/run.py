@@ -59,7 +59,7 @@ class AttemptOutcome(StrEnum):
 class Attempt:
     """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next
     one. `log_parts`: how many parts its log has in `RunFiles`; 0: its output is on the record, if
-    it is the latest.
+    it is the latest. `script_sha256`: the digest of the script that was fetched for it.
     """
 
     number: int
@@ -70,6 +70,7 @@ class Attempt:
     exit_code: int | None = None
     reason: str | None = None
     log_parts: int = 0
+    script_sha256: str | None = None
 
 
 MAX_ATTEMPTS_KEPT = 100
@@ -106,6 +107,7 @@ class Result:
     permanent: bool = False
     value: Value | None = None
     log_parts: int = 0
+    script_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,7 @@ class Run:
             exit_code=result.exit_code,
             reason=result.reason,
             log_parts=result.log_parts,
+            script_sha256=result.script_sha256,
         )
         return replace(self, attempts=(*before, done)[-MAX_ATTEMPTS_KEPT:])
 

@@ -1,9 +1,13 @@
-"""Where a job's script lies: ``s3://<scripts bucket>/<tenant>/<pool>/<handler>.py``, or elsewhere
-below its tenant's prefix. A handler ``report.zip`` is that archive.
+"""Where a job's script is stored: ``s3://<scripts bucket>/<tenant>/<pool>/<handler>.py``, or
+elsewhere below its tenant's prefix. A handler ``report.zip`` is that archive; with a suffix
+``@sha256:<64 hexadecimal digits>`` it is pinned: those bytes run, or none.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +36,37 @@ class ScriptKey:
     def path(self) -> str:
         """Its key in the scripts bucket."""
         return f"{self.tenant}/{self.pool}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptSource:
+    """Where an executor gets a job's script from. `sha256`: the digest to which the job is pinned,
+    in hexadecimal digits; None: it runs what was uploaded last.
+    """
+
+    url: str
+    tenant: str
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedScript:
+    """A script as an executor fetched it. `sha256`: the digest of `content`, in hexadecimal digits;
+    `signature`: what was uploaded as its signature, not verified.
+    """
+
+    content: bytes = field(repr=False)
+    sha256: str
+    signature: str | None = None
+
+    @classmethod
+    def of(cls, content: bytes, signature: str | None = None) -> FetchedScript:
+        return cls(content, hashlib.sha256(content).hexdigest(), signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +100,56 @@ class Upload:
     expires_at: datetime
 
 
-def script_url(target: Target, *, bucket: str, tenant: str) -> str:
-    """The URL of *target*'s script.
+_PIN = "@sha256:"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+SIGNATURE = re.compile(r"[A-Za-z0-9+/]{86}==")
+"""An ed25519 signature in base64."""
+_CONTEXT = "nextfire script signature v1"
+
+
+def locate(target: Target, *, bucket: str, tenant: str) -> ScriptSource:
+    """Where *target*'s script is, and to which digest it is pinned.
 
     Raises:
-        InvalidInputError: It names a script outside the tenant's part of the scripts bucket.
+        InvalidInputError: It names a script outside the tenant's part of the scripts bucket, or is
+            pinned to what is not a digest.
     """
     if target.script is None:
-        return f"s3://{bucket}/{tenant}/{target.pool}/{script_name(target.handler or '')}"
+        handler, pin = _split_pin("target.handler", target.handler or "")
+        return ScriptSource(
+            f"s3://{bucket}/{tenant}/{target.pool}/{script_name(handler)}", tenant, pin
+        )
+    url, pin = _split_pin("target.script", target.script)
     home = f"s3://{bucket}/{tenant}/"
-    key = target.script.removeprefix(home)
-    if key == target.script or not key or ".." in key.split("/"):
+    key = url.removeprefix(home)
+    if key == url or not key or ".." in key.split("/"):
         raise InvalidInputError(
             "target.script", target.script, "not your script", f"Upload it below {home}."
         )
-    return target.script
+    return ScriptSource(url, tenant, pin)
+
+
+def _split_pin(name: str, text: str) -> tuple[str, str | None]:
+    script, mark, digest = text.partition(_PIN)
+    if not mark:
+        return text, None
+    if not _DIGEST.fullmatch(digest):
+        raise InvalidInputError(
+            name,
+            text,
+            "not pinned to a SHA-256 digest",
+            "Write @sha256: and 64 hexadecimal digits in lower case, as `sha256sum FILE` or "
+            "`nextfire scripts push` prints them.",
+        )
+    return script, digest
+
+
+def signed_text(*, tenant: str, pool: str, name: str, sha256: str) -> bytes:
+    """What a script's signature covers: whose it is, in which pool and under which file name it
+    runs, and its bytes. So it cannot be used for another tenant, pool, name or text. It is JSON:
+    no part of it can be taken for another.
+    """
+    return json.dumps([_CONTEXT, tenant, pool, name, sha256]).encode()
 
 
 def script_name(handler: str) -> str:

@@ -33,7 +33,7 @@ from nextfire.domain.job import (
 from nextfire.domain.ports import JobStore
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType, check, occurrences
-from nextfire.domain.script import script_url
+from nextfire.domain.script import locate
 from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_unsent import FindUnsent
 
@@ -440,7 +440,7 @@ class ManageJobs:
             )
         if was is None or was.payload != definition.payload:
             check_payload(size, self._limits.quotas.of(tenant))
-        script_url(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
+        locate(definition.target, bucket=self._limits.scripts_bucket, tenant=tenant)
 
 
 def _has_room(replaced: tuple[Replaced, ...]) -> bool:

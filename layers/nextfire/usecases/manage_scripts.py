@@ -21,9 +21,18 @@ class ManageScripts:
         self._pools = pools
 
     def upload(
-        self, tenant: str, pool: str, handler: str, *, size: int, sha256: bytes, now: datetime
+        self,
+        tenant: str,
+        pool: str,
+        handler: str,
+        *,
+        size: int,
+        sha256: bytes,
+        signature: str | None,
+        now: datetime,
     ) -> Upload:
-        """Where the script that jobs call *handler* may be uploaded: *size* bytes of that digest.
+        """Where the script that jobs call *handler* may be uploaded: *size* bytes of that digest,
+        with that signature.
 
         Raises:
             InvalidInputError: There is no such pool.
@@ -32,7 +41,9 @@ class ManageScripts:
             known = ", ".join(sorted(self._pools))
             raise InvalidInputError("pool", pool, "no such pool", f"There are: {known}.")
         key = ScriptKey(tenant, pool, script_name(handler))
-        return self._shelf.upload(key, size=size, sha256=sha256, now=now, life=UPLOAD_LIFE)
+        return self._shelf.upload(
+            key, size=size, sha256=sha256, signature=signature, now=now, life=UPLOAD_LIFE
+        )
 
     def list(
         self, tenant: str, *, pool: str | None, cursor: str | None, limit: int

@@ -24,7 +24,7 @@ from nextfire.domain.ports import (
     Verdict,
 )
 from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run
-from nextfire.domain.script import script_url
+from nextfire.domain.script import locate
 from nextfire.usecases.heart import Heart, too_large
 
 
@@ -62,29 +62,41 @@ class RunScript:
     def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
         """Run the script of *job* for *run*, for *longest* at most."""
         masker = Masker()
-        attempted = self._attempt(job, run, heart, longest, masker)
+        fetched: list[str] = []
+        attempted = self._attempt(job, run, heart, longest, masker, fetched)
+        if fetched:
+            result = replace(attempted.result, script_sha256=fetched[0])
+            attempted = replace(attempted, result=result)
         reason = masker.text(attempted.result.reason)
         if len(reason) > MAX_REASON:  # the history keeps a hundred of them
             reason = f"{reason[: MAX_REASON - 1]}…"
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
     def _attempt(
-        self, job: Job, run: Run, heart: Heart, longest: timedelta, masker: Masker
+        self,
+        job: Job,
+        run: Run,
+        heart: Heart,
+        longest: timedelta,
+        masker: Masker,
+        fetched: list[str],
     ) -> Attempted:
+        """The attempt; the script's digest is appended to *fetched* once it is known."""
         definition = job.definition
         began_at = self._clock.now()
         timeout = definition.timeout
         try:
-            url = script_url(definition.target, bucket=self._bucket, tenant=job.key.tenant)
-            source = self._scripts.fetch(url)
+            source = locate(definition.target, bucket=self._bucket, tenant=job.key.tenant)
+            script = self._scripts.fetch(source)
+            fetched.append(script.sha256)
             environment = self._environment(job, masker)
             heart.load()
             with self._credentials(job, masker) as credentials:
                 # What it took to come here is no longer there to give.
                 timeout = min(timeout, longest - (self._clock.now() - began_at))
                 call = ScriptCall(
-                    name=url.rsplit("/", 1)[-1],
-                    source=source,
+                    name=source.name,
+                    source=script.content,
                     payload=json.dumps(definition.payload) if run.payload is None else run.payload,
                     timeout=timeout,
                     tenant=job.key.tenant,

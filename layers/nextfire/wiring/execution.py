@@ -18,16 +18,20 @@ from nextfire.adapters.aws import (
 )
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.index_secret import IndexSecret
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.metadata_block import close_metadata
+from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters
 from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
-from nextfire.domain.ports import Clock, JobRole
+from nextfire.adapters.signatures import SignedScripts
+from nextfire.domain.packages import PUBLIC_INDEX
+from nextfire.domain.ports import Clock, JobRole, ScriptStore
 from nextfire.settings import ExecutorSettings, interpreter_environment, region_environment
 from nextfire.usecases.execute_run import ExecuteRun, Terms
 from nextfire.usecases.run_script import RunScript
@@ -58,7 +62,7 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
         ),
         files=S3RunFiles(buckets, bucket=settings.outputs_bucket),
         script=RunScript(
-            scripts=S3ScriptStore(buckets),
+            scripts=_scripts(settings, S3ScriptStore(buckets)),
             runner=ProcessScriptRunner(
                 interpreter=settings.interpreter,
                 output_cap=settings.output_cap,
@@ -69,7 +73,8 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
                     file_bytes=settings.script_file_size * _MEBI,
                 ),
                 packages=settings.packages,
-                package_index=settings.package_index,
+                package_index=_package_index(settings),
+                package_policy=settings.package_policy,
                 egress=settings.egress,
                 visible=settings.visible_folders,
             ),
@@ -91,6 +96,18 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
         new_token=lambda: uuid.uuid4().hex,
     )
+
+
+def _scripts(settings: ExecutorSettings, stored: ScriptStore) -> ScriptStore:
+    if not settings.trusted_signers:
+        return stored
+    return SignedScripts(stored, signers=settings.trusted_signers, pool=settings.pool)
+
+
+def _package_index(settings: ExecutorSettings) -> PackageIndex:
+    arn = settings.package_index_secret
+    secret = None if arn is None else IndexSecret(arn, secretsmanager(), ssm())
+    return PackageIndex(settings.package_index or PUBLIC_INDEX, secret)
 
 
 def _job_role(settings: ExecutorSettings, clock: Clock) -> JobRole | None:

@@ -1,0 +1,124 @@
+"""Keys of those who sign scripts, in files; and locks of scripts. For `nextfire scripts`."""
+
+# What a call does not need it does not import.
+# ruff: noqa: PLC0415
+
+import base64
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from nextfire.domain.script import signed_text
+from nextfire_cli.errors import CliError
+
+_BLOCK = re.compile(rb"(?ms)^# /// script[ \t]*\r?\n(?:#(?: [^\r\n]*)?\r?\n)*?# ///[ \t]*$")
+_LOCK = re.compile(rb"(?m)^# locked = \[\r?\n(?:#  [^\r\n]*\r?\n)*# \]\r?\n")
+_TABLE = b"# [tool.nextfire]\n"
+_SETTLED = 300  # s, for the versions to be found
+
+
+def make_key(file: Path) -> str:
+    """Write a new private key to *file*, which only its owner can read. Returns the public key.
+
+    Raises:
+        CliError: The file exists, or cannot be written.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(text)
+    except FileExistsError as error:
+        raise CliError(f"{file} exists.", "Name another file; keys are not replaced.") from error
+    except OSError as error:
+        raise CliError(f"{file} cannot be written: {error.strerror}.") from error
+    return _public(key.public_key().public_bytes_raw())
+
+
+def sign(file: Path, *, tenant: str, pool: str, name: str, sha256: str) -> str:
+    """The signature, in base64, of a script by the private key in *file*.
+
+    Raises:
+        CliError: It does not hold such a key.
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(file.read_bytes(), password=None)
+    except OSError as error:
+        raise CliError(f"{file} cannot be read: {error.strerror}.") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None  # the error could quote the file
+    if not isinstance(key, Ed25519PrivateKey):
+        raise CliError(
+            f"{file} does not hold an ed25519 private key in PEM without a password.",
+            "Make one with: nextfire scripts keygen FILE",
+        )
+    text = signed_text(tenant=tenant, pool=pool, name=name, sha256=sha256)
+    return base64.b64encode(key.sign(text)).decode()
+
+
+def _public(raw: bytes) -> str:
+    return f"ed25519:{base64.b64encode(raw).decode()}"
+
+
+def locked(source: bytes, lines: list[str]) -> bytes:
+    """*source* with *lines* as the lock in its block of inline metadata.
+
+    Raises:
+        CliError: It has no such block.
+    """
+    block = _BLOCK.search(source)
+    if block is None:
+        raise CliError(
+            "The script has no block '# /// script', so it names no dependencies.",
+            "Add one; see docs/scripts.md.",
+        )
+    lock = b"# locked = [\n" + b"".join(f'#   "{line}",\n'.encode() for line in lines) + b"# ]\n"
+    text = _LOCK.sub(b"", block[0])
+    if _TABLE in text:
+        text = text.replace(_TABLE, _TABLE + lock, 1)
+    else:
+        text = text.removesuffix(b"# ///") + _TABLE + lock + b"# ///"
+    return source[: block.start()] + text + source[block.end() :]
+
+
+def resolve(dependencies: list[str], python: str) -> list[str]:
+    """The packages that *dependencies* need, by version and hashes, for Python *python* on any
+    platform: lines of a requirements file. Asks the package index that uv is set up for.
+
+    Raises:
+        CliError: uv is not installed, or finds none.
+    """
+    from nextfire.adapters.packages import find_uv
+
+    try:
+        uv = str(find_uv())
+    except ValueError as error:
+        remedy = "Install it, for example with: pip install uv"
+        raise CliError("uv is not installed.", remedy) from error
+    options = ["--generate-hashes", "--universal", "--no-header", "--no-annotate", "--quiet"]
+    done = subprocess.run(
+        [uv, "pip", "compile", *options, "--python-version", python, "-"],
+        input="".join(f"{each}\n" for each in dependencies),
+        capture_output=True,
+        text=True,
+        timeout=_SETTLED,
+        check=False,
+    )
+    if done.returncode:
+        raise CliError(f"uv cannot lock the dependencies: {done.stderr.strip()}")
+    joined = done.stdout.replace("\\\n", " ")
+    lines = (" ".join(line.split()) for line in joined.splitlines())
+    return [line.replace('"', "'") for line in lines if line and not line.startswith("#")]

@@ -1,0 +1,199 @@
+"""Which packages a pool installs for its scripts, and from where.
+
+Pure checks: what they refuse is refused before any program runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic.alias_generators import to_camel
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+PUBLIC_INDEX = "https://pypi.org/simple"
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_LINE = re.compile(r"[\x20-\x7e]{1,4000}")
+_HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+class PackagePolicy(BaseModel):
+    """What may be installed for the scripts of a pool."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        defer_build=True,
+    )
+
+    require_hashes: bool = False
+    """A script with dependencies must hold a lock: each package with its SHA-256 digests."""
+    allow: (
+        tuple[Annotated[str, StringConstraints(pattern=rf"^{_NAME}$", max_length=128)], ...] | None
+    ) = Field(default=None, max_length=500)
+    """The only packages that are installed, dependencies of dependencies included; None: any."""
+    builds: bool = False
+    """Whether packages without a wheel are built, which runs code of theirs."""
+    urls: bool = False
+    """Whether a dependency may name an https:// URL instead of coming from the index."""
+
+    @model_validator(mode="after")
+    def _check_agreement(self) -> Self:
+        if self.require_hashes and self.builds:
+            raise ValueError(
+                "packagePolicy: requireHashes and builds exclude each other, because no lock holds "
+                "the hashes of the tools that build a package; set builds to false"
+            )
+        if self.require_hashes and self.urls:
+            raise ValueError(
+                "packagePolicy: requireHashes and urls exclude each other; set urls to false"
+            )
+        return self
+
+    @property
+    def allowed(self) -> frozenset[str] | None:
+        """The names of `allow`, normalized."""
+        return None if self.allow is None else frozenset(map(normalized, self.allow))
+
+
+class PackageRefusedError(ValueError):
+    """The pool does not install this. The message names it and says what is possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Packages by exact version and digest. `lines`: as in a requirements file."""
+
+    lines: tuple[str, ...]
+    names: frozenset[str]
+
+
+def normalized(name: str) -> str:
+    """The name of a package as indexes spell it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def check_index(url: str) -> str:
+    """*url*, if it can be the address of a package index.
+
+    Raises:
+        ValueError: It is not https://, or holds credentials.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ValueError("packageIndex is not a URL; write it like https://HOST/simple") from None
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ValueError(
+            "packageIndex must not hold credentials: no user, password, query or fragment. Store "
+            "USER:PASSWORD as a secret in Secrets Manager or as an SSM parameter, and set "
+            "packageIndexSecret to its ARN"
+        )
+    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and host in LOOPBACK)):
+        raise ValueError(
+            "packageIndex must be an https:// URL, for example https://HOST/simple; http:// is "
+            "allowed for the loopback address only"
+        )
+    return url
+
+
+def check_requirements(requirements: Iterable[str], policy: PackagePolicy) -> list[str]:
+    """The dependencies that a script names, as they are passed to the installer.
+
+    Raises:
+        PackageRefusedError: One is not a requirement (PEP 508), or the pool does not install it.
+    """
+    checked = []
+    for text in requirements:
+        requirement = _parse(text)
+        _check_allowed(requirement.name, policy)
+        if requirement.url is not None and not (
+            policy.urls and requirement.url.startswith("https://")
+        ):
+            raise PackageRefusedError(
+                f"the dependency {requirement.name!r} names a URL or a path. Name a version that "
+                "is in the package index, for example 'httpx>=0.28'; https:// URLs need "
+                '"urls": true in the pool\'s packagePolicy'
+            )
+        checked.append(str(requirement))
+    return checked
+
+
+def read_lock(lines: Collection[str], dependencies: Collection[str], policy: PackagePolicy) -> Lock:
+    """The lock that *lines* are, checked against *policy* and the script's *dependencies*.
+
+    Raises:
+        PackageRefusedError: A line is malformed or not allowed, or a dependency is not locked.
+    """
+    locked = {}
+    for line in lines:
+        text, *hashes = re.split(r"\s+(?=--)", line)
+        exact = {"==", "==="} if _LINE.fullmatch(line) else set()
+        requirement = _parse(text)
+        operators = [each.operator for each in requirement.specifier]
+        if (
+            requirement.url is not None
+            or len(operators) != 1
+            or not exact.issuperset(operators)
+            or "*" in str(requirement.specifier)
+            or not hashes
+            or not all(_HASH.fullmatch(each) for each in hashes)
+        ):
+            raise PackageRefusedError(
+                f"its lock has the line {_shown(line)}. Each line is NAME==VERSION and one or more "
+                "--hash=sha256:DIGEST; write the lock with: nextfire scripts lock FILE"
+            )
+        _check_allowed(requirement.name, policy)
+        locked[" ".join([str(requirement), *hashes])] = normalized(requirement.name)
+    names = frozenset(locked.values())
+    for text in dependencies:
+        if normalized(_parse(text).name) not in names:
+            raise PackageRefusedError(
+                f"its lock does not hold the dependency {_shown(text)}. Write the lock again with: "
+                "nextfire scripts lock FILE"
+            )
+    return Lock(tuple(locked), names)
+
+
+def not_allowed(names: Collection[str]) -> str:
+    """Why the packages *names* are not installed."""
+    one = "package" if len(names) == 1 else "packages"
+    return (
+        f"the pool does not allow the {one} {', '.join(sorted(names))}. Add to "
+        '"allow" in its packagePolicy what is needed, or do without'
+    )
+
+
+def _check_allowed(name: str, policy: PackagePolicy) -> None:
+    if policy.allowed is not None and normalized(name) not in policy.allowed:
+        raise PackageRefusedError(not_allowed([normalized(name)]))
+
+
+def _parse(text: str) -> Requirement:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
+
+    try:
+        if _LINE.fullmatch(text):  # one line: nothing after it is read as an option
+            return Requirement(text)
+    except InvalidRequirement:
+        pass
+    raise PackageRefusedError(
+        f"{_shown(text)} is not a requirement. Write it like 'httpx>=0.28'"
+    ) from None
+
+
+def _shown(text: str) -> str:
+    """*text*, in quotes and shortened; without what could be a URL's credentials."""
+    short = re.sub(r"//[^/\s@]*@", "//***@", text)
+    return repr(short if len(short) <= 100 else short[:99] + "…")  # noqa: PLR2004
