@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Never
@@ -13,6 +14,11 @@ from nextfire.domain.errors import InvalidInputError, shorten
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
+MAX_NESTED = 32 * 1024
+"""Arrays and objects of a body: to make one of two bytes costs as much as to read a long text. No
+payload of the size that a job may have holds more.
+"""
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 def read_body(text: str) -> dict[str, Any]:
@@ -30,6 +36,13 @@ def read_body(text: str) -> dict[str, Any]:
         raise InvalidInputError(
             "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
         )
+    if (nested := _nested(text)) > MAX_NESTED:
+        raise InvalidInputError(
+            "body",
+            f"{nested} arrays and objects",
+            f"more than {MAX_NESTED} arrays and objects",
+            f"Send at most {MAX_NESTED}, or write a part of them as a text.",
+        )
     try:
         body = read_json(text, pairs=_once_each)
     except ValueError as error:
@@ -45,6 +58,15 @@ def read_body(text: str) -> dict[str, Any]:
             "body", f"{depth} levels", f"nested deeper than {MAX_NESTING}", "Flatten it."
         )
     return body
+
+
+def _nested(text: str) -> int:
+    """How many arrays and objects *text* begins, if they may be too many."""
+    most = text.count("[") + text.count("{")
+    if most <= MAX_NESTED:
+        return most
+    bare = _TEXT.sub("", text)  # those within texts are none
+    return bare.count("[") + bare.count("{")
 
 
 def read_json(
