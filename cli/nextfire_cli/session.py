@@ -92,7 +92,7 @@ class Session:
             if self.endpoint:
                 return None  # the caller says where the API is: the folder has no say
             raise
-        if info is None or (self.endpoint and not _same(self.endpoint, info.endpoint)):
+        if not info or (self.endpoint and not _same(self.endpoint, info.endpoint)):
             return None
         if not info.alive:
             raise CliError(

@@ -14,9 +14,7 @@ from pydantic.fields import FieldInfo
 from nextfire.domain.errors import InvalidInputError
 
 MOST_UNKNOWN = 32
-"""Fields that an object may have beyond the known ones. Each is an error of its own; an object with
-more is refused for that alone.
-"""
+"""Unknown fields that an object may have: up to this number, each is an error by name."""
 
 
 def check_bounds(model: type[BaseModel], document: object, place: str = "") -> None:

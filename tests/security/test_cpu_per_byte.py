@@ -15,12 +15,12 @@ import pytest
 
 from functions.api.body import MAX_BODY_BYTES, MAX_NESTED
 from functions.api.bounds import MOST_UNKNOWN
+from functions.api.handler import handler as api_handler
 from functions.api.openapi import description
 from nextfire.domain.job import MAX_ENV, MAX_LABELS, MAX_PAYLOAD_BYTES
 from tests.integration.deployment import (
     Context,
     Deployment,
-    api_handler,
     http_event,
     identity,
 )
@@ -42,9 +42,9 @@ Operation = tuple[str, str, dict[str, Any]]
 
 def operations() -> list[Operation]:
     return [
-        (method.upper(), path, told)
+        (method.upper(), path, described)
         for path, methods in description()["paths"].items()
-        for method, told in methods.items()
+        for method, described in methods.items()
     ]
 
 
@@ -173,7 +173,7 @@ def fields(operation: Operation) -> list[Place]:
 
 
 class Api:
-    """Answers, and tells the CPU that this takes."""
+    """Answers, with the CPU that this takes."""
 
     def __init__(self, system: Deployment) -> None:
         assert system.call("GET", "/v1/health").status == 200
@@ -251,7 +251,7 @@ def test_no_body_costs_much_more_than_a_plain_one_of_its_size(
             )
         worst = max(worst, (took / baseline, f"{place}: {body[:60]}"))
 
-    print(f"{_name(operation)}: {worst[0]:.1f} times, {worst[1]}")
+    print(f"{_name(operation)}: {worst[0]:.1f} times, {worst[1]}")  # noqa: T201 — shown by `-rP`
 
 
 TOO_MUCH: dict[str, Place] = {
@@ -280,7 +280,7 @@ def test_what_is_too_much_is_refused_before_it_is_read(
         f"{operation}: {'.'.join(place)}",
         MOST_OF_A_REFUSAL,
     )
-    print(f"{operation}, {'.'.join(place)}: {ratio:.1f} times")
+    print(f"{operation}, {'.'.join(place)}: {ratio:.1f} times")  # noqa: T201 — shown by `-rP`
 
 
 def job(**changes: Any) -> dict[str, Any]:
@@ -306,14 +306,14 @@ def test_a_batch_of_jobs_that_have_all_the_errors_they_may_have(api: Api, kind: 
     body = json.dumps({"jobs": [FULL[kind]] * 100})
     plain = json.dumps({"jobs": [{"unknown": "x" * (len(body) // 100)}] * 100})
 
-    print(kind, check(lambda: api.cost(batch, plain), lambda: api.cost(batch, body), kind))
+    print(kind, check(lambda: api.cost(batch, plain), lambda: api.cost(batch, body), kind))  # noqa: T201 — shown by `-rP`
 
 
 @pytest.mark.parametrize("operation", operations(), ids=_name)
 def test_no_parameter_costs_much_more_than_none(api: Api, operation: Operation) -> None:
     body = json.dumps(_body(operation)[1][0]) if "requestBody" in operation[2] else None
-    told = [each for each in operation[2].get("parameters", []) if "name" in each]
-    names = [each["name"] for each in told if each.get("in") == "query"]
+    described = [each for each in operation[2].get("parameters", []) if "name" in each]
+    names = [each["name"] for each in described if each.get("in") == "query"]
     headers = ["If-Match", "If-None-Match", "Idempotency-Key"]
     hostile: list[dict[str, dict[str, str]]] = [{"query": {f"a{n}": "b" for n in range(1000)}}]
     for part in (*PARTS, "a:b,", '"a", ', "A"):
