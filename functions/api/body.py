@@ -18,6 +18,8 @@ MAX_NESTED = 32 * 1024
 """Arrays and objects of a body: to make one of two bytes costs as much as to read a long text. No
 payload of the size that a job may have holds more.
 """
+_TOO_DEEP = 1000
+_NOT_READ = f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
@@ -37,6 +39,8 @@ def read_body(text: str) -> dict[str, Any]:
             "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
         )
     if (nested := _nested(text)) > MAX_NESTED:
+        if "[" * _TOO_DEEP in text:
+            raise MalformedError(_NOT_READ)
         raise InvalidInputError(
             "body",
             f"{nested} arrays and objects",
@@ -48,9 +52,7 @@ def read_body(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
     except RecursionError as error:
-        raise MalformedError(
-            f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
-        ) from error
+        raise MalformedError(_NOT_READ) from error
     if not isinstance(body, dict):
         raise MalformedError("The body is not a JSON object.")
     if (depth := _depth(body)) > MAX_NESTING:
