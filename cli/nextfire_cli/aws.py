@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session as BotocoreSession
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.client.signing import REGIONS, Signature, callers_session, signature
+from nextfire.client.signing import REGIONS, Signature, callers_session, session_of, signature
 from nextfire.domain.keys import ApiKey
 from nextfire_cli.errors import CliError
 
@@ -188,12 +188,7 @@ class Account:
     @classmethod
     def of_stack(cls, endpoint: str, region: str, access_key: str, secret_key: str) -> "Account":
         """A local stack's: *endpoint* is that of its AWS emulator."""
-        return cls(
-            boto3.Session(
-                aws_access_key_id=access_key, aws_secret_access_key=secret_key, region_name=region
-            ),
-            endpoint,
-        )
+        return cls(session_of(access_key, secret_key, region), endpoint)
 
     def signature(self, endpoint: str, region: str | None) -> Signature:
         """Signs for the API at *endpoint*, in *region*: by default the one that it tells, else the

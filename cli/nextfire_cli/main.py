@@ -174,7 +174,7 @@ def down(
 
     Asks before, where it runs in a terminal.
     """
-    from nextfire_cli.local.stack import LocalStack
+    from nextfire_cli.local.stack import LocalStack, LocalStackError
 
     root = session.project()
     if not yes and _in_terminal():
@@ -183,7 +183,10 @@ def down(
             raise CliError(
                 "Nothing was stopped, nothing deleted.", "Ctrl-C in `nextfire up` stops it."
             )
-    LocalStack(root).remove()
+    try:
+        LocalStack(root).remove()
+    except LocalStackError as error:
+        raise CliError(str(error)) from error
     session.of(context).say(f"The local stack of {root} is stopped and removed.")
 
 

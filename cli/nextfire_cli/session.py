@@ -76,7 +76,7 @@ class Session:
         """The local stack that this call speaks to; None where it speaks to another endpoint.
 
         Raises:
-            CliError: The local stack has lost one of its processes.
+            CliError: The local stack has lost one of its processes, or its files cannot be trusted.
         """
         if self.endpoint and not is_local(self.endpoint):
             return None
@@ -85,8 +85,16 @@ class Session:
             return None
         from nextfire_cli.local.stack import LocalStack
 
-        info = LocalStack(root).status()
-        if info is None:
+        local = LocalStack(root)
+        try:
+            info = local.info()
+        except CliError:
+            if self.endpoint:
+                return None  # the caller says where the API is: the folder has no say
+            raise
+        if not info or (self.endpoint and not _same(self.endpoint, info.endpoint)):
+            return None
+        if not info.alive:
             raise CliError(
                 f"The local stack of {root} has lost one of its processes.",
                 "Stop `nextfire up`, if it still runs, and start it again. If it was the emulator"
@@ -121,12 +129,12 @@ class Session:
             CliError: It is not known where it is, or how to sign for it.
         """
         stack, endpoint = self.stack(), access.checked_endpoint(self.api_endpoint())
-        auth = access.who_calls(
-            endpoint,
-            self.auth,
-            key=partial(_key, endpoint, stack),
-            sign=partial(self._signature, endpoint, stack),
-        )
+        sign = partial(self._signature, endpoint, stack)
+        if stack is not None and not self.endpoint:
+            auth = access.of_folder(self.auth, stack.key_file, sign)
+        else:
+            key = partial(_key, endpoint, stack)
+            auth = access.who_calls(endpoint, self.auth, key=key, sign=sign)
         return Client(endpoint, auth=auth, transport=self.transport)
 
     def tenant(self) -> str:
@@ -136,7 +144,10 @@ class Session:
             CliError: The credentials do not tell.
         """
         endpoint, keys = self.api_endpoint(), self.auth in {None, Auth.KEYS}
-        key = _key(endpoint, self.stack()) if keys and endpoint else None
+        stack = self.stack()
+        if stack is not None and not self.endpoint:
+            return stack.account_id  # of its key and of its credentials
+        key = _key(endpoint, stack) if keys and endpoint else None
         presented = parse(key) if key else None
         return presented.tenant if presented else self.account().tenant()
 
@@ -161,6 +172,15 @@ class Session:
 
 def _key(endpoint: str, stack: "StackInfo | None") -> str | None:
     return access.find_key(endpoint, stack.key_file if stack else None)
+
+
+def _same(named: str, found: str) -> bool:
+    """Whether the local endpoint *named* is that of the local stack, at *found*."""
+    try:
+        first, second = httpx.URL(named.rstrip("/")), httpx.URL(found.rstrip("/"))
+    except httpx.InvalidURL:
+        return False
+    return (first.port, first.path) == (second.port, second.path)
 
 
 def of(context: typer.Context) -> Session:

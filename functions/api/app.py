@@ -35,6 +35,7 @@ from functions.api.problems import (
     problem_of,
     unreadable,
 )
+from functions.api.requests import MOST_OF_A_PARAMETER, too_long
 from functions.api.seen import SeenJobs, SeenKeys, SeenRuns, SideBySide
 from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
 from nextfire.adapters.control_store import DynamoDbControlStore
@@ -232,6 +233,8 @@ def _check_query(known: list[str]) -> None:
             )
             field = name if name.isprintable() and name else shorten(name)
             raise InvalidInputError(field, value, "not a query parameter of this route", remedy)
+        if len(value) > MOST_OF_A_PARAMETER:
+            raise too_long(name, value)
 
 
 def _what_may_be_sent(body: Body) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Never
@@ -13,6 +14,13 @@ from nextfire.domain.errors import InvalidInputError, shorten
 
 MAX_BODY_BYTES = 256 * 1024
 MAX_NESTING = 32
+MAX_NESTED = 32 * 1024
+"""Arrays and objects of a body: to make one of two bytes costs as much as to read a long text. No
+payload of the size that a job may have holds more.
+"""
+_TOO_DEEP = 1000
+_NOT_READ = f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 def read_body(text: str) -> dict[str, Any]:
@@ -30,14 +38,21 @@ def read_body(text: str) -> dict[str, Any]:
         raise InvalidInputError(
             "body", f"{len(text)} characters", f"larger than {MAX_BODY_BYTES} bytes", "Shorten it."
         )
+    if (nested := _nested(text)) > MAX_NESTED:
+        if "[" * _TOO_DEEP in text:
+            raise MalformedError(_NOT_READ)
+        raise InvalidInputError(
+            "body",
+            f"{nested} arrays and objects",
+            f"more than {MAX_NESTED} arrays and objects",
+            f"Send at most {MAX_NESTED}, or write a part of them as a text.",
+        )
     try:
         body = read_json(text, pairs=_once_each)
     except ValueError as error:
         raise MalformedError(f"The body is not JSON: {error}.") from error
     except RecursionError as error:
-        raise MalformedError(
-            f"The body is nested too deep to be read; {MAX_NESTING} levels are taken."
-        ) from error
+        raise MalformedError(_NOT_READ) from error
     if not isinstance(body, dict):
         raise MalformedError("The body is not a JSON object.")
     if (depth := _depth(body)) > MAX_NESTING:
@@ -45,6 +60,15 @@ def read_body(text: str) -> dict[str, Any]:
             "body", f"{depth} levels", f"nested deeper than {MAX_NESTING}", "Flatten it."
         )
     return body
+
+
+def _nested(text: str) -> int:
+    """How many arrays and objects *text* begins, if they may be too many."""
+    most = text.count("[") + text.count("{")
+    if most <= MAX_NESTED:
+        return most
+    bare = _TEXT.sub("", text)  # those within texts are none
+    return bare.count("[") + bare.count("{")
 
 
 def read_json(

@@ -22,6 +22,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from functions.api.bounds import check_bounds
 from functions.api.documents import UNREADABLE
 from functions.api.problems import UnfitError
 from nextfire.domain.backfill import MOST, Order
@@ -68,6 +69,19 @@ _TAG = re.compile(r'(W/)?"[!#-~]*"')
 _NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
 
+MOST_OF_A_PARAMETER = 4096
+"""Characters of a parameter of the query, and of a header."""
+
+
+def too_long(field: str, text: str) -> InvalidInputError:
+    return InvalidInputError(
+        field,
+        f"{len(text)} characters",
+        f"longer than {MOST_OF_A_PARAMETER} characters",
+        f"Shorten it to {MOST_OF_A_PARAMETER} characters.",
+    )
+
+
 def _refused(kind: str, problem: str, remedy: str) -> PydanticCustomError:
     return PydanticCustomError(kind, "{problem}", {"problem": problem, "remedy": remedy})
 
@@ -89,7 +103,9 @@ def read_as(model: type[Model], body: object) -> Model:
 
     Raises:
         ValidationError: It is none.
+        InvalidInputError: It has more entries than are read.
     """
+    check_bounds(model, body)
     return model.model_validate_json(json.dumps(body), by_alias=True, by_name=False)
 
 
@@ -602,6 +618,8 @@ def versions(if_match: str | None) -> frozenset[str] | None:
     """
     if if_match is None or if_match.strip() == "*":
         return None
+    if len(if_match) > MOST_OF_A_PARAMETER:
+        raise too_long("If-Match", if_match)
     tags = [tag.strip() for tag in if_match.split(",")]
     if not all(map(_TAG.fullmatch, tags)):
         raise InvalidInputError(
@@ -640,7 +658,10 @@ AttemptNumber = Annotated[
     *_number(_MOST_ATTEMPTS, 1),
 ]
 Cursor = Annotated[
-    str | None, Query(description="Where to go on: `cursor` of the page before.", max_length=4096)
+    str | None,
+    Query(
+        description="Where to go on: `cursor` of the page before.", max_length=MOST_OF_A_PARAMETER
+    ),
 ]
 JobStateFilter = Annotated[
     str | None,
@@ -666,6 +687,13 @@ def labels(texts: list[str] | None) -> dict[str, str]:
         InvalidInputError: One is no label, or two cannot be together.
     """
     found: dict[str, str] = {}
+    if len(texts or []) > MAX_LABELS:
+        raise InvalidInputError(
+            "label",
+            f"{len(texts or [])} labels",
+            f"more than {MAX_LABELS}, which no job has",
+            f"Name at most {MAX_LABELS}. For example `team:billing`.",
+        )
     for text in texts or []:
         key, colon, value = text.partition(":")
         if not key or not colon:

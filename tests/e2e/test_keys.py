@@ -97,6 +97,7 @@ def test_the_key_of_the_local_stack_is_its_users_alone(stack: Stack) -> None:
     file = stack.info.key_file
 
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE((stack.state / "stack.json").stat().st_mode) == 0o600
     assert file.parent == stack.state
     stored = [path for path in stack.state.rglob("*.json") if path.is_file()]
     assert not [path for path in stored if stack.info.api_key in path.read_text(errors="replace")]

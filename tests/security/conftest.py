@@ -1,4 +1,4 @@
-"""The host under attack, a folder on it, and S3 as moto plays it."""
+"""What is under attack: hosts with a folder each, a bucket of scripts, or a whole deployment."""
 
 from __future__ import annotations
 
@@ -11,12 +11,41 @@ from typing import TYPE_CHECKING
 import pytest
 from moto import mock_aws
 
-from nextfire.adapters.aws import s3
+from nextfire.adapters.aws import s3 as s3_client
+from tests.integration.conftest import (
+    aws,
+    backend,
+    bucket,
+    dlq_url,
+    dynamodb,
+    event_bus,
+    outputs_bucket,
+    queue_url,
+    s3,
+    sqs,
+    system,
+    tables,
+)
 from tests.security.hosts import Host, hosts
 from tests.world import BUCKET
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+__all__ = [
+    "aws",
+    "backend",
+    "bucket",
+    "dlq_url",
+    "dynamodb",
+    "event_bus",
+    "outputs_bucket",
+    "queue_url",
+    "s3",
+    "sqs",
+    "system",
+    "tables",
+]
 
 
 @pytest.fixture(params=hosts(), ids=lambda host: host.name)
@@ -46,7 +75,7 @@ def scripts_bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Client]:
     }.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
-        client = s3()
+        client = s3_client()
         client.create_bucket(
             Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
         )

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from nextfire.adapters.packages import inline_metadata
 from nextfire.adapters.signatures import SignedScripts
+from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource
 from nextfire_cli import runs, signing
 from nextfire_cli.main import app
@@ -620,9 +621,9 @@ def up(
     stack: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], None]:
     def write() -> None:
-        (tmp_path / ".nextfire").mkdir()
-        (tmp_path / ".nextfire" / "stack.json").write_text(json.dumps(stack))
-        (tmp_path / ".nextfire" / "api-key").write_text(LOCAL_KEY + "\n")
+        (tmp_path / ".nextfire").mkdir(mode=0o755)
+        write_private(tmp_path / ".nextfire" / "stack.json", json.dumps(stack))
+        write_private(tmp_path / ".nextfire" / "api-key", LOCAL_KEY + "\n")
         (tmp_path / "below").mkdir()
         monkeypatch.chdir(tmp_path / "below")
 
@@ -654,7 +655,7 @@ def test_a_local_stack_whose_key_is_gone_says_so(
     result = call("jobs", "list", NEXTFIRE_ENDPOINT=None)
 
     assert result.exit_code == 1
-    assert "it makes another" in result.stderr
+    assert "start it again" in result.stderr
     assert not api.requests
 
 
@@ -671,7 +672,7 @@ def test_another_endpoint_is_never_sent_the_local_stacks_key(
 def test_a_stack_that_lost_a_process_is_not_asked(
     call: Call, api: Api, stack: dict[str, Any], up: Callable[[], None]
 ) -> None:
-    stack["processes"] = [{"name": "ministack", "pid": 1, "started": "another time"}]
+    stack["processes"] = [{"name": "ministack", "pid": 99_999_999, "started": "another time"}]
     up()
 
     result = call("status", NEXTFIRE_ENDPOINT=None)

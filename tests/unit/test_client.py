@@ -33,6 +33,7 @@ from nextfire import (
 )
 from nextfire.client import Bearer
 from nextfire.client.api import up_to
+from nextfire.client.folder import write_private
 from nextfire.client.models import Job, NewKey, Upload
 from nextfire.client.signing import Signature
 from nextfire.domain.job import JobState
@@ -644,6 +645,22 @@ def carried(**given: Any) -> tuple[str, str]:
     return str(api.came[0].url), api.came[0].headers["Authorization"]
 
 
+def up(folder: Path) -> None:
+    """What `nextfire up` leaves in *folder*, as far as a client reads it."""
+    state = folder / ".nextfire"
+    state.mkdir(mode=0o755)
+    described = {
+        "endpoint": LOCAL,
+        "aws_endpoint": "http://127.0.0.1:4566",
+        "key_file": str(state / "api-key"),
+        "region": "us-east-1",
+        "access_key": "test",
+        "secret_key": "test",
+    }
+    write_private(state / "api-key", f"{KEY}\n")
+    write_private(state / "stack.json", json.dumps(described))
+
+
 def test_the_environment_says_where_and_who(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEXTFIRE_ENDPOINT", f"{REMOTE}/")
     monkeypatch.setenv("NEXTFIRE_API_KEY", KEY)
@@ -653,21 +670,13 @@ def test_the_environment_says_where_and_who(bare: Path, monkeypatch: pytest.Monk
 
 
 def test_the_local_stack_of_the_folder_is_found(bare: Path) -> None:
-    state = bare / ".nextfire"
-    state.mkdir()
-    (state / "api-key").write_text(f"{KEY}\n")
-    told = {"endpoint": LOCAL, "key_file": str(state / "api-key"), "region": "eu-west-1"}
-    (state / "stack.json").write_text(json.dumps(told))
+    up(bare)
 
     assert carried() == (f"{LOCAL}/v1/health", f"Bearer {KEY}")
 
 
 def test_another_endpoint_is_not_sent_the_key_of_the_local_stack(bare: Path) -> None:
-    state = bare / ".nextfire"
-    state.mkdir()
-    (state / "api-key").write_text(f"{KEY}\n")
-    told = {"endpoint": LOCAL, "key_file": str(state / "api-key")}
-    (state / "stack.json").write_text(json.dumps(told))
+    up(bare)
 
     with pytest.raises(ClientError, match="no API key"):
         Client(REMOTE, auth="keys")

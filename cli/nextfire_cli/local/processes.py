@@ -1,7 +1,9 @@
 """The processes of the local stack: recorded before anything can go wrong, ended by their ids.
 
 A record outlives the process that made it, so that a later `up` or `down` ends what a killed one
-left. An id is believed only together with the start time of its process.
+left. An id is believed only together with the start time of its process. A process that this one
+did not start is ended only if its working or temporary folder is the stack's: a cloned repository
+can contain such a record.
 """
 
 import contextlib
@@ -13,8 +15,11 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from nextfire.client.folder import write_private
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PROC = Path("/proc")
@@ -98,7 +103,8 @@ class ProcessRecord(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
-    pid: int
+    pid: Annotated[int, Field(strict=True, ge=2)]
+    """Signals to 1, 0 and below reach many processes."""
     started: str
 
     @property
@@ -149,20 +155,23 @@ class Processes:
         """All processes that were started and not yet ended by `end`, dead ones included."""
         try:
             return _Records.validate_json(self._record.read_bytes())
-        except FileNotFoundError:
-            return []
+        except (FileNotFoundError, ValidationError):
+            return []  # `end_strays` finds processes without it
 
     def end(self, records: Iterable[ProcessRecord], *, grace: timedelta) -> None:
-        """SIGTERM to each leader, after *grace* SIGKILL to what is left of its group."""
+        """SIGTERM to each leader, after *grace* SIGKILL to what is left of its group. Without a
+        signal where a process is not ours, or ended before: `end_strays` finds what that left.
+        """
         with interrupts_deferred():
             ending = list(records)
-            for record in ending:
+            ours = [record for record in ending if self._started(record)]
+            for record in ours:
                 if record.alive:
                     _send(record.pid, signal.SIGTERM)
             deadline = time.monotonic() + grace.total_seconds()
-            while any(record.alive for record in ending) and time.monotonic() < deadline:
+            while any(record.alive for record in ours) and time.monotonic() < deadline:
                 time.sleep(0.02)
-            for record in ending:
+            for record in ours:
                 # A live leader of another start time means that the id, and so the group, is new.
                 if started(record.pid) in {None, record.started}:
                     _send_group(record.pid, signal.SIGKILL)
@@ -181,6 +190,14 @@ class Processes:
             if fields is not None and fields[4] == "0" and self._is_ours(entry):
                 _send(pid, signal.SIGKILL)
 
+    def _started(self, record: ProcessRecord) -> bool:
+        """Whether the process of *record* was started here, or for this stack by an earlier one."""
+        if record.pid in self._children:
+            return True
+        if not _PROC.joinpath("self").exists():
+            return record.alive
+        return record.alive and self._is_ours(_PROC / str(record.pid))
+
     def _is_ours(self, process: Path) -> bool:
         territory = self._territory.resolve()
         try:
@@ -192,9 +209,7 @@ class Processes:
 
     def _write(self, records: Sequence[ProcessRecord]) -> None:
         self._record.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._record.with_suffix(".new")
-        fresh.write_bytes(_Records.dump_json(list(records)))
-        fresh.replace(self._record)
+        write_private(self._record, _Records.dump_json(list(records)).decode())
 
 
 def _send(pid: int, sig: signal.Signals) -> None:

@@ -22,9 +22,11 @@ import boto3
 import httpx
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.client import ClientError as NextfireClientError
+from nextfire.client import folder
 from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import CheckKey, ManageKeys, new_key_id
 from nextfire_cli.local.cdk import inherited_environment, installed_cdk
@@ -41,6 +43,11 @@ ROOT_KEY = "test"
 """Both the id and the secret of the emulated account's root user; good on this machine only."""
 
 _STACK_NAME = "Nextfire"
+_WRITTEN = (
+    *("tmp", "logs", "ministack", "cdk.out", "aws", "lock", "port", "api-key"),
+    *(folder.FILE, "processes.json"),
+)
+"""What a stack keeps in its folder."""
 _HOST = "127.0.0.1"
 _ASSETS_BUCKET = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 _DEPLOYED_KEY = "nextfire/deployed"
@@ -99,6 +106,11 @@ class StackInfo(_Info):
     """MiniStack and the workers (`worker-<pool>-<number>`)."""
 
     @property
+    def alive(self) -> bool:
+        """Whether none of its processes has ended."""
+        return all(record.alive for record in self.processes)
+
+    @property
     def api_key(self) -> str:
         """An API key of the tenant that may do all."""
         return self.key_file.read_text(encoding="ascii").strip()
@@ -113,11 +125,12 @@ class LocalStack:
     def __init__(self, root: Path, *, state: Path | None = None) -> None:
         self._root = root.resolve()
         self._cache = self._root / ".nextfire"
-        self._state = (state or self._cache).resolve()
+        # A link in place of the folder itself is refused, see `_check_folder`.
+        self._state = state.resolve() if state else self._cache
         self._territory = self._state / "tmp"
         self._logs = self._state / "logs"
         self._data = self._state / "ministack"
-        self._info_file = self._state / "stack.json"
+        self._info_file = self._state / folder.FILE
         self._processes = Processes(self._state / "processes.json", territory=self._territory)
         self._lock: IO[bytes] | None = None
         self._clients: dict[str, Any] = {}
@@ -165,7 +178,12 @@ class LocalStack:
                 raise
 
     def stop(self) -> None:
-        """Stop all processes and keep the data. Does nothing if nothing runs."""
+        """Stop all processes and keep the data. Does nothing if nothing runs.
+
+        Raises:
+            LocalStackError: The folder is another user's, or leads elsewhere.
+        """
+        self._check_folder()
         with interrupts_deferred():
             records = self._processes.recorded()
             emulators = [record for record in records if record.name == "ministack"]
@@ -186,18 +204,35 @@ class LocalStack:
     def remove(self) -> None:
         """Stop, and delete jobs, runs, scripts and logs. What was downloaded or built stays."""
         self.stop()
-        for folder in (self._data, self._logs, self._state / "cdk.out", self._state / "aws"):
-            shutil.rmtree(folder, ignore_errors=True)
+        for each in (self._data, self._logs, self._state / "cdk.out", self._state / "aws"):
+            shutil.rmtree(each, ignore_errors=True)
         self._port_file.unlink(missing_ok=True)
         self._key_file.unlink(missing_ok=True)
 
     def status(self) -> StackInfo | None:
-        """The running stack, or None if it does not run or lost one of its processes."""
+        """The running stack, or None if it does not run or lost one of its processes.
+
+        Raises:
+            ClientError: The files of the folder cannot be trusted.
+        """
+        info = self.info()
+        return info if info and info.alive else None
+
+    def info(self) -> StackInfo | None:
+        """The stack that was started and not stopped, or None.
+
+        Raises:
+            ClientError: The files of the folder cannot be trusted.
+        """
         try:
-            info = StackInfo.model_validate_json(self._info_file.read_bytes())
+            return StackInfo.model_validate(folder.read_stack(self._state))
         except FileNotFoundError:
             return None
-        return info if all(record.alive for record in info.processes) else None
+        except ValidationError as error:
+            raise NextfireClientError(
+                f"{self._info_file} does not describe a local stack.",
+                "Stop `nextfire up` and start it again: it writes the file.",
+            ) from error
 
     def casualties(self) -> list[str]:
         """Of a stack that nobody stopped, the processes that have ended all the same: each by its
@@ -240,6 +275,8 @@ class LocalStack:
         if self._lock:
             raise LocalStackError("This LocalStack has been started already; stop it first.")
         self._state.mkdir(parents=True, exist_ok=True)
+        self._check_folder()
+        self._state.chmod(self._state.stat().st_mode & ~0o022)
         lock = (self._state / "lock").open("wb")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -283,9 +320,32 @@ class LocalStack:
         self._await_health(endpoint)
         info = self._describe(endpoint, outputs)
         self._check_alive(info.processes)
-        self._info_file.write_text(info.model_dump_json(indent=2))
+        self._publish(info.model_dump_json(indent=2))
         report(f"ready in {time.monotonic() - began:.1f} s")
         return info
+
+    def _publish(self, info: str) -> None:
+        """Tell where the stack is: to its user alone, since clients believe it."""
+        folder.write_private(self._info_file, info)
+
+    def _check_folder(self) -> None:
+        """Nothing that others own, or that a link names, is written, ended or deleted.
+
+        Raises:
+            LocalStackError: The folder is another user's, or leads elsewhere.
+        """
+        if not self._state.exists() and not self._state.is_symlink():
+            return
+        try:
+            folder.check_folder(self._state)
+        except NextfireClientError as error:
+            raise LocalStackError(str(error)) from error
+        for name in _WRITTEN:
+            if (self._state / name).is_symlink():
+                raise LocalStackError(
+                    f"{self._state / name} is a symbolic link, which `nextfire` never makes. "
+                    "Remove it: what it leads to is not touched."
+                )
 
     def _choose_port(self) -> None:
         """Keep the port that the data's addresses hold; without data take a free one."""
@@ -452,9 +512,7 @@ class LocalStack:
             life=_KEY_LIFE,
         )
         assert isinstance(made, Minted)  # noqa: S101 — the id is new
-        self._key_file.unlink(missing_ok=True)
-        self._key_file.touch(mode=0o600)  # before it holds anything
-        self._key_file.write_text(made.text + "\n", encoding="ascii")
+        folder.write_private(self._key_file, made.text + "\n")
 
     @property
     def _aws_config(self) -> Path:

@@ -1,10 +1,10 @@
 """Where the API is, and what says who calls: what the caller gives, else the environment, the
-local stack of the folder, the user's own files.
+local stack of the folder, the user's own files. An endpoint that a folder selects gets the local
+stack's own key or credentials, never the caller's.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Callable, Generator
@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 
 from nextfire.client.errors import ClientError
+from nextfire.client.folder import FILE, FOLDER, LOOPBACK, read_private, read_stack
 from nextfire.domain.keys import parse
 
 ENDPOINT, API_KEY, TOKEN, AUTH = (
@@ -23,8 +24,7 @@ ENDPOINT, API_KEY, TOKEN, AUTH = (
     "NEXTFIRE_TOKEN",
     "NEXTFIRE_AUTH",
 )
-STACK_FILE = ".nextfire/stack.json"
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+STACK_FILE = f"{FOLDER}/{FILE}"
 
 
 class Auth(StrEnum):
@@ -49,10 +49,13 @@ class Bearer(httpx.Auth):
 
 @dataclass(frozen=True, slots=True)
 class LocalStack:
-    """Where the API of a local stack is, and the file with its key."""
+    """Where the API of a local stack is, the file with its key, and its own AWS credentials."""
 
     endpoint: str
     key_file: Path
+    region: str
+    access_key: str
+    secret_key: str
 
 
 def from_environment(name: str) -> str | None:
@@ -66,15 +69,25 @@ def above(folder: Path, file: str) -> Path | None:
 
 
 def local_stack() -> LocalStack | None:
-    """The local stack of the working folder or one above it. Whether it is up is not asked."""
+    """The local stack of the working folder or one above it. Whether it is up is not asked.
+
+    Raises:
+        ClientError: Its files cannot be trusted.
+    """
     root = above(Path.cwd(), STACK_FILE)
     if root is None:
         return None
     try:
-        told = json.loads((root / STACK_FILE).read_text(encoding="utf-8"))
-        return LocalStack(told["endpoint"], Path(told["key_file"]))
-    except (OSError, ValueError, KeyError):
+        found = read_stack(root / FOLDER)
+    except FileNotFoundError:
         return None
+    return LocalStack(
+        found["endpoint"],
+        Path(found["key_file"]),
+        found["region"],
+        found["access_key"],
+        found["secret_key"],
+    )
 
 
 def is_local(endpoint: str) -> bool:
@@ -149,9 +162,35 @@ def who_calls(
     return sign()
 
 
+def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx.Auth]) -> httpx.Auth:
+    """What says who calls the local stack that a folder selected: the stack's own key in the file
+    *key*, or for IAM the signature that *sign* makes with the stack's credentials.
+
+    Raises:
+        ClientError: *auth* asks for a token, or the key cannot be used.
+    """
+    if auth is Auth.IAM:
+        return sign()
+    if auth is Auth.JWT:
+        raise ClientError(
+            "No token is sent to the local stack of a folder: it has its own API key.",
+            f"Leave out --auth and {AUTH}, or name the API with --endpoint URL or {ENDPOINT}.",
+        )
+    return Bearer(stack_key(key))
+
+
+def stack_key(file: Path) -> str:
+    """The API key of a local stack, from its *file*.
+
+    Raises:
+        ClientError: The file is not the caller's own, or does not contain a key.
+    """
+    return checked_key(read_private(file).strip(), str(file))
+
+
 def find_key(endpoint: str, local_key: Path | None) -> str | None:
-    """The API key for *endpoint*: of the environment, else of the local stack, whose file is
-    *local_key*, else of the user's own files.
+    """The API key for *endpoint*, which the caller named: of the environment, else of the local
+    stack at this endpoint, whose file is *local_key*, else of the user's own files.
 
     Raises:
         ClientError: What should be one is none, or others can read it.
@@ -159,13 +198,7 @@ def find_key(endpoint: str, local_key: Path | None) -> str | None:
     if key := from_environment(API_KEY):
         return checked_key(key, API_KEY)
     if local_key is not None:
-        try:
-            return local_key.read_text(encoding="ascii").strip()
-        except OSError as error:
-            raise ClientError(
-                f"The key of the local stack cannot be read: {error}.",
-                "Stop `nextfire up`, and start it again: it makes another.",
-            ) from error
+        return stack_key(local_key)
     file = key_file(endpoint)
     try:
         mode = file.stat().st_mode

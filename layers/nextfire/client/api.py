@@ -15,6 +15,7 @@ import httpx
 from nextfire.client import access
 from nextfire.client.access import Auth
 from nextfire.client.calls import Caller, Pace, segment
+from nextfire.client.errors import ClientError
 from nextfire.client.models import (
     Answer,
     Backfill,
@@ -121,8 +122,9 @@ class Client:
         Args:
             endpoint: The API's URL, without ``/v1``. Default: ``NEXTFIRE_ENDPOINT``, else the local
                 stack of the working folder.
-            key: An API key. Default: ``NEXTFIRE_API_KEY``, else that of the local stack, else that
-                of the user's file for this endpoint (docs/identity.md).
+            key: An API key, with its endpoint. Default: ``NEXTFIRE_API_KEY``, else that of the
+                user's file for this endpoint (docs/identity.md). The local stack of a folder gets
+                its own key only.
             auth: ``keys``, ``iam`` (a SigV4 signature of the caller's AWS credentials) or ``jwt``
                 (a token, from ``NEXTFIRE_TOKEN``). Default: ``NEXTFIRE_AUTH``, else what there is,
                 in the order keys, jwt, iam.
@@ -142,14 +144,23 @@ class Client:
             stack = access.local_stack()
             endpoint = stack.endpoint if stack else None
         found = access.checked_endpoint(endpoint)
-        if not isinstance(auth, httpx.Auth):
-            wanted = auth or (None if key else access.from_environment(access.AUTH))
-            auth = access.who_calls(
-                found,
-                access.named(wanted),
-                key=partial(_key, found, key, stack),
-                sign=partial(_signature, found, profile, region),
+        if stack is not None and (key is not None or isinstance(auth, httpx.Auth)):
+            raise ClientError(
+                f"`key` or `auth` without an endpoint: the folder selects {found}, which gets its"
+                " own key only.",
+                'Give the endpoint of the key, too: Client("https://…", key).',
             )
+        if not isinstance(auth, httpx.Auth):
+            wanted = access.named(auth or (None if key else access.from_environment(access.AUTH)))
+            if stack is not None:
+                auth = access.of_folder(wanted, stack.key_file, partial(_stack_signature, stack))
+            else:
+                auth = access.who_calls(
+                    found,
+                    wanted,
+                    key=partial(_key, found, key),
+                    sign=partial(_signature, found, profile, region),
+                )
         pace = Pace(timeout, retries, sleep, monotonic)
         self._sleep = sleep
         self._caller = Caller(found, auth, pace, transport)
@@ -699,10 +710,17 @@ def _api_key(key_id: str) -> str:
     return f"/v1/keys/{segment(key_id)}"
 
 
-def _key(endpoint: str, key: str | None, stack: access.LocalStack | None) -> str | None:
+def _key(endpoint: str, key: str | None) -> str | None:
     if key is not None:
         return access.checked_key(key, "`key`")
-    return access.find_key(endpoint, stack.key_file if stack else None)
+    return access.find_key(endpoint, None)
+
+
+def _stack_signature(stack: access.LocalStack) -> httpx.Auth:
+    from nextfire.client import signing  # noqa: PLC0415 — boto3 takes a second
+
+    session = signing.session_of(stack.access_key, stack.secret_key, stack.region)
+    return signing.signature(session, stack.endpoint, stack.region)
 
 
 def _signature(endpoint: str, profile: str | None, region: str | None) -> httpx.Auth:

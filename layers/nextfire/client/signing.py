@@ -51,6 +51,13 @@ def callers_session(profile: str | None, region: str | None) -> boto3.Session:
         raise ClientError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
 
 
+def session_of(access_key: str, secret_key: str, region: str) -> boto3.Session:
+    """The credentials given. Both must have text: boto3 reads an empty one as the caller's own."""
+    return boto3.Session(
+        aws_access_key_id=access_key, aws_secret_access_key=secret_key, region_name=region
+    )
+
+
 def signature(session: boto3.Session, endpoint: str, region: str | None = None) -> Signature:
     """Signs for the API at *endpoint*, in *region*: by default the one that its address tells,
     else the session's.
