@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 MIN_LIFE = timedelta(minutes=2)
@@ -41,6 +42,9 @@ EXECUTOR_MARGIN = timedelta(minutes=1)
 
 _MOST_OF_TENANTS = 2_000
 """Bytes of a function's environment for what tenants have; the rest of its 4 KB is for us."""
+
+_MOST_OF_RULES = 1_000
+"""Bytes of a function's environment for the rules of roles."""
 
 _LOG_RETENTIONS = {
     timedelta(days=days): retention
@@ -72,7 +76,7 @@ class Auth(StrEnum):
     KEYS = "keys"
     """By API keys, which it makes and keeps itself."""
     IAM = "iam"
-    """By SigV4: AWS's own principals; the tenant is their account."""
+    """By SigV4: roles and users of this account; `iam` maps them to tenants."""
     JWT = "jwt"
     """By tokens of an OIDC issuer; the tenant is a claim."""
 
@@ -263,6 +267,16 @@ class JwtSettings(_Settings):
     """The claim that holds the tenant."""
 
 
+def _checked_rules(rules: tuple[IamRule, ...]) -> tuple[IamRule, ...]:
+    text = json.dumps([rule.model_dump(mode="json", by_alias=True) for rule in rules])
+    if len(text) > _MOST_OF_RULES:
+        raise ValueError(
+            f"iam must have at most {_MOST_OF_RULES} bytes as JSON: a function's environment has "
+            "4 KB; use patterns such as team-etl-*"
+        )
+    return rules
+
+
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
 
@@ -305,6 +319,12 @@ class Settings(_Settings):
     auth: Auth = Auth.KEYS
     jwt: Annotated[JwtSettings | None, BeforeValidator(_json_if_text)] = None
     """Needed by `auth` jwt, and by nothing else."""
+    iam: Annotated[
+        tuple[IamRule, ...], BeforeValidator(_json_if_text), AfterValidator(_checked_rules)
+    ] = ()
+    """Which tenant and scopes a role has, with `auth` iam; the first that matches counts. Empty:
+    the tenant is the account, with all scopes.
+    """
     authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
     audit_every: Duration = timedelta(days=1)
     """How often the auditor visits each job."""
@@ -374,6 +394,8 @@ class Settings(_Settings):
             raise ValueError(
                 "jwt (issuer, audience, tenantClaim) goes with auth jwt: give both, or neither"
             )
+        if self.iam and self.auth is not Auth.IAM:
+            raise ValueError('iam (rules for roles) goes with "auth": "iam": leave it out')
         if self.audit_every < self.auditor_wake_every:
             raise ValueError(
                 "auditEvery must be at least auditorWakeEvery: nobody begins it sooner"

@@ -252,6 +252,12 @@ class KeyAnswer(Answer):
     last_used_on: date | None = Field(
         default=None, description="The UTC day; absent where the key was not used yet."
     )
+    cidrs: list[str] | None = Field(
+        default=None, description="The networks it may be used from; absent: all."
+    )
+    labels: dict[str, str] | None = Field(
+        default=None, description="The labels that a job must have; absent: it reaches all jobs."
+    )
 
 
 class NewKeyAnswer(KeyAnswer):
@@ -615,6 +621,8 @@ def key_document(key: ApiKey, now: datetime) -> dict[str, Any]:
             "expiresAt": isoformat(key.expires_at),
             "revokedAt": key.revoked_at and isoformat(key.revoked_at),
             "lastUsedOn": key.last_used_on and key.last_used_on.isoformat(),
+            "cidrs": list(key.restriction.cidrs) or None,
+            "labels": dict(key.restriction.labels) or None,
         }
     )
 

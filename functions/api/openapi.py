@@ -38,7 +38,7 @@ Jobs, when they are due, and what became of them.
 - Whose data a request is about follows from the caller's identity alone.
 """
 _SECURITY = {
-    "apiKey": HTTPBearer(bearerFormat="nf.TENANT.KEY.TOLD_ONCE", description="An API key."),
+    "apiKey": HTTPBearer(bearerFormat="nfk_TENANT.KEY.SECRET", description="An API key."),
     "jwt": HTTPBearer(bearerFormat="JWT", description="A token, where the stack is set so."),
     "sigV4": APIKey(
         in_=APIKeyIn.header,

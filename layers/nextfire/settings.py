@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, Json
 from pydantic.alias_generators import to_camel
 
+from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
 _PREFIX = "NEXTFIRE_"
@@ -83,6 +84,8 @@ class ApiSettings(_Settings):
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """The claim that holds the tenant, with `auth` jwt."""
+    iam_rules: Json[tuple[IamRule, ...]] = ()
+    """Which tenant and scopes roles have, with `auth` iam; empty: their account, and all scopes."""
 
 
 class AuthorizerSettings(_Settings):

@@ -461,6 +461,8 @@ class Key(Answer):
     expires_at: datetime
     revoked_at: datetime | None
     last_used_on: date | None
+    cidrs: list[str] | None
+    labels: dict[str, str] | None
 
 
 class NewKey(Key):

@@ -4,6 +4,7 @@ below its tenant's prefix. A handler ``report.zip`` is that archive.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -91,3 +92,19 @@ def split_url(url: str) -> tuple[str, str]:
     """Bucket and key of an ``s3://`` URL."""
     bucket, _, key = url.removeprefix("s3://").partition("/")
     return bucket, key
+
+
+_CODE_VARIABLE = re.compile(
+    r"PYTHON.*|LD_.*|DYLD_.*|GCONV_PATH|PATH|IFS|ENV|SHELL|BASH_.*|XDG_.*"  # the interpreter, shells
+    r"|PIP_.*|UV_.*|GIT_.*|EDITOR|PAGER|NODE_.*|PERL5.*|RUBY.*|(_|JDK_)?JAVA_.*"  # what it starts
+    r"|(?!AWS_(DEFAULT_)?REGION\Z)AWS_.*"  # profiles and endpoints
+    r"|OPENSSL_.*|SSL_CERT_.*|SSLKEYLOGFILE|REQUESTS_CA_BUNDLE|CURL_.*|.*_PROXY",  # what it trusts
+    re.IGNORECASE,
+)
+
+
+def code_variables(target: Target) -> dict[str, object]:
+    """The variables of *target*'s environment that interpreters, loaders, shells and common tools
+    read, and by which whoever sets them can have other code run, or other servers trusted.
+    """
+    return {name: v for name, v in target.env.items() if _CODE_VARIABLE.fullmatch(name)}
