@@ -37,7 +37,8 @@ from functions.api.problems import (
 )
 from functions.api.reach import ReachedJobs, ReachedRuns, check_code, reach_as
 from functions.api.seen import SeenKeys, SideBySide
-from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
+from nextfire.adapters.aws import SystemClock, dynamodb, dynamodb_at_once, s3, s3_for_others
+from nextfire.adapters.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
@@ -54,9 +55,11 @@ from nextfire.domain.errors import (
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
+from nextfire.domain.quotas import Quota, too_many_requests
 from nextfire.domain.restriction import RestrictedError
 from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.limit_requests import LimitRequests
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
@@ -129,6 +132,9 @@ class Services:
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
+        self.tenant_quotas = settings.quotas
+        buckets = DynamoDbBucketStore(dynamodb_at_once(), table=settings.requests_table)
+        self.limit_requests = LimitRequests(buckets, _report_uncounted)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
         self.iam_rules = settings.iam_rules
@@ -239,11 +245,33 @@ def _check_caller(needed: str | None, by_label: str | None) -> None:
     """
     who = caller()
     who.check_address(app.current_event.request_context.http.source_ip)
+    _check_rate(who)
     if needed is not None and needed not in who.scopes:
         raise MissingScopeError(needed)
     if by_label is not None and who.restriction.labels:
         raise RestrictedError(f"Your key is restricted to jobs by label, and {by_label}")
     reach_as(who)
+
+
+def _check_rate(who: Identity) -> None:
+    """Let a request pass that is within the limits of its key and its tenant: before anything else
+    of it is read, and where they are used up mostly without asking a store.
+    """
+    quotas, limit = services().tenant_quotas.of(who.tenant), services().limit_requests
+    key, tenant = f"key#{who.tenant}#{who.counted_as}", f"tenant#{who.tenant}"
+    at, of_key, of_tenant = now(), quotas.key_request_limit, quotas.request_limit
+    if of_key and (wait := limit.admit(key, of_key, at)) is not None:
+        raise too_many_requests(Quota.KEY_REQUESTS_PER_SECOND, of_key, wait)
+    if of_tenant and (wait := limit.admit(tenant, of_tenant, at)) is not None:
+        if of_key:
+            limit.give_back(key)
+        raise too_many_requests(Quota.REQUESTS_PER_SECOND, of_tenant, wait)
+
+
+def _report_uncounted(error: Exception) -> None:
+    telemetry.logger.warning(
+        "requests are counted by each process alone", problem=f"{type(error).__name__}: {error}"
+    )
 
 
 def _check_query(known: list[str]) -> None:

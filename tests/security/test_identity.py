@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic.alias_generators import to_camel
 
 from functions.api import app as api
 from functions.authorizer import handler as authorizer
 from nextfire.adapters.aws import from_item
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.key_text import SCANNER, fault_of, parse, write_key
-from nextfire.domain.keys import Scope, mint
+from nextfire.domain.keys import Scope, digest_of, mint
 from tests.builders import NOON
 from tests.fakes import Clock
+from tests.integration.test_api_isolation import OPERATIONS, OWNED, SHARED
 from tests.integration.deployment import Answer, Context, Deployment, http_event
 
 if TYPE_CHECKING:
@@ -134,11 +137,271 @@ class TestText:
         assert (presented.tenant, presented.key_id) == ("acme", KEY_ID)
         secret = presented.secret
         store = DynamoDbKeyStore(system.database, table=system.keys_table)
-        from dataclasses import replace
-
-        from nextfire.domain.keys import digest_of
-
-        new = mint("acme", key_id=KEY_ID, secret=bytes(32), name="o", scopes=["read"], now=NOON)  # type: ignore[list-item]
+        new = mint("acme", key_id=KEY_ID, secret=bytes(32), name="o", scopes=[Scope.READ], now=NOON)
         store.create(replace(new.key, scopes=frozenset({Scope.READ}), digest=digest_of(secret)))
 
         assert Caller(system, f"nf.acme.{KEY_ID}.{secret}").call("GET", "/v1/jobs").status == 200
+
+
+SCOPES: dict[str, str] = {
+    **dict.fromkeys(["getHealth"], "none"),
+    **dict.fromkeys(
+        [
+            "getDescription", "getExecution", "getJob", "getQuotas", "listAllExecutions",
+            "listExecutions", "listJobs", "listScriptVersions", "listScripts", "listUpcoming",
+            "previewSchedule", "readLog",
+        ],
+        "read",
+    ),
+    "uploadScript": "upload",
+    **dict.fromkeys(
+        [
+            "beginBackfill", "cancelExecution", "cancelJobs", "changeJob", "createJob",
+            "createJobs", "deleteJob", "drainJob", "pauseJob", "pauseJobs", "putJob",
+            "redriveExecution", "redrivePool", "resumeJob", "resumeJobs", "runJob", "skipNext",
+            "stopBackfill", "undoSkipNext",
+        ],
+        "run",
+    ),
+    **dict.fromkeys(["createKey", "getKey", "listKeys", "revokeKey", "rotateKey"], "admin"),
+}  # fmt: skip
+"""The scope that each operation needs. A new operation has to be added here, on purpose."""
+GIVEN = {
+    "read": {"none", "read"},
+    "upload": {"none", "read", "upload"},
+    "run": {"none", "read", "run"},
+    "write": {"none", "read", "upload", "run"},
+    "admin": {"none", "read", "upload", "run", "admin"},
+}
+"""The needs that each scope meets."""
+
+
+class TestScopes:
+    def test_each_operation_states_its_scope(self) -> None:
+        routes = [*api.app._static_routes, *api.app._dynamic_routes]
+        stated = {
+            to_camel(route.func.__name__): route.openapi_extensions["x-nextfire-scope"]
+            for route in routes
+            if route.openapi_extensions
+        }
+        assert stated == SCOPES
+        assert stated.keys() == OPERATIONS.keys()
+
+    @pytest.mark.parametrize("scope", GIVEN)
+    @pytest.mark.parametrize("kind", ["key", "token"])
+    def test_no_operation_is_open_to_another_scope(
+        self, system: Deployment, monkeypatch: pytest.MonkeyPatch, kind: str, scope: str
+    ) -> None:
+        if kind == "token":
+            system.configure(monkeypatch, auth="jwt", tenant_claim="org")
+        claims = {"sub": "u", "org": "acme", "scope": f"openid nextfire/{scope}"}
+        key = {"tenant": "acme", "keyId": KEY_ID, "scopes": scope}
+        who = {"lambda": key} if kind == "key" else {"jwt": {"claims": claims, "scopes": None}}
+        for name, (method, path, _) in OPERATIONS.items():
+            for needed, value in (*OWNED.items(), *SHARED.items()):
+                path = path.replace(f"{{{needed}}}", value)
+            body = None if method == "GET" else {}
+            answer = system.call(method, path, body, authorizer=who)
+            refused = answer.status == 403 and "needs the scope" in answer.document["detail"]
+            assert refused == (SCOPES[name] not in GIVEN[scope]), (name, scope, answer.document)
+
+    def test_a_run_key_cannot_change_code(self, system: Deployment) -> None:
+        runs = Caller(system, key_of(admin(system), "run")["key"])
+        upload = {"handler": "hello", "size": 1, "sha256": "0" * 64}
+        again = {"Idempotency-Key": "k"}
+
+        for headers in ({}, again, again):
+            answer = runs.call("POST", "/v1/scripts/uploads", upload, headers=headers)
+            assert (answer.status, answer.document.get("url")) == (403, None)
+        assert runs.call("POST", "/v1/jobs", JOB).status == 201
+
+    def test_an_upload_key_cannot_run(self, system: Deployment) -> None:
+        by = admin(system)
+        uploads = Caller(system, key_of(by, "upload")["key"])
+        made = by.call("POST", "/v1/jobs", JOB).document["jobId"]
+
+        for method, path in (
+            ("POST", "/v1/jobs"),
+            ("POST", f"/v1/jobs/{made}/run"),
+            ("PATCH", f"/v1/jobs/{made}"),
+            ("POST", "/v1/keys"),
+        ):
+            assert uploads.call(method, path, JOB if path == "/v1/jobs" else {}).status == 403
+        upload = {"handler": "hello", "size": 1, "sha256": "0" * 64}
+        assert uploads.call("POST", "/v1/scripts/uploads", upload).status == 201
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "PYTHONSTARTUP", "PYTHONHOME", "PYTHONWARNINGS", "PYTHONBREAKPOINT", "PYTHONUSERBASE",
+            "LD_PRELOAD", "LD_LIBRARY_PATH", "PATH", "BASH_ENV", "GIT_SSH_COMMAND", "UV_INDEX_URL",
+            "PIP_INDEX_URL", "AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_ENDPOINT_URL", "https_proxy",
+            "SSL_CERT_FILE", "NODE_OPTIONS", "XDG_CONFIG_HOME",
+        ],
+    )  # fmt: skip
+    def test_a_run_key_cannot_choose_code_by_a_variable(
+        self, system: Deployment, name: str
+    ) -> None:
+        by = admin(system)
+        runs = Caller(system, key_of(by, "run")["key"])
+        planted = JOB | {"target": {"handler": "hello", "env": {name: "/tmp/x", "LEVEL": "debug"}}}
+
+        for answer in (
+            runs.call("POST", "/v1/jobs", planted),
+            runs.call("PUT", "/v1/jobs/planted", planted),
+        ):
+            assert (answer.status, name in answer.document["detail"]) == (403, True)
+        [result] = runs.call("POST", "/v1/jobs:batch", {"jobs": [planted]}).document["results"]
+        assert result["status"] == 403
+        made = runs.call("POST", "/v1/jobs", JOB).document["jobId"]
+        change = {"target": {"env": {name: "/tmp/x"}}}
+        assert runs.call("PATCH", f"/v1/jobs/{made}", change).status == 403
+        # One who may upload may; what is there already may stay, and may not be changed.
+        theirs = by.call("POST", "/v1/jobs", planted).document["jobId"]
+        assert runs.call("PATCH", f"/v1/jobs/{theirs}", {"name": "n"}).status == 200
+        other = {"target": {"env": {name: "/tmp/y"}}}
+        assert runs.call("PATCH", f"/v1/jobs/{theirs}", other).status == 403
+
+
+class TestNetworks:
+    def test_a_verdict_that_is_kept_opens_nothing_from_elsewhere(self, system: Deployment) -> None:
+        made = key_of(admin(system), "read", cidrs=["203.0.113.0/24", "2001:db8::/32"])
+        caller = Caller(system, made["key"])  # its verdict is kept for all that follows
+
+        for source, status in (
+            (HERE, 200), ("2001:db8::7", 200), ("::ffff:203.0.113.9", 200),
+            (ELSEWHERE, 403), ("2001:db9::7", 403), ("::ffff:198.51.100.7", 403),
+            ("", 403), ("203.0.113.9, 198.51.100.7", 403), ("localhost", 403),
+        ):  # fmt: skip
+            assert caller.call("GET", "/v1/jobs", source=source).status == status, source
+
+    @pytest.mark.parametrize("name", OPERATIONS)
+    def test_no_route_is_open_from_elsewhere(self, system: Deployment, name: str) -> None:
+        method, path, _ = OPERATIONS[name]
+        for each, value in (*OWNED.items(), *SHARED.items()):
+            path = path.replace(f"{{{each}}}", value)
+        made = key_of(admin(system), "admin", cidrs=["203.0.113.0/24"])
+        body = None if method == "GET" else {}
+
+        answer = Caller(system, made["key"]).call(method, path, body, source=ELSEWHERE)
+
+        if name == "getHealth":
+            assert answer.status == 200
+        else:
+            assert (answer.status, "some networks" in answer.document["detail"]) == (403, True)
+            assert "203.0.113" not in json.dumps(answer.document), "it tells where the key works"
+
+    def test_a_header_names_no_source(self, system: Deployment) -> None:
+        made = key_of(admin(system), "read", cidrs=["203.0.113.0/24"])
+        caller = Caller(system, made["key"])
+        for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "True-Client-IP"):
+            value = f"for={HERE}" if name == "Forwarded" else HERE
+            answer = caller.call("GET", "/v1/jobs", source=ELSEWHERE, headers={name: value})
+            assert answer.status == 403
+
+
+class TestRestrictedKeys:
+    """Keys made by a restricted key, and versions that know no restrictions."""
+
+    def test_a_restricted_admin_key_makes_no_freer_one(self, system: Deployment) -> None:
+        limits = {"cidrs": ["203.0.113.0/24"], "labels": ETL}
+        by = Caller(system, key_of(admin(system), "admin", **limits)["key"])
+
+        inherited = key_of(by, "admin")
+        assert (inherited["cidrs"], inherited["labels"]) == (["203.0.113.0/24"], ETL)
+        narrower = key_of(by, "run", cidrs=["203.0.113.8/29"], labels={"env": "test"})
+        assert narrower["cidrs"] == ["203.0.113.8/29"]
+        assert narrower["labels"] == {"env": "test", "team": "etl"}
+        for wider in (
+            {"cidrs": ["0.0.0.0/0"]}, {"cidrs": ["203.0.113.0/24", "::/0"]},
+            {"cidrs": ["203.0.112.0/23"]}, {"labels": {"team": "ops"}},
+        ):  # fmt: skip
+            answer = by.call("POST", "/v1/keys", {"name": "n", "scopes": ["read"], **wider})
+            assert (answer.status, answer.document.get("key")) == (403, None)
+
+    def test_a_restricted_admin_key_takes_over_no_freer_one(self, system: Deployment) -> None:
+        first = admin(system)
+        free = key_of(first, "admin")["keyId"]
+        by = Caller(system, key_of(first, "admin", labels=ETL)["key"])
+
+        assert by.call("POST", f"/v1/keys/{free}/rotate", {}).status == 404
+        assert by.call("GET", f"/v1/keys/{free}").status == 404
+        assert by.call("DELETE", f"/v1/keys/{free}").status == 404
+        assert first.call("GET", f"/v1/keys/{free}").document["state"] == "ACTIVE"
+        shown = by.call("GET", "/v1/keys").document["items"]
+        assert [key["labels"] for key in shown] == [ETL]
+
+    def test_rotation_keeps_the_restriction(self, system: Deployment) -> None:
+        by = admin(system)
+        made = key_of(by, "run", cidrs=["203.0.113.0/24"], labels=ETL)
+
+        new = by.call("POST", f"/v1/keys/{made['keyId']}/rotate", {}).document["new"]
+
+        assert (new["cidrs"], new["labels"]) == (["203.0.113.0/24"], ETL)
+        assert Caller(system, new["key"]).call("GET", "/v1/jobs", source=ELSEWHERE).status == 403
+
+    def test_a_version_without_restrictions_refuses_a_restricted_key(
+        self, system: Deployment
+    ) -> None:
+        made = key_of(admin(system), "admin", labels=ETL)
+        item = system.database.get_item(
+            TableName=system.keys_table,
+            Key={"tenant": {"S": "acme"}, "key_id": {"S": made["keyId"]}},
+        )["Item"]
+
+        # Such an authorizer reads `scopes`, and such an API the context's `scopes`.
+        assert from_item(item)["scopes"] == []
+        assert Caller(system, made["key"]).context["scopes"] == ""  # type: ignore[index]
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            {"cidrs": {"L": []}, "labels": {"M": {}}, "scopes": {"L": [{"S": "admin"}]}},
+            {"cidrs": {"L": [{"S": "nonsense"}]}, "labels": {"M": {}}, "scopes": {"L": []}},
+            {"labels": {"M": {"team": {"S": "etl"}}}, "scopes": {"L": [{"S": "admin"}]}},
+            {
+                "cidrs": {"L": []}, "labels": {"M": {"team": {"S": "etl"}}},
+                "scopes": {"L": [{"S": "admin"}]}, "countries": {"L": []},
+            },
+        ],
+    )  # fmt: skip
+    def test_a_restriction_that_cannot_be_read_opens_nothing(
+        self, system: Deployment, damage: dict[str, Any]
+    ) -> None:
+        made = key_of(admin(system), "admin", labels=ETL)
+        system.database.update_item(
+            TableName=system.keys_table,
+            Key={"tenant": {"S": "acme"}, "key_id": {"S": made["keyId"]}},
+            UpdateExpression="SET restricted = :r",
+            ExpressionAttributeValues={":r": {"M": damage}},
+        )
+
+        assert not Caller(system, made["key"]).let_in
+
+
+class TestLabels:
+    """Beside the walk over all routes in tests/integration/test_api_isolation.py."""
+
+    def test_the_label_cannot_be_changed_away_or_left_out(self, system: Deployment) -> None:
+        by = Caller(system, key_of(admin(system), "run", labels=ETL)["key"])
+        assert by.call("POST", "/v1/jobs", JOB).status == 403
+        made = by.call("POST", "/v1/jobs", JOB | {"labels": ETL}).document["jobId"]
+
+        for labels in (None, {"team": "ops"}, {"team": None}):
+            assert by.call("PATCH", f"/v1/jobs/{made}", {"labels": labels}).status == 403
+        assert by.call("PUT", f"/v1/jobs/{made}", JOB).status == 403
+        assert by.call("GET", f"/v1/jobs/{made}").document["labels"] == ETL
+
+    def test_the_answer_to_another_key_is_not_replayed(self, system: Deployment) -> None:
+        first = admin(system)
+        by = Caller(system, key_of(first, "run", labels=ETL)["key"])
+        once = {"Idempotency-Key": "the-same"}
+        made = first.call("POST", "/v1/jobs", JOB | {"jobId": "theirs"}, headers=once)
+        assert made.status == 201
+        theirs = first.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
+        assert theirs.status == 201
+
+        answer = by.call("POST", "/v1/jobs", JOB | {"jobId": "theirs"}, headers=once)
+        assert answer.status == 403
+        answer = by.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
+        assert answer.status == 404
