@@ -171,6 +171,18 @@ class OwnQuotas(Answer):
     shortest_interval_sec: int | None = Field(
         default=None, description="At least so many between two occurrences of a job."
     )
+    requests_per_second: int | None = Field(
+        default=None, description="API requests of the tenant, on average."
+    )
+    request_burst: int | None = Field(
+        default=None, description="API requests of the tenant at once; absent: those of 2 s."
+    )
+    key_requests_per_second: int | None = Field(
+        default=None, description="API requests of each key, role or token subject, on average."
+    )
+    key_request_burst: int | None = Field(
+        default=None, description="API requests of each of these at once; absent: those of 2 s."
+    )
 
 
 class UsedQuotas(Answer):
@@ -203,7 +215,16 @@ class Problem(Answer):
     title: str
     status: int
     detail: str
-    quota: Literal["jobs", "payloadBytes", "shortestIntervalSec"] | None = None
+    quota: (
+        Literal[
+            "jobs",
+            "payloadBytes",
+            "shortestIntervalSec",
+            "requestsPerSecond",
+            "keyRequestsPerSecond",
+        ]
+        | None
+    ) = None
     errors: list[Fault] | None = None
 
 

@@ -65,7 +65,7 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
 
 
 def _realm() -> str:
-    """Callers with the same label restriction share answers: an answer shows what they all reach."""
+    """Callers with the same label restriction share answers: they reach the same jobs."""
     labels = caller().restriction.labels
     return hashlib.sha256(json.dumps(labels, sort_keys=True).encode()).hexdigest() if labels else ""
 

@@ -98,7 +98,7 @@ def identify(
 
 
 def including(scopes: str) -> frozenset[Scope]:
-    """The scopes that *scopes*, separated by spaces, names or includes. Unknown words are ignored."""
+    """The scopes that *scopes*, separated by spaces, names or includes; not unknown words."""
     known = {scope.value: scope for scope in Scope}
     return implied([known[word] for word in map(_own, scopes.split()) if word in known])
 

@@ -1,8 +1,8 @@
-"""What the caller of the present request may reach: the stores of the API hide all else from it.
+"""What the caller of the present request may reach. The stores of the API hide all else.
 
-A key that is restricted by labels reaches the jobs that carry all of them, and their runs. To such a
-caller another job does not exist: it is not listed, not found, and its id cannot be taken over. A
-run of an earlier job of the same id, whose labels are not known any more, is hidden too.
+A key that is restricted by labels reaches the jobs that have all of them, and their runs. Other
+jobs do not exist for it: they are not listed and not found, and it cannot take over their ids. A run
+of an earlier job of the same id, whose labels are no longer known, is hidden too.
 """
 
 from __future__ import annotations

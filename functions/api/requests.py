@@ -338,9 +338,9 @@ class KeyRequest(Document):
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
     expires_in_sec: Life = int(DEFAULT_LIFE.total_seconds())
-    cidrs: Annotated[
-        list[Annotated[str, Field(max_length=64)]], Field(max_length=MAX_CIDRS)
-    ] = Field(default_factory=list)
+    cidrs: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=MAX_CIDRS)] = (
+        Field(default_factory=list)
+    )
     labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_KEY_LABELS)] = Field(
         default_factory=dict
     )

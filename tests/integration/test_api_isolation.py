@@ -419,7 +419,9 @@ def test_two_tenants_have_each_a_job_of_the_same_id(owner: Owner) -> None:
     assert system.jobs.get(JobKey(STRANGER, JOB)) != system.jobs.get(JobKey(OWNER, JOB))
 
 
-@pytest.mark.parametrize("name", ["getJob", "listExecutions", "cancelJobs", "createJob", "redrivePool"])
+@pytest.mark.parametrize(
+    "name", ["getJob", "listExecutions", "cancelJobs", "createJob", "redrivePool"]
+)
 def test_a_label_that_is_not_looked_at_is_found(
     owner: Owner, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from functions.api import app as api
+from functions.api.identity import identify
 from functions.authorizer import handler as authorizer
 from nextfire.adapters.aws import from_item
 from nextfire.adapters.key_store import DynamoDbKeyStore
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.key_text import SCANNER, fault_of, parse, write_key
 from nextfire.domain.keys import Scope, digest_of, mint
 from tests.builders import NOON
 from tests.fakes import Clock
+from tests.integration.deployment import Answer, Context, Deployment, Proxy, http_event
 from tests.integration.test_api_isolation import OPERATIONS, OWNED, SHARED
-from tests.integration.deployment import Answer, Context, Deployment, http_event
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
+    pass
 
 PAGE = Path(__file__).parents[2] / "docs" / "identity.md"
 KEY_ID = "00000000000000aa"
@@ -73,9 +77,7 @@ class Caller:
 
 def admin(system: Deployment) -> Caller:
     store = DynamoDbKeyStore(system.database, table=system.keys_table)
-    made = mint(
-        "acme", key_id=KEY_ID, secret=bytes(32), name="a", scopes=[Scope.ADMIN], now=NOON
-    )
+    made = mint("acme", key_id=KEY_ID, secret=bytes(32), name="a", scopes=[Scope.ADMIN], now=NOON)
     store.create(made.key)
     return Caller(system, made.text)
 
@@ -108,7 +110,7 @@ class TestText:
             f"nfk_acme.{KEY_ID}.{'A' * 48}", f"nfk_acme.{KEY_ID}.{'A' * 50}",
             f"xnfk_acme.{KEY_ID}.{'A' * 49}", f"nf.acme.{KEY_ID}.{'A' * 43}",
             f"nfk_acme.{KEY_ID.upper()}.{'A' * 49}", f"nfk_acme.{KEY_ID}-{'A' * 49}",
-            "ghp_" + "A" * 36, "0" * 64, "nfk_acme.00000000000000aa.e3b0c44298fc1c149afbf4c8996fb924",
+            "ghp_" + "A" * 36, "0" * 64, f"nfk_acme.{KEY_ID}.{'e3b0c442' * 4}",
         ],
     )  # fmt: skip
     def test_the_expression_finds_nothing_else(self, text: str) -> None:
@@ -178,7 +180,7 @@ GIVEN = {
 
 class TestScopes:
     def test_each_operation_states_its_scope(self) -> None:
-        routes = [*api.app._static_routes, *api.app._dynamic_routes]
+        routes = [*api.app._static_routes, *api.app._dynamic_routes]  # noqa: SLF001
         stated = {
             to_camel(route.func.__name__): route.openapi_extensions["x-nextfire-scope"]
             for route in routes
@@ -197,9 +199,8 @@ class TestScopes:
         claims = {"sub": "u", "org": "acme", "scope": f"openid nextfire/{scope}"}
         key = {"tenant": "acme", "keyId": KEY_ID, "scopes": scope}
         who = {"lambda": key} if kind == "key" else {"jwt": {"claims": claims, "scopes": None}}
-        for name, (method, path, _) in OPERATIONS.items():
-            for needed, value in (*OWNED.items(), *SHARED.items()):
-                path = path.replace(f"{{{needed}}}", value)
+        for name, (method, template, _) in OPERATIONS.items():
+            path = template.format(**OWNED, **SHARED)
             body = None if method == "GET" else {}
             answer = system.call(method, path, body, authorizer=who)
             refused = answer.status == 403 and "needs the scope" in answer.document["detail"]
@@ -244,7 +245,9 @@ class TestScopes:
     ) -> None:
         by = admin(system)
         runs = Caller(system, key_of(by, "run")["key"])
-        planted = JOB | {"target": {"handler": "hello", "env": {name: "/tmp/x", "LEVEL": "debug"}}}
+        planted = JOB | {
+            "target": {"handler": "hello", "env": {name: "/elsewhere/x", "LEVEL": "debug"}}
+        }
 
         for answer in (
             runs.call("POST", "/v1/jobs", planted),
@@ -254,12 +257,12 @@ class TestScopes:
         [result] = runs.call("POST", "/v1/jobs:batch", {"jobs": [planted]}).document["results"]
         assert result["status"] == 403
         made = runs.call("POST", "/v1/jobs", JOB).document["jobId"]
-        change = {"target": {"env": {name: "/tmp/x"}}}
+        change = {"target": {"env": {name: "/elsewhere/x"}}}
         assert runs.call("PATCH", f"/v1/jobs/{made}", change).status == 403
         # One who may upload may; what is there already may stay, and may not be changed.
         theirs = by.call("POST", "/v1/jobs", planted).document["jobId"]
         assert runs.call("PATCH", f"/v1/jobs/{theirs}", {"name": "n"}).status == 200
-        other = {"target": {"env": {name: "/tmp/y"}}}
+        other = {"target": {"env": {name: "/elsewhere/y"}}}
         assert runs.call("PATCH", f"/v1/jobs/{theirs}", other).status == 403
 
 
@@ -278,8 +281,7 @@ class TestNetworks:
     @pytest.mark.parametrize("name", OPERATIONS)
     def test_no_route_is_open_from_elsewhere(self, system: Deployment, name: str) -> None:
         method, path, _ = OPERATIONS[name]
-        for each, value in (*OWNED.items(), *SHARED.items()):
-            path = path.replace(f"{{{each}}}", value)
+        path = path.format(**OWNED, **SHARED)
         made = key_of(admin(system), "admin", cidrs=["203.0.113.0/24"])
         body = None if method == "GET" else {}
 
@@ -405,3 +407,178 @@ class TestLabels:
         assert answer.status == 403
         answer = by.call("POST", "/v1/jobs/theirs/run", {}, headers={"Idempotency-Key": "r"})
         assert answer.status == 404
+
+
+class TestRequestLimits:
+    """The bound over several processes is in tests/unit/test_limit_requests.py."""
+
+    @pytest.fixture
+    def limited(self, system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+        limits = {"requestsPerSecond": 4, "keyRequestsPerSecond": 2, "keyRequestBurst": 3}
+        system.configure(monkeypatch, quotas=json.dumps({"tenants": {"acme": limits}}))
+        return system
+
+    def key(self, key_id: str = KEY_ID, tenant: str = "acme") -> dict[str, Any]:
+        return {"lambda": {"tenant": tenant, "keyId": key_id, "scopes": "admin"}}
+
+    def test_a_key_cannot_ask_without_end(self, limited: Deployment, clock: Clock) -> None:
+        who = self.key()
+        assert [limited.call("GET", "/v1/jobs", authorizer=who).status for _ in range(3)] == [
+            200
+        ] * 3
+
+        refused = limited.call("POST", "/v1/jobs", JOB, authorizer=who)
+        assert (refused.status, refused.document["quota"]) == (429, "keyRequestsPerSecond")
+        assert refused.headers["retry-after"] == "1"
+        assert refused.document["title"] == "Quota used up"
+        other = self.key(tenant="other")
+        assert limited.call("GET", "/v1/jobs", authorizer=other).status == 200
+        clock.advance(seconds=1)
+        assert limited.call("GET", "/v1/jobs", authorizer=who).status == 200
+
+    def test_many_keys_of_a_tenant_share_its_limit(self, limited: Deployment) -> None:
+        answers = [
+            limited.call("GET", "/v1/jobs", authorizer=self.key(f"{number:016x}"))
+            for number in range(10)
+        ]
+        assert [each.status for each in answers] == [200] * 8 + [429] * 2
+        assert answers[-1].document["quota"] == "requestsPerSecond"
+
+    def test_what_is_shed_asks_no_store(
+        self, limited: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        database = Proxy(limited.database)
+        monkeypatch.setattr(api, "dynamodb", lambda: database)
+        monkeypatch.setattr(api, "dynamodb_at_once", lambda: database)
+        api.services.cache_clear()
+        who = self.key()
+        while limited.call("GET", "/v1/jobs", authorizer=who).status == 200:
+            pass
+        before = len(database.calls)
+
+        for path in ("/v1/jobs", "/v1/quotas", "/v1/nothing", "/v1/scripts"):
+            assert limited.call("GET", path, authorizer=who).status == 429
+        body = {"jobs": [JOB] * 100}
+        again = {"Idempotency-Key": "k"}
+        answer = limited.call("POST", "/v1/jobs:batch", body, authorizer=who, headers=again)
+        assert answer.status == 429
+        assert len(database.calls) == before
+
+    def test_a_table_that_is_throttled_refuses_nobody(
+        self, limited: Deployment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def throttle(*_: object) -> None:
+            raise UnavailableError("throttled")
+
+        database = Proxy(limited.database)
+        database.instead = {"update_item": throttle}
+        monkeypatch.setattr(api, "dynamodb_at_once", lambda: database)
+        api.services.cache_clear()
+        who = self.key()
+
+        # By itself this process still keeps to the key's burst of 3.
+        got = [limited.call("GET", "/v1/jobs", authorizer=who).status for _ in range(5)]
+        assert got == [200, 200, 200, 429, 429]
+        assert len(database.calls) == 1
+
+    def test_a_stolen_key_used_from_elsewhere_uses_up_nothing(self, limited: Deployment) -> None:
+        made = key_of(admin(limited), "read", cidrs=["203.0.113.0/24"])
+        caller = Caller(limited, made["key"])
+        for _ in range(20):
+            assert caller.call("GET", "/v1/jobs", source=ELSEWHERE).status == 403
+
+        assert caller.call("GET", "/v1/jobs").status == 200
+
+    def test_a_session_name_makes_no_new_bucket(self, limited: Deployment) -> None:
+        def session(name: str) -> dict[str, Any]:
+            arn = f"arn:aws:sts::123456789012:assumed-role/ci/{name}"
+            return {"iam": {"accountId": "acme", "userArn": arn, "callerId": "A:s"}}
+
+        got = [
+            limited.call("GET", "/v1/jobs", authorizer=session(f"s{number}")).status
+            for number in range(5)
+        ]
+        assert got == [200, 200, 200, 429, 429]
+
+
+class TestRoles:
+    """`auth=iam`: the tenant by the role, never by the session's name."""
+
+    RULES = (
+        {"role": "team-etl-*", "tenant": "etl", "scopes": ["run"]},
+        {"role": "arn:aws:iam::123456789012:role/ops", "tenant": "ops"},
+        {"role": "arn:aws:iam::123456789012:user/ci/*", "tenant": "ci", "scopes": ["upload"]},
+    )
+
+    @pytest.fixture
+    def ruled(self, system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+        system.configure(monkeypatch, auth="iam", iam_rules=json.dumps(self.RULES))
+        return system
+
+    def signed(self, arn: str, account: str = "123456789012") -> dict[str, Any]:
+        return {"iam": {"accountId": account, "userArn": arn, "callerId": "AROA:s", "userId": "s"}}
+
+    @pytest.mark.parametrize(
+        ("arn", "tenant", "scopes"),
+        [
+            ("arn:aws:sts::123456789012:assumed-role/team-etl-a/me", "etl", {"read", "run"}),
+            ("arn:aws:sts::123456789012:assumed-role/ops/me@example.com", "ops", set(Scope)),
+            ("arn:aws:iam::123456789012:user/ci/build", "ci", {"read", "upload"}),
+        ],
+    )
+    def test_a_role_has_the_tenant_of_its_rule(
+        self, arn: str, tenant: str, scopes: set[str]
+    ) -> None:
+        rules = [IamRule.model_validate(rule) for rule in self.RULES]
+        found = identify(self.signed(arn), iam_rules=rules)
+        assert (found.tenant, set(found.scopes)) == (tenant, scopes)
+
+    @pytest.mark.parametrize(
+        "arn",
+        [
+            # The name of a session, and that of federated credentials, are the caller's choice.
+            "arn:aws:sts::123456789012:assumed-role/guest/team-etl-a",
+            "arn:aws:sts::123456789012:assumed-role/guest/ops",
+            "arn:aws:sts::123456789012:assumed-role/guest/assumed-role/ops/x",
+            "arn:aws:sts::123456789012:federated-user/ops",
+            "arn:aws:sts::123456789012:federated-user/team-etl-a",
+            "arn:aws:sts::210987654321:assumed-role/ops/me",
+            "arn:aws:sts::123456789012:assumed-role/ops-guest/me",
+            "arn:aws:sts::123456789012:assumed-role/my-team-etl-a/me",
+            "arn:aws:iam::123456789012:user/guest/ci/build",
+            "arn:aws:iam::123456789012:user/ci/a/b",
+            "arn:aws:iam::123456789012:user/team-etl-a",
+            "arn:aws:iam::123456789012:root",
+            "arn:aws:sts::123456789012:assumed-role/ops/me\n",
+            "",
+        ],
+    )
+    def test_no_other_name_has_it(self, ruled: Deployment, arn: str) -> None:
+        answer = ruled.call("GET", "/v1/jobs", authorizer=self.signed(arn))
+        assert (answer.status, "No rule" in answer.document["detail"]) == (403, True)
+
+    def test_scopes_of_a_rule_are_enforced(self, ruled: Deployment) -> None:
+        etl = self.signed("arn:aws:sts::123456789012:assumed-role/team-etl-a/me")
+        upload = {"handler": "hello", "size": 1, "sha256": "0" * 64}
+        assert ruled.call("POST", "/v1/scripts/uploads", upload, authorizer=etl).status == 403
+        made = ruled.call("POST", "/v1/jobs", JOB, authorizer=etl)
+        assert made.status == 201
+        ops = self.signed("arn:aws:sts::123456789012:assumed-role/ops/me")
+        path = f"/v1/jobs/{made.document['jobId']}"
+        assert ruled.call("GET", path, authorizer=ops).status == 404
+
+    def test_without_rules_the_tenant_is_the_account(self, system: Deployment) -> None:
+        who = self.signed("arn:aws:sts::123456789012:assumed-role/any/me")
+        assert identify(who).tenant == "123456789012"
+        assert system.call("GET", "/v1/jobs", authorizer=who).status == 200
+
+    @pytest.mark.parametrize(
+        "role",
+        [
+            "", "a/b", "arn:aws:iam::123456789012:role/path/name", "arn:aws:iam::*:role/ops",
+            "arn:aws:sts::123456789012:assumed-role/ops/session", "ops\n",
+        ],
+    )  # fmt: skip
+    def test_a_rule_that_would_never_match_is_refused(self, role: str) -> None:
+        with pytest.raises(ValidationError, match="For example"):
+            IamRule(role=role, tenant="acme")

@@ -59,7 +59,7 @@ class Offered:
         self.limiters = [process(store) for _ in range(processes)]
         self.admitted: list[datetime] = []
         self.refused = 0
-        picks = random.Random(7)
+        picks = random.Random(7)  # noqa: S311 — which process gets a request
         for number in range(int(per_second * seconds)):
             at = NOON + number * SECOND / per_second
             if picks.choice(self.limiters).admit("t", limit, at) is None:
@@ -87,7 +87,9 @@ def test_all_processes_together_keep_to_the_bound(processes: int, seconds: int) 
 
 @pytest.mark.parametrize(("limit", "share"), [(LIMIT, 0.25), (RequestLimit(200, 400), 0.1)])
 @pytest.mark.parametrize("load", [0.8, 3])
-def test_a_request_costs_a_fraction_of_a_write(limit: RequestLimit, share: float, load: float) -> None:
+def test_a_request_costs_a_fraction_of_a_write(
+    limit: RequestLimit, share: float, load: float
+) -> None:
     store = MemoryBucketStore()
     offered = Offered(
         store, processes=4, per_second=limit.per_second * load, seconds=60, limit=limit

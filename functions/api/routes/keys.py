@@ -98,8 +98,7 @@ def revoke_key(key_id: KeyId) -> Response[str]:
         "Replace an API key",
         {
             HTTPStatus.CREATED: (
-                "A new key with the name, the scopes and the restriction of the old one, which "
-                "expires.",
+                "A new key like the old one, restrictions included. The old one expires.",
                 RotatedAnswer,
             )
         },

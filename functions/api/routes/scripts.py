@@ -60,7 +60,10 @@ def upload_script(request: UploadBody) -> Response[str]:
 @routes.get(
     "/v1/scripts",
     **operation(
-        "List scripts", {HTTPStatus.OK: ("A page of scripts.", ScriptPage)}, scope=Scope.READ, by_label=_NO_JOB
+        "List scripts",
+        {HTTPStatus.OK: ("A page of scripts.", ScriptPage)},
+        scope=Scope.READ,
+        by_label=_NO_JOB,
     ),
 )
 def list_scripts(

@@ -500,6 +500,10 @@ class OwnQuotas(Answer):
     concurrent_runs: int | None
     payload_bytes: int | None
     shortest_interval_sec: int | None
+    requests_per_second: int | None
+    request_burst: int | None
+    key_requests_per_second: int | None
+    key_request_burst: int | None
 
 
 class UsedQuotas(Answer):

@@ -20,11 +20,13 @@ from nextfire.domain.key_text import KEY_TENANT
 from nextfire.domain.keys import Scope
 
 _NAME = r"[\w+=,.@-]+"
-_ASSUMED = re.compile(rf"arn:(aws[a-z-]*):sts::([0-9]{{12}}):assumed-role/({_NAME})/{_NAME}", re.A)
-_USER = re.compile(rf"arn:aws[a-z-]*:iam::[0-9]{{12}}:user/([\w+=,.@/-]+)", re.A)
+_ASSUMED = re.compile(
+    rf"arn:(aws[a-z-]*):sts::([0-9]{{12}}):assumed-role/({_NAME})/{_NAME}", re.ASCII
+)
+_USER = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:user/([\w+=,.@/-]+)", re.ASCII)
 _PATTERN = re.compile(
     r"[\w+=,.@*-]{1,64}|arn:aws[a-z-]*:iam::[0-9]{12}:(role/[\w+=,.@*-]{1,64}|user/[\w+=,.@/*-]{1,576})",
-    re.A,
+    re.ASCII,
 )
 
 

@@ -1,4 +1,4 @@
-"""The text of an API key: how it is written, and how a mistyped one is found without asking a store.
+"""The text of an API key, which shows a mistyped one without asking a store.
 
 A key reads ``nfk_<tenant>.<key id>.<secret><checksum>``. The prefix and the shape are for secret
 scanners (`SCANNER`); the checksum, CRC32 of all that comes before it in six base62 digits, tells a

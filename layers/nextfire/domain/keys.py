@@ -167,7 +167,10 @@ def mint(
         )
     if not scopes:
         raise InvalidInputError(
-            "scopes", [], "a key without a scope opens nothing", "Give one or more of read, upload, run, write and admin."
+            "scopes",
+            [],
+            "a key needs a scope",
+            "Give one or more of read, upload, run, write and admin.",
         )
     check_life(life)
     shown = secret_of(secret)

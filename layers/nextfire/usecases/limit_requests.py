@@ -1,12 +1,12 @@
 """Decide whether a request is within its tenant's and its key's limit, at little cost.
 
 Each process takes tokens in batches from a bucket that all processes share, and spends them without
-asking again. A process whose bucket is empty refuses by itself for a while. So in any time T all
+asking again. A process that finds the bucket empty refuses by itself for a while. In any time T all
 processes together admit at most `burst + per_second * T` requests, and one batch more for each
 process that runs; clocks that differ by d add `per_second * d`.
 
-Where the store does not answer, requests are not refused for it: each process then applies the limit
-by itself, so N processes together admit at most N times as much.
+A store that does not answer is not a reason to refuse: each process then applies the limit by
+itself, so N processes together admit at most N times as much.
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ class CheckKey:
         self._keys = keys
 
     def check(self, authorization: str, now: datetime) -> Verdict:
-        """Judge the header *authorization* (``Bearer nfk_…``; the word in any case). A mistyped key is
-        recognised by its checksum, without a read.
+        """Judge the header *authorization* (``Bearer nfk_…``; the word in any case). A mistyped
+        key is recognised by its checksum, without a read.
 
         Raises:
             UnavailableError: The store did not answer; nothing is known of the key.
