@@ -1,7 +1,7 @@
 """What the caller of the present request may reach. The stores of the API hide all else.
 
 A key that is restricted by labels reaches the jobs that have all of them, and their runs. Other
-jobs do not exist for it: they are not listed and not found, and it cannot take over their ids. A run
+jobs do not exist for it: not listed, not found, and their ids cannot be taken over. A run
 of an earlier job of the same id, whose labels are no longer known, is hidden too.
 """
 

@@ -307,7 +307,7 @@ def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: st
     owner.told -= {OWNER}
     prepare(owner, name)
     before = owner.kept()
-    other = {"authorizer": labelled_key(OWNER, {"team": "other"})}
+    other: dict[str, Any] = {"authorizer": labelled_key(OWNER, {"team": "other"})}
 
     answer = call(ids, OWNER, **other)
 
@@ -325,7 +325,7 @@ def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: st
         check_nothing_told(owner, answer, [ids[each] for each in asked] + [way(name).body])
     assert {*before} <= {*owner.kept()}
     # A key of the jobs' own team is served; what it asked for made sense.
-    own_team = {"authorizer": labelled_key(OWNER, LIVING["labels"])}  # type: ignore[arg-type]
+    own_team = {"authorizer": labelled_key(OWNER, {"team": "walled"})}
     served = call(ids, OWNER, **own_team)
     if name in BY_NO_LABEL | KEYS_OF_ALL:
         assert served.status == (403 if name in BY_NO_LABEL else 404)
@@ -334,7 +334,7 @@ def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: st
 
 
 def test_a_run_of_a_former_job_is_not_reached_by_the_labels_of_its_successor(owner: Owner) -> None:
-    other = {"authorizer": labelled_key(OWNER, {"team": "other"})}
+    other: dict[str, Any] = {"authorizer": labelled_key(OWNER, {"team": "other"})}
     assert owner.call("DELETE", f"/v1/jobs/{JOB}").status == 200
     taken = owner.system.call(
         "PUT", f"/v1/jobs/{JOB}", LIVING | {"labels": {"team": "other"}}, tenant=OWNER, **other

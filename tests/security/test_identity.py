@@ -46,6 +46,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+OLD_FORM = re.compile(r"nf\.([A-Za-z0-9][A-Za-z0-9_-]{0,63})\.([0-9a-f]{16})\.([A-Za-z0-9_-]{43})")
+"""What an authorizer of a version before the prefix takes for a key; others it refuses."""
+
+
 class Caller:
     """Calls the API as its gateway does: the authorizer's verdict is kept by the key alone, and
     each request has its own source address.
@@ -133,6 +137,11 @@ class TestText:
         swapped = text[:-8] + text[-7] + text[-8] + text[-6:]
         assert fault_of(swapped) or swapped == text
 
+    def test_an_authorizer_of_the_old_form_refuses_a_new_key(self) -> None:
+        for tenant in ("a", "nf", "nf-x", "Z" * 64):
+            text = write_key(tenant, KEY_ID, "0" * 43)
+            assert OLD_FORM.fullmatch(text) is None, "it would be taken for another key"
+
     def test_a_key_of_the_old_form_still_works(self, system: Deployment) -> None:
         presented = parse(f"nf.acme.{KEY_ID}.{'A-_' + 'b' * 40}")
         assert presented is not None
@@ -201,7 +210,7 @@ class TestScopes:
         who = {"lambda": key} if kind == "key" else {"jwt": {"claims": claims, "scopes": None}}
         for name, (method, template, _) in OPERATIONS.items():
             path = template.format(**OWNED, **SHARED)
-            body = None if method == "GET" else {}
+            body: object = None if method == "GET" else {}
             answer = system.call(method, path, body, authorizer=who)
             refused = answer.status == 403 and "needs the scope" in answer.document["detail"]
             assert refused == (SCOPES[name] not in GIVEN[scope]), (name, scope, answer.document)
@@ -283,7 +292,7 @@ class TestNetworks:
         method, path, _ = OPERATIONS[name]
         path = path.format(**OWNED, **SHARED)
         made = key_of(admin(system), "admin", cidrs=["203.0.113.0/24"])
-        body = None if method == "GET" else {}
+        body: object = None if method == "GET" else {}
 
         answer = Caller(system, made["key"]).call(method, path, body, source=ELSEWHERE)
 
