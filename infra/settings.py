@@ -267,7 +267,11 @@ class JwtSettings(_Settings):
     """The claim that holds the tenant."""
 
 
-def _checked_rules(rules: tuple[IamRule, ...]) -> tuple[IamRule, ...]:
+def _checked_rules(rules: tuple[IamRule, ...] | None) -> tuple[IamRule, ...] | None:
+    if rules is None:
+        return None
+    if not rules:
+        raise ValueError("iam must have a rule, or be left out: then the tenant is the account")
     text = json.dumps([rule.model_dump(mode="json", by_alias=True) for rule in rules])
     if len(text) > _MOST_OF_RULES:
         raise ValueError(
@@ -320,10 +324,10 @@ class Settings(_Settings):
     jwt: Annotated[JwtSettings | None, BeforeValidator(_json_if_text)] = None
     """Needed by `auth` jwt, and by nothing else."""
     iam: Annotated[
-        tuple[IamRule, ...], BeforeValidator(_json_if_text), AfterValidator(_checked_rules)
-    ] = ()
-    """Which tenant and scopes a role has, with `auth` iam; the first that matches counts. Empty:
-    the tenant is the account, with all scopes.
+        tuple[IamRule, ...] | None, BeforeValidator(_json_if_text), AfterValidator(_checked_rules)
+    ] = None
+    """Which tenant and scopes a role has, with `auth` iam; the first that matches counts. None: the
+    tenant is the account, with all scopes.
     """
     authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
     audit_every: Duration = timedelta(days=1)

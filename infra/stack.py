@@ -164,7 +164,7 @@ class NextfireStack(Stack):
         """What the API is told of how its callers are known."""
         jwt = self._settings.jwt
         told = {"NEXTFIRE_AUTH": self._settings.auth.value}
-        rules = [rule.model_dump(mode="json", by_alias=True) for rule in self._settings.iam]
+        rules = [rule.model_dump(mode="json", by_alias=True) for rule in self._settings.iam or ()]
         return (
             told
             | ({"NEXTFIRE_TENANT_CLAIM": jwt.tenant_claim} if jwt else {})

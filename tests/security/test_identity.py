@@ -300,7 +300,9 @@ class TestNetworks:
             assert answer.status == 200
         else:
             assert (answer.status, "some networks" in answer.document["detail"]) == (403, True)
-            assert "203.0.113" not in json.dumps(answer.document), "it tells where the key works"
+            assert "203.0.113" not in json.dumps(answer.document), (
+                "the answer reveals where the key works"
+            )
 
     def test_a_header_names_no_source(self, system: Deployment) -> None:
         made = key_of(admin(system), "read", cidrs=["203.0.113.0/24"])
@@ -391,7 +393,7 @@ class TestRestrictedKeys:
 
 
 class TestLabels:
-    """Beside the walk over all routes in tests/integration/test_api_isolation.py."""
+    """In addition to the walk over all routes in tests/integration/test_api_isolation.py."""
 
     def test_the_label_cannot_be_changed_away_or_left_out(self, system: Deployment) -> None:
         by = Caller(system, key_of(admin(system), "run", labels=ETL)["key"])

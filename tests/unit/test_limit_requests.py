@@ -163,6 +163,26 @@ def test_a_store_that_answers_again_is_asked_again() -> None:
     assert store.asked == 1
 
 
+def test_an_answer_that_is_lost_costs_tokens_and_nothing_else() -> None:
+    class Store(MemoryBucketStore):
+        lost = False
+
+        def take(self, *given: object) -> Taken:
+            taken = super().take(*given)  # type: ignore[arg-type]
+            if self.lost:
+                raise UnavailableError("taken, and then the answer was lost")
+            return taken
+
+    store = Store()
+    died, limiter = process(store), process(store)
+    store.lost = True
+    died.admit("t", LIMIT, NOON)  # and its process ends with what it holds
+    store.lost = False
+
+    admitted = sum(limiter.admit("t", LIMIT, NOON) is None for _ in range(30))
+    assert admitted == LIMIT.burst - 1
+
+
 def test_a_token_that_was_given_back_is_spent_next() -> None:
     store = MemoryBucketStore()
     limiter = process(store)

@@ -31,8 +31,8 @@ class DynamoDbBucketStore:
 
     def take(self, name: str, limit: RequestLimit, wanted: int, now: datetime) -> Taken:
         at = to_us(now)
-        # By what was seen last. Others may have taken since, and nobody puts tokens back: a bucket
-        # that was empty is empty still, and one that was not may be.
+        # Decide by the state seen last. Other processes may have taken tokens since, and none puts
+        # tokens back: a bucket that was empty is still empty.
         seen = self._seen.get(name)
         for _ in range(_TRIES):
             wish = take(seen, at, limit, wanted)

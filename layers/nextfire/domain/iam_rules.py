@@ -75,7 +75,7 @@ class IamCaller:
 
 def iam_caller(user_arn: str) -> IamCaller | None:
     """Who *user_arn*, of a gateway's event, is; None: neither a role nor a user. A federated user
-    is neither: its name is chosen by whoever asked for the credentials.
+    is neither: the caller that requests its credentials chooses its name.
     """
     if match := _ASSUMED.fullmatch(user_arn):
         partition, account, role = match.groups()

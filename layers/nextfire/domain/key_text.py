@@ -1,8 +1,8 @@
 """The text of an API key, which shows a mistyped one without asking a store.
 
 A key reads ``nfk_<tenant>.<key id>.<secret><checksum>``. The prefix and the shape are for secret
-scanners (`SCANNER`); the checksum, CRC32 of all that comes before it in six base62 digits, tells a
-mistyped key from a wrong one. Keys made by older versions read ``nf.<tenant>.<key id>.<secret>``.
+scanners (`SCANNER`); the checksum (six base62 digits: the CRC32 of the text before it)
+tells a mistyped key from a wrong one. Keys made by older versions read ``nf.<tenant>.<key id>.<secret>``.
 """
 
 from __future__ import annotations

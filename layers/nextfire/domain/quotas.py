@@ -61,12 +61,12 @@ class Quotas(_Settings):
 
     @property
     def request_limit(self) -> RequestLimit | None:
-        """Of all requests of the tenant; None: there is none."""
+        """The limit of all requests of the tenant; None: unlimited."""
         return _limit(self.requests_per_second, self.request_burst)
 
     @property
     def key_request_limit(self) -> RequestLimit | None:
-        """Of the requests of each key; None: there is none."""
+        """The limit of the requests of each key; None: unlimited."""
         return _limit(self.key_requests_per_second, self.key_request_burst)
 
 

@@ -105,6 +105,6 @@ _CODE_VARIABLE = re.compile(
 
 def code_variables(target: Target) -> dict[str, object]:
     """The variables of *target*'s environment that interpreters, loaders, shells and common tools
-    read, and by which whoever sets them can have other code run, or other servers trusted.
+    read. Setting them can make a script run other code, or trust other servers.
     """
     return {name: v for name, v in target.env.items() if _CODE_VARIABLE.fullmatch(name)}

@@ -88,7 +88,7 @@ class ManageKeys:
         """The key.
 
         Raises:
-            NotFoundError: There is none that *by* reaches.
+            NotFoundError: *by* reaches no such key.
         """
         key = _found(self._keys.get(tenant, key_id), key_id)
         return _found(key if by.covers(key.restriction) else None, key_id)
@@ -110,7 +110,7 @@ class ManageKeys:
         """Revoke a key. Revoked already, it stays as it is.
 
         Raises:
-            NotFoundError: There is none that *by* reaches.
+            NotFoundError: *by* reaches no such key.
         """
         if by:
             self.get(tenant, key_id, by=by)
@@ -132,7 +132,7 @@ class ManageKeys:
         was made for.
 
         Raises:
-            NotFoundError: There is none that *by* reaches.
+            NotFoundError: *by* reaches no such key.
             ConflictError: It is expired or revoked.
             InvalidInputError: *life* or *overlap* is out of range.
         """
