@@ -2,7 +2,8 @@
 
 A key reads ``nfk_<tenant>.<key id>.<secret><checksum>``. The prefix and the shape are for secret
 scanners (`SCANNER`); the checksum (six base62 digits: the CRC32 of the text before it)
-tells a mistyped key from a wrong one. Keys made by older versions read ``nf.<tenant>.<key id>.<secret>``.
+tells a mistyped key from a wrong one. Keys of older versions read
+``nf.<tenant>.<key id>.<secret>``.
 """
 
 from __future__ import annotations
