@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from nextfire.domain.egress import OPEN, Egress, EgressMode
+from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
@@ -47,6 +48,8 @@ _MOST_OF_TENANTS = 2_000
 
 _MOST_OF_A_POLICY = 2_000
 """Bytes of a pool's `packagePolicy` as JSON."""
+_MOST_OF_RULES = 1_000
+"""Bytes of a function's environment for the rules of roles."""
 
 _LOG_RETENTIONS = {
     timedelta(days=days): retention
@@ -78,7 +81,7 @@ class Auth(StrEnum):
     KEYS = "keys"
     """By API keys, which it makes and keeps itself."""
     IAM = "iam"
-    """By SigV4: AWS's own principals; the tenant is their account."""
+    """By SigV4: roles and users of this account; `iam` maps them to tenants."""
     JWT = "jwt"
     """By tokens of an OIDC issuer; the tenant is a claim."""
 
@@ -389,6 +392,20 @@ class JwtSettings(_Settings):
     """The claim that holds the tenant."""
 
 
+def _checked_rules(rules: tuple[IamRule, ...] | None) -> tuple[IamRule, ...] | None:
+    if rules is None:
+        return None
+    if not rules:
+        raise ValueError("iam must have a rule, or be left out: then the tenant is the account")
+    text = json.dumps([rule.model_dump(mode="json", by_alias=True) for rule in rules])
+    if len(text) > _MOST_OF_RULES:
+        raise ValueError(
+            f"iam must have at most {_MOST_OF_RULES} bytes as JSON: a function's environment has "
+            "4 KB; use patterns such as team-etl-*"
+        )
+    return rules
+
+
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
 
@@ -431,6 +448,12 @@ class Settings(_Settings):
     auth: Auth = Auth.KEYS
     jwt: Annotated[JwtSettings | None, BeforeValidator(_json_if_text)] = None
     """Needed by `auth` jwt, and by nothing else."""
+    iam: Annotated[
+        tuple[IamRule, ...] | None, BeforeValidator(_json_if_text), AfterValidator(_checked_rules)
+    ] = None
+    """Which tenant and scopes a role has, with `auth` iam; the first that matches counts. None: the
+    tenant is the account, with all scopes.
+    """
     authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
     audit_every: Duration = timedelta(days=1)
     """How often the auditor visits each job."""
@@ -505,6 +528,8 @@ class Settings(_Settings):
             raise ValueError(
                 "jwt (issuer, audience, tenantClaim) goes with auth jwt: give both, or neither"
             )
+        if self.iam and self.auth is not Auth.IAM:
+            raise ValueError('iam (rules for roles) goes with "auth": "iam": leave it out')
         if self.audit_every < self.auditor_wake_every:
             raise ValueError(
                 "auditEvery must be at least auditorWakeEvery: nobody begins it sooner"

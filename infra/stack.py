@@ -167,7 +167,12 @@ class NextfireStack(Stack):
         """What the API is told of how its callers are known."""
         jwt = self._settings.jwt
         told = {"NEXTFIRE_AUTH": self._settings.auth.value}
-        return told | ({"NEXTFIRE_TENANT_CLAIM": jwt.tenant_claim} if jwt else {})
+        rules = [rule.model_dump(mode="json", by_alias=True) for rule in self._settings.iam or ()]
+        return (
+            told
+            | ({"NEXTFIRE_TENANT_CLAIM": jwt.tenant_claim} if jwt else {})
+            | ({"NEXTFIRE_IAM_RULES": self.to_json_string(rules)} if rules else {})
+        )
 
     def _create_authorizer(self) -> Function:
         authorizer = Function(

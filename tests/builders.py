@@ -9,7 +9,8 @@ from nextfire.domain.due import DueEntry, DueKind, fire
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job, JobDefinition, JobState
-from nextfire.domain.keys import SECRET_BYTES, ApiKey, Scope, mint
+from nextfire.domain.key_text import SECRET_BYTES
+from nextfire.domain.keys import ApiKey, Scope, mint
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, RunState
 

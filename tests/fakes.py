@@ -49,6 +49,7 @@ from nextfire.domain.ports import (
     Written,
 )
 from nextfire.domain.quotas import too_many_jobs
+from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
 from nextfire.domain.run import Attempt, Run, RunState, Value
 from nextfire.domain.script import (
     FetchedScript,
@@ -1088,6 +1089,23 @@ class MemoryEvents:
 
 
 NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class MemoryBucketStore:
+    """`BucketStore`. `asked`: how often it was."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self.asked = 0
+
+    def take(self, name: str, limit: RequestLimit, wanted: int, now: datetime) -> Taken:
+        with self._lock:
+            self.asked += 1
+            taken = take(self._spent.get(name), to_us(now), limit, wanted)
+            if taken.tokens:
+                self._spent[name] = taken.spent
+            return taken
 
 
 class MemoryRequestStore:

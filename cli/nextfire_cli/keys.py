@@ -23,8 +23,9 @@ from nextfire.domain.keys import (
     Minted,
     Scope,
 )
+from nextfire.domain.restriction import Restriction, restriction
 from nextfire_cli import render, session
-from nextfire_cli.definition import whole_seconds
+from nextfire_cli.definition import read_labels, whole_seconds
 from nextfire_cli.documents import Document, first
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
@@ -62,8 +63,24 @@ def create(
     scope: Annotated[
         Scope | None,
         typer.Option(
-            help="What it allows; each allows the lesser ones too."
+            help="What it allows. Each includes read; write is upload and run; admin is all."
             " [dim]Default: write; with --first admin[/]"
+        ),
+    ] = None,
+    cidr: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CIDR",
+            help="A network that it may be used from, such as 203.0.113.0/24; repeat for several."
+            " [dim]Default: from anywhere[/]",
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="A label that a job must have to be reached with it; repeat for several: all of"
+            " them. [dim]Default: it reaches all jobs[/]",
         ),
     ] = None,
     expires: Expires = None,
@@ -89,22 +106,32 @@ def create(
     ] = None,
     save: Save = False,
 ) -> None:
-    """Make an API key. Its text goes to standard output, this once; nobody can tell it again.
+    """Create an API key. Its text goes to standard output, this once: it is not stored.
 
     [bold]Examples[/]
       nextfire keys create admin --first --stack Nextfire --save   the first of a deployed stack
       nextfire keys create ci --expires 30d
       nextfire keys create dashboard --scope read
+      nextfire keys create deploy --scope upload --cidr 203.0.113.0/24
+      nextfire keys create etl --scope run --label team=etl
     """
     caller = session.of(context)
     seconds = _life(expires) or int(DEFAULT_LIFE.total_seconds())
+    labels = read_labels(label or [])
     if first:
-        made, endpoint = _first(caller, name, scope or Scope.ADMIN, seconds, tenant, stack)
+        restricted = _restriction(cidr or [], labels)
+        wanted = scope or Scope.ADMIN
+        made, endpoint = _first(caller, name, wanted, seconds, tenant, stack, restricted)
     elif tenant is not None or stack is not None:
         raise typer.BadParameter("goes with --first", param_hint="--tenant, --stack")
     else:
-        wanted = (scope or Scope.WRITE).value
-        new = caller.client().create_key(name, [wanted], expires_in_sec=seconds)
+        new = caller.client().create_key(
+            name,
+            [(scope or Scope.WRITE).value],
+            expires_in_sec=seconds,
+            cidrs=cidr or None,
+            labels=labels or None,
+        )
         made, endpoint = new.document, caller.api_endpoint()
     _hand_over(caller, made, made, endpoint, save=save)
 
@@ -175,8 +202,21 @@ def _life(expires: str | None) -> int | None:
     return whole_seconds(expires, "--expires", 60, int(MAX_LIFE.total_seconds()))
 
 
+def _restriction(cidrs: list[str], labels: dict[str, str]) -> Restriction:
+    try:
+        return restriction(cidrs, labels)
+    except NextfireError as error:
+        raise typer.BadParameter(str(error), param_hint="--cidr, --label") from error
+
+
 def _first(
-    caller: Session, name: str, scope: Scope, seconds: int, tenant: str | None, stack: str | None
+    caller: Session,
+    name: str,
+    scope: Scope,
+    seconds: int,
+    tenant: str | None,
+    stack: str | None,
+    restricted: Restriction,
 ) -> tuple[Document, str]:
     """Put a key into the table; returns it as the API would, and where the API is."""
     from nextfire.usecases.manage_keys import ManageKeys, new_key_id
@@ -199,6 +239,7 @@ def _first(
             scopes=[scope],
             now=now,
             life=timedelta(seconds=seconds),
+            restriction=restricted,
         )
     except NextfireError as error:
         raise CliError(str(error)) from error

@@ -367,7 +367,7 @@ def keys(items: Sequence[Document]) -> RenderableType:
     if not items:
         return "No API keys."
     return table(
-        ("KEY", "NAME", "SCOPES", "STATE", "EXPIRES (UTC)", "LAST USED"),
+        ("KEY", "NAME", "SCOPES", "STATE", "EXPIRES (UTC)", "LAST USED", "ONLY"),
         (
             (
                 item["keyId"],
@@ -376,10 +376,17 @@ def keys(items: Sequence[Document]) -> RenderableType:
                 state(item["state"]),
                 _minute(item.get("expiresAt")),
                 item.get("lastUsedOn", ""),
+                _only(item),
             )
             for item in items
         ),
     )
+
+
+def _only(key: Document) -> str:
+    """What an API key is restricted to."""
+    labels = [f"{name}={value}" for name, value in key.get("labels", {}).items()]
+    return ", ".join([*key.get("cidrs", []), *labels])
 
 
 def key(document: Document) -> RenderableType:
@@ -394,6 +401,7 @@ def key(document: Document) -> RenderableType:
         ("Expires", document["expiresAt"]),
         ("Revoked", document.get("revokedAt")),
         ("Last used", document.get("lastUsedOn")),
+        ("Only", _only(document)),
     )
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from nextfire import Client
 from nextfire.client import access
 from nextfire.client.access import Auth, above, is_local, key_file
-from nextfire.domain.keys import parse
+from nextfire.domain.key_text import parse
 from nextfire_cli import render
 from nextfire_cli.errors import CliError
 

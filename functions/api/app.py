@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import cache
@@ -25,19 +25,21 @@ from pydantic.alias_generators import to_camel
 from functions.api.body import read_body
 from functions.api.documents import told
 from functions.api.identity import Identity, identify
-from functions.api.operation import SCOPE
+from functions.api.operation import BY_LABEL, OPEN, SCOPE
 from functions.api.problems import (
-    ForbiddenError,
     MalformedError,
+    MissingScopeError,
     from_validation,
     nearest,
     problem,
     problem_of,
     unreadable,
 )
+from functions.api.reach import ReachedJobs, ReachedRuns, check_code, reach_as
 from functions.api.requests import MOST_OF_A_PARAMETER, too_long
-from functions.api.seen import SeenJobs, SeenKeys, SeenRuns, SideBySide
-from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
+from functions.api.seen import SeenKeys, SideBySide
+from nextfire.adapters.aws import SystemClock, dynamodb, dynamodb_at_once, s3, s3_for_others
+from nextfire.adapters.bucket_store import DynamoDbBucketStore
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
@@ -53,10 +55,12 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import JobDefinition
-from nextfire.domain.keys import Scope
 from nextfire.domain.ports import JobStore, RunFiles, RunStore, Unreadable
+from nextfire.domain.quotas import Quota, too_many_requests
+from nextfire.domain.restriction import RestrictedError
 from nextfire.settings import ApiSettings
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.limit_requests import LimitRequests
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
@@ -81,14 +85,15 @@ class Services:
 
     def __init__(self, settings: ApiSettings) -> None:
         database = dynamodb()
-        self.job_store: JobStore = SeenJobs(
+        self.job_store: JobStore = ReachedJobs(
             database,
             table=settings.jobs_table,
             due_table=settings.due_table,
             shards=settings.write_shards,
         )
-        self.runs: RunStore = SeenRuns(
+        self.runs: RunStore = ReachedRuns(
             database,
+            jobs=self.job_store,
             table=settings.runs_table,
             due_table=settings.due_table,
             jobs_table=settings.jobs_table,
@@ -109,7 +114,7 @@ class Services:
             executor=ThreadPoolExecutor(1),
         )
         unsent = FindUnsent(due, control, read_shards=settings.read_shards)
-        self.jobs = ManageJobs(self.job_store, limits, unsent)
+        self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = SideBySide(_SIDE_BY_SIDE)
         self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
@@ -128,8 +133,12 @@ class Services:
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
+        self.tenant_quotas = settings.quotas
+        buckets = DynamoDbBucketStore(dynamodb_at_once(), table=settings.requests_table)
+        self.limit_requests = LimitRequests(buckets, _report_uncounted)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim
+        self.iam_rules = settings.iam_rules
         self.keys = ManageKeys(SeenKeys(database, table=settings.keys_table))
         # Before the first due entry is written there is a cursor at or before its bucket, so the
         # watcher finds it however late it first comes.
@@ -164,8 +173,17 @@ def caller() -> Identity:
     Raises:
         PermissionError: Nobody; a fault of ours.
     """
-    found = app.current_event.request_context.authorizer.raw_event
-    return identify(found, tenant_claim=services().tenant_claim)
+    return identify_event(app.current_event.raw_event)
+
+
+def identify_event(event: Mapping[str, Any]) -> Identity:
+    """Who made the request *event*; as `caller`."""
+    known = services()
+    return identify(
+        event["requestContext"].get("authorizer"),
+        tenant_claim=known.tenant_claim,
+        iam_rules=known.iam_rules,
+    )
 
 
 def tenant() -> str:
@@ -197,8 +215,11 @@ class _Checks(OpenAPIRequestValidationMiddleware):
 
     def handler(self, app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa: ANN401 — as the library has it
         route = app.context["_route"]
-        if route.openapi_extensions is not None:  # of the answer to unknown paths there are none
-            _check_scope(route.openapi_extensions[SCOPE])
+        # The answer to unknown paths has no extensions, and everyone who is let in gets it.
+        extensions = route.openapi_extensions or {}
+        if extensions.get(SCOPE) != OPEN:
+            _check_caller(extensions.get(SCOPE), extensions.get(BY_LABEL))
+        if route.openapi_extensions is not None:
             _check_query([field.alias for field in route.dependant.query_params])
         return super().handler(app, next_middleware)
 
@@ -217,12 +238,41 @@ class _Checks(OpenAPIRequestValidationMiddleware):
             raise MalformedError(f"{error} {_what_may_be_sent(field.field_info)}") from error
 
 
-def _check_scope(needed: str) -> None:
-    if needed not in Scope.__members__.values():
-        return  # open to all
-    scope = Scope(needed)
-    if scope not in caller().scopes:
-        raise ForbiddenError(scope)
+def _check_caller(needed: str | None, by_label: str | None) -> None:
+    """Let the caller pass, if the address, the scope and the restriction of its key allow it.
+
+    The gateway's own record of the source address is compared, never a header. It is done here and
+    not by the authorizer, whose verdict the gateway keeps for other addresses too.
+    """
+    who = caller()
+    who.check_address(app.current_event.request_context.http.source_ip)
+    _check_rate(who)
+    if needed is not None and needed not in who.scopes:
+        raise MissingScopeError(needed)
+    if by_label is not None and who.restriction.labels:
+        raise RestrictedError(f"Your key is restricted to jobs by label, and {by_label}")
+    reach_as(who)
+
+
+def _check_rate(who: Identity) -> None:
+    """Let a request pass that is within the limits of its key and its tenant: before anything else
+    of it is read, and where they are used up mostly without asking a store.
+    """
+    quotas, limit = services().tenant_quotas.of(who.tenant), services().limit_requests
+    key, tenant = f"key#{who.tenant}#{who.counted_as}", f"tenant#{who.tenant}"
+    at, of_key, of_tenant = now(), quotas.key_request_limit, quotas.request_limit
+    if of_key and (wait := limit.admit(key, of_key, at)) is not None:
+        raise too_many_requests(Quota.KEY_REQUESTS_PER_SECOND, of_key, wait)
+    if of_tenant and (wait := limit.admit(tenant, of_tenant, at)) is not None:
+        if of_key:
+            limit.give_back(key)
+        raise too_many_requests(Quota.REQUESTS_PER_SECOND, of_tenant, wait)
+
+
+def _report_uncounted(error: Exception) -> None:
+    telemetry.logger.warning(
+        "requests are counted by each process alone", problem=f"{type(error).__name__}: {error}"
+    )
 
 
 def _check_query(known: list[str]) -> None:

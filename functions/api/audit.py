@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from functions.api.app import app, now, services, telemetry
+from functions.api.app import app, identify_event, now, telemetry
 from functions.api.documents import execution_document, job_document, key_document
-from functions.api.identity import Identity, identify
+from functions.api.identity import Identity
 from functions.api.operation import SCOPE
-from functions.api.problems import ForbiddenError
 from functions.api.seen import Seen
+from nextfire.domain.errors import ForbiddenError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import Scope
 
@@ -79,7 +79,7 @@ def audit_event(
         return None
     name, given = found
     http, context = event["requestContext"]["http"], event["requestContext"]
-    who = _who(context.get("authorizer"))
+    who = _who(event)
     told, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
     done = status < HTTPStatus.BAD_REQUEST
     resource = given | ({each: told[each] for each in _IDS if each in told} if done else {})
@@ -133,9 +133,9 @@ def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | N
     return _bounded({each: sent[each] for each in _ASKED if each in sent}) or None
 
 
-def _who(authorizer: Mapping[str, Any] | None) -> Identity | None:
+def _who(event: Mapping[str, Any]) -> Identity | None:
     try:
-        return identify(authorizer, tenant_claim=services().tenant_claim)
+        return identify_event(event)
     except (ForbiddenError, PermissionError):
         return None
 

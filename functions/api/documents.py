@@ -171,6 +171,18 @@ class OwnQuotas(Answer):
     shortest_interval_sec: int | None = Field(
         default=None, description="At least so many between two occurrences of a job."
     )
+    requests_per_second: int | None = Field(
+        default=None, description="API requests of the tenant, on average."
+    )
+    request_burst: int | None = Field(
+        default=None, description="API requests of the tenant at once; absent: those of 2 s."
+    )
+    key_requests_per_second: int | None = Field(
+        default=None, description="API requests of each key, role or token subject, on average."
+    )
+    key_request_burst: int | None = Field(
+        default=None, description="API requests of each of these at once; absent: those of 2 s."
+    )
 
 
 class UsedQuotas(Answer):
@@ -203,7 +215,16 @@ class Problem(Answer):
     title: str
     status: int
     detail: str
-    quota: Literal["jobs", "payloadBytes", "shortestIntervalSec"] | None = None
+    quota: (
+        Literal[
+            "jobs",
+            "payloadBytes",
+            "shortestIntervalSec",
+            "requestsPerSecond",
+            "keyRequestsPerSecond",
+        ]
+        | None
+    ) = None
     errors: list[Fault] | None = None
 
 
@@ -251,6 +272,12 @@ class KeyAnswer(Answer):
     revoked_at: datetime | None = None
     last_used_on: date | None = Field(
         default=None, description="The UTC day; absent where the key was not used yet."
+    )
+    cidrs: list[str] | None = Field(
+        default=None, description="The networks it may be used from; absent: all."
+    )
+    labels: dict[str, str] | None = Field(
+        default=None, description="The labels that a job must have; absent: it reaches all jobs."
     )
 
 
@@ -625,6 +652,8 @@ def key_document(key: ApiKey, now: datetime) -> dict[str, Any]:
             "expiresAt": isoformat(key.expires_at),
             "revokedAt": key.revoked_at and isoformat(key.revoked_at),
             "lastUsedOn": key.last_used_on and key.last_used_on.isoformat(),
+            "cidrs": list(key.restriction.cidrs) or None,
+            "labels": dict(key.restriction.labels) or None,
         }
     )
 

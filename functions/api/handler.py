@@ -14,6 +14,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.app import app, telemetry
 from functions.api.audit import audit
+from functions.api.reach import nothing_reached
 from functions.api.routes import (
     executions,
     jobs,
@@ -38,7 +39,7 @@ gc.enable()
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request (payload format 2.0)."""
-    with noting() as seen:
+    with noting() as seen, nothing_reached():
         answer = app.resolve(event, context)
     audit(event, answer, seen)
     http = event["requestContext"]["http"]

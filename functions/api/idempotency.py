@@ -12,7 +12,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
 
-from functions.api.app import app, header, now, services, tenant
+from functions.api.app import app, caller, header, now, services, tenant
 from functions.api.operation import TOLD_ONCE
 from functions.api.problems import problem_of
 from nextfire.domain.errors import InvalidInputError, NextfireError
@@ -44,7 +44,7 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
     if not re.fullmatch(KEY_PATTERN, key):
         remedy = "Send 1 to 128 visible ASCII characters. For example a UUID."
         raise InvalidInputError(KEY, key, "not a key", remedy)
-    answers = AnswerOnce(services().requests, tenant(), key)
+    answers = AnswerOnce(services().requests, tenant(), key, realm=_realm())
     asked = answers.begin(_fingerprint(app), now())
     if asked.answer is not None:
         return _read(asked.answer)
@@ -62,6 +62,12 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
         return response
     text = _written(response)
     return response if len(text) > MOST_KEPT else _read(answers.finish(asked, text))
+
+
+def _realm() -> str:
+    """Callers with the same label restriction share answers: they reach the same jobs."""
+    labels = caller().restriction.labels
+    return hashlib.sha256(json.dumps(labels, sort_keys=True).encode()).hexdigest() if labels else ""
 
 
 def _fingerprint(app: Any) -> str:  # noqa: ANN401

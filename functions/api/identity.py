@@ -1,64 +1,96 @@
-"""Who calls, as the gateway found out, and what they may do. Nothing that the request says of
-itself is believed.
+"""Who calls, as the gateway established it, and what they may do. Nothing in the request itself,
+such as a header, can change it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from functions.api.problems import ForbiddenError
-from nextfire.domain.errors import NextfireError
+from nextfire.domain.errors import ForbiddenError
+from nextfire.domain.iam_rules import IamRule, iam_caller, rule_for
 from nextfire.domain.keys import Scope, implied
+from nextfire.domain.restriction import UNRESTRICTED, RestrictedError, Restriction
 
 _OURS = ("nextfire/", "nextfire:", "nextfire.")
 """What an issuer may put before the name of a scope."""
 _CLAIMED = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:@|+-]{1,64}")
 """A tenant that a token can name: a part of paths in S3 and of names elsewhere, like `auth0|abc`.
-It is narrower than `TENANT`, so that what was stored before is read still.
+It is narrower than `TENANT`, so that what was stored before can still be read.
 """
 _MAX_PRINCIPAL = 256
 
 
 class NoTenantError(ForbiddenError):
-    """The token is good, and names no tenant."""
+    """The token is valid, but names no tenant."""
 
     def __init__(self, claim: str) -> None:
-        NextfireError.__init__(
-            self,
-            f"Your token holds no tenant: its claim `{claim}` has to name one, in 1 to 64 "
-            "letters, digits and `._:@|+-`, and not `.` or `..`. Ask whoever issues it.",
+        super().__init__(
+            f"Your token names no valid tenant: its claim `{claim}` must be 1 to 64 letters, "
+            "digits and `._:@|+-`, and not `.` or `..`. For example `acme`. Ask its issuer."
+        )
+
+
+class NoRuleError(ForbiddenError):
+    """The signature is valid, but no rule of the setting `iam` matches its role."""
+
+    def __init__(self, arn: str) -> None:
+        super().__init__(
+            f"No rule of the setting `iam` matches {arn}. Use a role that one matches, or ask the "
+            'operator for a rule such as {"role": "team-etl", "tenant": "acme"}.'
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who calls. `principal` names them in the audit log: an API key's id, an ARN, or a token's
-    subject.
+    subject. `counted_as`: whose requests are counted together; a caller cannot choose it.
     """
 
     tenant: str
     principal: str
     scopes: frozenset[Scope]
+    counted_as: str
+    restriction: Restriction = UNRESTRICTED
+
+    def check_address(self, address: str) -> None:
+        """Let a request from *address* pass.
+
+        Raises:
+            RestrictedError: The key is restricted to other networks.
+        """
+        if not self.restriction.admits_address(address):
+            raise RestrictedError(
+                f"Your key is restricted to some networks, and {address or 'this'} is not in "
+                "them. Call from one of them, or use another key."
+            )
 
 
-def identify(authorizer: Mapping[str, Any] | None, *, tenant_claim: str | None = None) -> Identity:
-    """The identity in ``requestContext.authorizer``: ``lambda``, as our authorizer tells it of an
-    API key; ``iam``, of a signed request; ``jwt``, of a token, whose tenant is its *tenant_claim*.
+def identify(
+    authorizer: Mapping[str, Any] | None,
+    *,
+    tenant_claim: str | None = None,
+    iam_rules: Sequence[IamRule] = (),
+) -> Identity:
+    """The identity in ``requestContext.authorizer``: ``lambda``, which our authorizer returned for
+    an API key; ``iam`` of a signed request, by *iam_rules* (without any: the tenant is the account,
+    with all scopes); ``jwt`` of a token, by its *tenant_claim*.
 
     Raises:
-        NoTenantError: The token has no such claim.
-        PermissionError: There is no identity. The gateway lets nobody through without, so this is
-            a fault of ours.
+        NoTenantError: The token has no valid claim.
+        NoRuleError: There are rules for roles, and none matches.
+        PermissionError: There is no identity. The gateway lets no request through without one, so
+            this is a defect.
     """
     authorizer = authorizer or {}
     if key := authorizer.get("lambda"):
         return _of_key(key)
     iam = authorizer.get("iam") or {}
     if account := iam.get("accountId"):
-        return Identity(str(account), str(iam.get("userArn") or account), frozenset(Scope))
+        return _of_signature(str(account), str(iam.get("userArn") or ""), iam_rules)
     claims = (authorizer.get("jwt") or {}).get("claims")
     if claims and tenant_claim:
         return _of_token(claims, tenant_claim)
@@ -66,7 +98,7 @@ def identify(authorizer: Mapping[str, Any] | None, *, tenant_claim: str | None =
 
 
 def including(scopes: str) -> frozenset[Scope]:
-    """The scopes that *scopes*, divided by spaces, names or includes. Unknown words give none."""
+    """The scopes that *scopes*, separated by spaces, names or includes; not unknown words."""
     known = {scope.value: scope for scope in Scope}
     return implied([known[word] for word in map(_own, scopes.split()) if word in known])
 
@@ -74,18 +106,38 @@ def including(scopes: str) -> frozenset[Scope]:
 def _of_key(key: Mapping[str, Any]) -> Identity:
     tenant, key_id, scopes = (key.get(name) for name in ("tenant", "keyId", "scopes"))
     if not (isinstance(tenant, str) and isinstance(key_id, str) and isinstance(scopes, str)):
-        raise PermissionError("the authorizer told no tenant, key or scopes")
+        raise PermissionError("the authorizer returned no tenant, key or scopes")
     if not tenant or not key_id:
-        raise PermissionError("the authorizer told an empty tenant or key")
-    return Identity(tenant, key_id, including(scopes))
+        raise PermissionError("the authorizer returned an empty tenant or key")
+    restriction = UNRESTRICTED
+    if (text := key.get("restricted")) is not None:
+        # What does not read is an error, never an unrestricted key.
+        found = json.loads(text)
+        scopes = str(found["scopes"])
+        restriction = Restriction(tuple(found["cidrs"]), dict(found["labels"]))
+        if not restriction:
+            raise PermissionError("the authorizer returned an empty restriction")
+    return Identity(tenant, key_id, including(scopes), f"key:{key_id}", restriction)
+
+
+def _of_signature(account: str, arn: str, rules: Sequence[IamRule]) -> Identity:
+    caller = iam_caller(arn)
+    counted_as = f"iam:{caller.arn}" if caller else f"iam:{account}"
+    if not rules:
+        return Identity(account, arn or account, frozenset(Scope), counted_as)
+    rule = rule_for(caller, rules)
+    if rule is None:
+        raise NoRuleError(arn or account)
+    return Identity(rule.tenant, arn, implied(rule.scopes), counted_as)
 
 
 def _of_token(claims: Mapping[str, Any], tenant_claim: str) -> Identity:
     tenant = claims.get(tenant_claim)
     if not isinstance(tenant, str) or not _CLAIMED.fullmatch(tenant):
         raise NoTenantError(tenant_claim)
-    principal = str(claims.get("sub") or claims.get("client_id") or "unknown")
-    return Identity(tenant, principal[:_MAX_PRINCIPAL], including(str(claims.get("scope") or "")))
+    principal = str(claims.get("sub") or claims.get("client_id") or "unknown")[:_MAX_PRINCIPAL]
+    scopes = including(str(claims.get("scope") or ""))
+    return Identity(tenant, principal, scopes, f"jwt:{principal}")
 
 
 def _own(word: str) -> str:

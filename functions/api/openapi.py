@@ -38,7 +38,7 @@ Jobs, when they are due, and what became of them.
 - Whose data a request is about follows from the caller's identity alone.
 """
 _SECURITY = {
-    "apiKey": HTTPBearer(bearerFormat="nf.TENANT.KEY.TOLD_ONCE", description="An API key."),
+    "apiKey": HTTPBearer(bearerFormat="nfk_TENANT.KEY.SECRET", description="An API key."),
     "jwt": HTTPBearer(bearerFormat="JWT", description="A token, where the stack is set so."),
     "sigV4": APIKey(
         in_=APIKeyIn.header,
@@ -65,13 +65,18 @@ BY_THE_GATEWAY = {
 """What API Gateway answers without asking the API, with a body of its own."""
 _BY_THE_API = {
     HTTPStatus.BAD_REQUEST: "The body is no JSON object.",
-    HTTPStatus.FORBIDDEN: "The identity lacks the scope.",
+    HTTPStatus.FORBIDDEN: (
+        "The identity lacks the scope; or the key is restricted by network or label, and this is "
+        "outside of its restriction."
+    ),
     HTTPStatus.NOT_FOUND: "There is no such thing, or it is another tenant's.",
     HTTPStatus.METHOD_NOT_ALLOWED: "The path is there, but not for this method: see `Allow`.",
     HTTPStatus.CONFLICT: "The thing is not in a state that allows this.",
     HTTPStatus.PRECONDITION_FAILED: "`If-Match` or `If-None-Match` does not hold.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",
-    HTTPStatus.TOO_MANY_REQUESTS: "More than the tenant's quota.",
+    HTTPStatus.TOO_MANY_REQUESTS: (
+        "More than a quota of the tenant, or more requests than it or the key may make."
+    ),
     HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of ours, or a stored item that is unreadable.",
     HTTPStatus.SERVICE_UNAVAILABLE: "A store does not answer; it may have happened.",
 }

@@ -16,6 +16,8 @@ SCOPE = "x-nextfire-scope"
 """The extension that says which scope a route needs."""
 OPEN = "none"
 """Of a route that needs none."""
+BY_LABEL = "x-nextfire-refused-by-label"
+"""The extension of a route that a key restricted by labels may not call: why, and what to do."""
 TOLD_ONCE = "x-nextfire-told-once"
 """The extension of a route whose answer holds what is kept nowhere."""
 PROBLEMS = "x-nextfire-problems"
@@ -44,12 +46,15 @@ def operation(
     summary: str,
     answers: Mapping[HTTPStatus, tuple[str, type[BaseModel] | None]],
     *,
-    scope: Scope | None = Scope.WRITE,
+    scope: Scope | None = Scope.RUN,
+    by_label: str | None = None,
     problems: tuple[HTTPStatus, ...] = (),
     secret: bool = False,
     more: str | None = None,
 ) -> dict[str, Any]:
-    """The arguments of a route. *answers*: of each status that is no problem, what its document is.
+    """The arguments of a route. *scope*: what a caller needs; None: the route is open. *by_label*:
+    why a key that is restricted by labels is refused, as the end of a sentence; None: it is not.
+    *answers*: of each status that is not a problem, what its document is.
     *problems*: beside those of any route. *secret*: the answer is kept nowhere, so it is told once.
     *more*: what a caller has to know beside that.
     """
@@ -68,5 +73,6 @@ def operation(
             SCOPE: OPEN if scope is None else scope.value,
             PROBLEMS: [int(status) for status in problems],
             **({TOLD_ONCE: True} if secret else {}),
+            **({BY_LABEL: by_label} if by_label else {}),
         },
     }

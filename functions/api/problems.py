@@ -16,6 +16,7 @@ from nextfire.domain.errors import (
     BeyondQuotaError,
     ChangedError,
     ConflictError,
+    ForbiddenError,
     InvalidInputError,
     NextfireError,
     NotFoundError,
@@ -136,8 +137,8 @@ class UnfitError(NextfireError):
         super().__init__(f"no {model.__name__}")
 
 
-class ForbiddenError(NextfireError):
-    """The caller may not do this."""
+class MissingScopeError(ForbiddenError):
+    """The caller lacks the scope *needed*."""
 
     def __init__(self, needed: str) -> None:
         super().__init__(

@@ -40,14 +40,20 @@ from nextfire.domain.job import (
     LabelValue,
     WhenDocument,
 )
+from nextfire.domain.key_text import KEY_ID
 from nextfire.domain.keys import (
     DEFAULT_LIFE,
     DEFAULT_OVERLAP,
-    KEY_ID,
     MAX_LIFE,
     MAX_NAME,
     MAX_OVERLAP,
     Scope,
+)
+from nextfire.domain.restriction import (
+    MAX_CIDRS,
+    MAX_KEY_LABELS,
+    Restriction,
+    restriction,
 )
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
@@ -340,11 +346,29 @@ Life = Annotated[int, Field(strict=True, ge=60, le=int(MAX_LIFE.total_seconds())
 
 
 class KeyRequest(Document):
-    """A new API key of your tenant. `name` says who or what has it."""
+    """A new API key of your tenant. `name`: who or what uses it. `cidrs`: the networks that it may
+    be used from. `labels`: the labels that a job must have to be reached with it. A key made by a
+    restricted key is restricted as that one is, or more.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
     expires_in_sec: Life = int(DEFAULT_LIFE.total_seconds())
+    cidrs: Annotated[list[Annotated[str, Field(max_length=64)]], Field(max_length=MAX_CIDRS)] = (
+        Field(default_factory=list)
+    )
+    labels: Annotated[dict[LabelKey, LabelValue], Field(max_length=MAX_KEY_LABELS)] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def restriction(self) -> Restriction:
+        """What it asks for.
+
+        Raises:
+            InvalidInputError: It is not valid.
+        """
+        return restriction(self.cidrs, self.labels)
 
     @property
     def life(self) -> timedelta:

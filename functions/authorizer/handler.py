@@ -6,6 +6,7 @@ goes by what was said for half a minute.
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -16,7 +17,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from nextfire.adapters.aws import SystemClock, dynamodb
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UndecodableError
-from nextfire.domain.keys import Scope, implied
+from nextfire.domain.keys import ApiKey, Scope, implied
 from nextfire.settings import AuthorizerSettings
 from nextfire.usecases.manage_keys import CheckKey, NoteUse
 
@@ -47,7 +48,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
 
     Returns:
         The simple response: ``isAuthorized``, and with True in ``context`` the ``tenant``, the
-        ``keyId`` and the ``scopes``, divided by spaces.
+        ``keyId`` and the ``scopes``, separated by spaces; of a restricted key ``restricted``, JSON.
 
     Raises:
         UnavailableError: Nothing is known of the key. The gateway answers 500, and keeps nothing.
@@ -74,12 +75,21 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
     if trouble := services().note.note(key, now):
         logger.warning("the use of a key was not noted", key=verdict.claimed, problem=trouble)
     logger.debug("let through", key=verdict.claimed, request_id=request.get("requestId"))
-    scopes = implied(key.scopes)
-    return {
-        "isAuthorized": True,
-        "context": {
-            "tenant": key.tenant,
-            "keyId": key.key_id,
-            "scopes": " ".join(scope for scope in Scope if scope in scopes),
-        },
-    }
+    return {"isAuthorized": True, "context": _identity(key)}
+
+
+def _identity(key: ApiKey) -> dict[str, str]:
+    """What the API is told of *key*. The gateway keeps it for 30 s by the key alone, whatever the
+    source address, so the API itself checks the address of each request.
+
+    A restricted key has its scopes inside `restricted`: an API of an older version, which does not
+    know restrictions, finds no scopes and refuses.
+    """
+    included = implied(key.scopes)
+    scopes = " ".join(scope for scope in Scope if scope in included)
+    who = {"tenant": key.tenant, "keyId": key.key_id}
+    if not key.restriction:
+        return {**who, "scopes": scopes}
+    cidrs, labels = key.restriction.cidrs, dict(key.restriction.labels)
+    restricted = json.dumps({"scopes": scopes, "cidrs": cidrs, "labels": labels})
+    return {**who, "scopes": "", "restricted": restricted}

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from nextfire.domain.egress import OPEN, Egress
+from nextfire.domain.iam_rules import IamRule
 from nextfire.domain.packages import PackagePolicy, check_index
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 
@@ -93,6 +94,8 @@ class ApiSettings(_Settings):
     auth: Literal["keys", "iam", "jwt"] = "keys"
     tenant_claim: str | None = None
     """The claim that holds the tenant, with `auth` jwt."""
+    iam_rules: Json[tuple[IamRule, ...]] = ()
+    """Which tenant and scopes roles have, with `auth` iam; empty: their account, and all scopes."""
 
 
 class AuthorizerSettings(_Settings):

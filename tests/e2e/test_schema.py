@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.domain.keys import SECRET_BYTES, Scope, mint
+from nextfire.domain.key_text import SECRET_BYTES
+from nextfire.domain.keys import Scope, mint
 from nextfire_cli.local.cdk import inherited_environment
 from tests.crons import LONG
 from tests.e2e.conftest import Stack

@@ -318,6 +318,7 @@ def test_no_output_and_no_environment_holds_a_key(template: Template) -> None:
     text = json.dumps(template)
 
     assert "nf." not in json.dumps(template["Outputs"])
+    assert "nfk_" not in json.dumps(template)
     assert "NEXTFIRE_API_KEY" not in text
 
 
@@ -336,6 +337,13 @@ def test_signed_requests_instead_of_keys(iam_template: Template) -> None:
     keys = iam_template["Outputs"]["KeysTable"]["Value"]["Ref"]
     for _, statement in statements(iam_template):
         assert keys not in json.dumps(statement["Resource"])
+
+
+def test_rules_for_roles_come_to_the_api(tmp_path: Path) -> None:
+    rules = [{"role": "team-*", "tenant": "etl", "scopes": ["run"]}]
+    template = synthesize(tmp_path, {"auth": "iam", "iam": rules})[2]
+    _, api = function_of(template, "api")
+    assert json.loads(api["Environment"]["Variables"]["NEXTFIRE_IAM_RULES"]) == rules
 
 
 def test_tokens_instead_of_keys(tmp_path: Path) -> None:

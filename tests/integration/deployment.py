@@ -138,6 +138,13 @@ def identity(account: str) -> dict[str, Any]:
     return {"iam": {"accountId": account, "callerId": "U", **user}}
 
 
+def labelled_key(tenant: str, labels: Mapping[str, str], scopes: str = "admin") -> dict[str, Any]:
+    """The authorizer part of a request by a key of *tenant* that is restricted to *labels*."""
+    restricted = json.dumps({"scopes": scopes, "cidrs": [], "labels": dict(labels)})
+    who = {"tenant": tenant, "keyId": "00000000000000fe"}
+    return {"lambda": {**who, "scopes": "", "restricted": restricted}}
+
+
 def sqs_record(message: Mapping[str, Any]) -> dict[str, Any]:
     """A received message as Lambda's event source mapping hands it on."""
     return {
@@ -249,15 +256,23 @@ class Deployment:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         tenant: str = TENANT,
+        authorizer: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Call the API with *body* as JSON, or with *text* as it is (bytes: Base64)."""
+        """Call the API with *body* as JSON, or with *text* as it is (bytes: Base64). *authorizer*:
+        what the gateway says of the caller; None: that *tenant* signed the request.
+        """
         encoded = isinstance(text, bytes)
         if isinstance(text, bytes):
             text = base64.b64encode(text).decode()
         elif text is None and body is not None:
             text = json.dumps(body)
         event = http_event(
-            method, path, text, query=query, authorizer=identity(tenant), encoded=encoded
+            method,
+            path,
+            text,
+            query=query,
+            authorizer=authorizer or identity(tenant),
+            encoded=encoded,
         )
         event["headers"] |= headers or {}
         return self.answer(event)

@@ -246,7 +246,7 @@ class TestWhatItTells:
 
         [event] = events()
         assert (event["status"], event["principal"]) == (403, "00000000000000ff")
-        assert "scope `write`" in event["problem"]
+        assert "scope `run`" in event["problem"]
 
     def test_size(self, system: Deployment, events: Events) -> None:
         days = [f"2099-01-01T{n // 60:02}:{n % 60:02}:00Z" for n in range(1000)]

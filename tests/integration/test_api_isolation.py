@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from functions.api.openapi import description
+from functions.api.reach import Reach
 from nextfire.adapters import job_store, key_store, request_store, run_store
 from nextfire.domain.ids import JobKey
 from nextfire.domain.run import AttemptOutcome, Result, RunState
-from tests.integration.deployment import Answer, Deployment, message_for
+from tests.integration.deployment import Answer, Deployment, labelled_key, message_for
 
 OWNER = "acme-walled"
 STRANGER = "mallory"
@@ -292,6 +293,70 @@ def test_ids_of_another_tenant_lead_nowhere(owner: Owner, name: str) -> None:
     assert call(ids, OWNER).status < 300
 
 
+BY_NO_LABEL = {"listScripts", "listScriptVersions", "uploadScript"}
+"""What belongs to no job, and is refused to keys that are restricted by labels."""
+CREATES = {"createJob", "putJob"}
+KEYS_OF_ALL = {"getKey", "revokeKey", "rotateKey"}
+"""What the owner's keys, which are not restricted, do not let restricted ones do with them."""
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_key_restricted_to_other_labels_reaches_nothing(owner: Owner, name: str) -> None:
+    call, ids = caller(owner, name), owner.ids_for(name)
+    asked = [each for each in named_in(OPERATIONS[name][1]) if each in OWNED]
+    owner.told -= {OWNER}
+    prepare(owner, name)
+    before = owner.kept()
+    other: dict[str, Any] = {"authorizer": labelled_key(OWNER, {"team": "other"})}
+
+    answer = call(ids, OWNER, **other)
+
+    assert {*before} <= {*owner.kept()}, "something of another team was changed"
+    if name in BY_NO_LABEL or name in CREATES:
+        assert answer.status == 403, answer.document
+        assert "restricted to jobs" in answer.document["detail"]
+    elif asked and not way(name).own:
+        assert answer.status == 404, answer.document
+        assert without(answer, ids) == without(call(OWNED, OWNER, **other), OWNED)
+    else:
+        assert answer.status < 300, answer.document
+        assert [r["status"] for r in answer.document.get("results", [])] in ([], [403, 403])
+        assert answer.document.get("matched", 0) == 0
+        check_nothing_told(owner, answer, [ids[each] for each in asked] + [way(name).body])
+    assert {*before} <= {*owner.kept()}
+    # A key of the jobs' own team is served; what it asked for made sense.
+    own_team = {"authorizer": labelled_key(OWNER, {"team": "walled"})}
+    served = call(ids, OWNER, **own_team)
+    if name in BY_NO_LABEL | KEYS_OF_ALL:
+        assert served.status == (403 if name in BY_NO_LABEL else 404)
+        served = call(ids, OWNER)
+    assert served.status < 300, served.document
+
+
+def test_a_run_of_a_former_job_is_not_reached_by_the_labels_of_its_successor(owner: Owner) -> None:
+    other: dict[str, Any] = {"authorizer": labelled_key(OWNER, {"team": "other"})}
+    assert owner.call("DELETE", f"/v1/jobs/{JOB}").status == 200
+    taken = owner.system.call(
+        "PUT", f"/v1/jobs/{JOB}", LIVING | {"labels": {"team": "other"}}, tenant=OWNER, **other
+    )
+    assert taken.status == 409, "it took over the id, and would have had the history"
+
+    successor = LIVING | {"labels": {"team": "other"}}
+    created = owner.call("PUT", f"/v1/jobs/{JOB}", successor)
+    if created.status == 409:  # what the former owes is not sent yet
+        owner.system.forget_due(owner.system.job(JOB, OWNER).updated_at)
+        created = owner.call("PUT", f"/v1/jobs/{JOB}", successor)
+    assert created.status == 201, created.document
+    for path in (f"/v1/jobs/{JOB}/executions", "/v1/executions"):
+        assert owner.system.call("GET", path, tenant=OWNER, **other).document["items"] == []
+    path = f"/v1/jobs/{JOB}/executions"
+    assert len(owner.call("GET", path).document["items"]) == len(owner.executions)
+    for execution in owner.executions.values():
+        path = f"/v1/executions/{execution}"
+        assert owner.system.call("GET", path, tenant=OWNER, **other).status == 404
+        assert owner.system.call("GET", f"{path}/logs", tenant=OWNER, **other).status == 404
+
+
 POSTS = [name for name, (method, _, _) in OPERATIONS.items() if method == "POST"]
 
 
@@ -352,6 +417,20 @@ def test_two_tenants_have_each_a_job_of_the_same_id(owner: Owner) -> None:
 
     assert owner.kept() == before
     assert system.jobs.get(JobKey(STRANGER, JOB)) != system.jobs.get(JobKey(OWNER, JOB))
+
+
+@pytest.mark.parametrize(
+    "name", ["getJob", "listExecutions", "cancelJobs", "createJob", "redrivePool"]
+)
+def test_a_label_that_is_not_looked_at_is_found(
+    owner: Owner, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(Reach, "limited", False)
+    monkeypatch.setattr(Reach, "has", lambda *_: True)
+    monkeypatch.setattr(Reach, "check_labels", lambda *_: None)
+
+    with pytest.raises(AssertionError):
+        test_a_key_restricted_to_other_labels_reaches_nothing(owner, name)
 
 
 def _of_the_owner(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ from functions.authorizer import handler as authorizer
 from nextfire.adapters.aws import to_item
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.key_text import write_key
 from nextfire.domain.keys import Minted, Scope, mint
 from nextfire.usecases.manage_keys import NoteUse
 from tests.builders import NOON, a_key, at
@@ -107,9 +108,11 @@ def ask(authorization: str | None) -> dict[str, Any]:
     ("scopes", "told"),
     [
         ([Scope.READ], "read"),
-        ([Scope.WRITE], "read write"),
-        ([Scope.ADMIN], "read write admin"),
-        ([Scope.READ, Scope.WRITE], "read write"),
+        ([Scope.UPLOAD], "read upload"),
+        ([Scope.RUN], "read run"),
+        ([Scope.WRITE], "read upload run write"),
+        ([Scope.ADMIN], "read upload run write admin"),
+        ([Scope.UPLOAD, Scope.RUN], "read upload run"),
     ],
 )
 def test_a_good_key_tells_its_tenant_and_what_it_may_do(
@@ -125,16 +128,18 @@ def test_a_good_key_tells_its_tenant_and_what_it_may_do(
 
 
 def wrong(made: Minted) -> dict[str, str | None]:
-    tenant_and_id, _, secret = made.text.rpartition(".")
+    tenant_and_id, _, tail = made.text.rpartition(".")
+    secret = tail[:43]
     return {
         "nothing": None,
         "empty": "",
         "no key": "Bearer hello",
         "signed": "AWS4-HMAC-SHA256 Credential=AKID/20260524/eu-central-1/execute-api/aws4_request",
         "basic": f"Basic {made.text}",
-        "wrong secret": f"Bearer {tenant_and_id}.{secret[::-1]}",
-        "unknown key": f"Bearer nf.acme.{'0' * 16}.{secret}",
-        "another tenant's": f"Bearer nf.other.{KEY_ID}.{secret}",
+        "mistyped": f"Bearer {tenant_and_id}.{tail[::-1]}",
+        "wrong secret": f"Bearer {write_key('acme', KEY_ID, secret[::-1])}",
+        "unknown key": f"Bearer {write_key('acme', '0' * 16, secret)}",
+        "another tenant's": f"Bearer {write_key('other', KEY_ID, secret)}",
         "twice": f"Bearer {made.text},Bearer {made.text}",
     }
 
@@ -190,7 +195,7 @@ def test_where_nothing_is_known_nobody_is_refused_for_good(
 def test_no_answer_and_no_log_holds_a_key(store: DynamoDbKeyStore, log: Log) -> None:
     made = minted()
     store.create(made.key)
-    secret = made.text.rpartition(".")[2]
+    secret = made.text.rpartition(".")[2][:43]
 
     answers = [ask(f"Bearer {made.text}"), *map(ask, wrong(made).values())]
     store.revoke("acme", KEY_ID, NOON)

@@ -15,7 +15,8 @@ from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.domain.keys import Scope, parse
+from nextfire.domain.key_text import parse
+from nextfire.domain.keys import Scope
 from nextfire.usecases.manage_keys import CheckKey
 from nextfire_cli.aws import Account
 from nextfire_cli.main import app
@@ -186,7 +187,7 @@ def test_what_is_no_key_is_not_shown(call: Call, api: Api, config: Path) -> None
 
     for result in (call("jobs", "list", NEXTFIRE_API_KEY="hunter2"), call("jobs", "list")):
         assert result.exit_code == 1
-        assert "is no API key" in result.stderr
+        assert "does not hold a valid API key" in result.stderr
         assert "hunter2" not in result.output
     assert str(file) in result.stderr
     assert not api.requests

@@ -12,7 +12,8 @@ import pytest
 from moto import mock_aws
 
 from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.domain.keys import ApiKey, Scope, parse
+from nextfire.domain.key_text import parse
+from nextfire.domain.keys import ApiKey, Scope
 from nextfire.usecases.manage_keys import CheckKey
 from nextfire_cli.local import LocalStack
 from nextfire_cli.local import stack as local

@@ -709,7 +709,7 @@ def test_iam_signs_in_the_region_that_the_endpoint_tells(
     [
         ({}, "There is no endpoint"),
         ({"endpoint": "api.example.com"}, "is no URL"),
-        ({"endpoint": REMOTE, "key": "nonsense"}, "no API key"),
+        ({"endpoint": REMOTE, "key": "nonsense"}, "not hold a valid API key"),
         ({"endpoint": REMOTE, "auth": "basic"}, "There are: keys, iam, jwt"),
         ({"endpoint": REMOTE, "auth": "jwt"}, "There is no token"),
         ({"endpoint": "http://example.com", "key": KEY}, "not encrypted"),

@@ -9,7 +9,8 @@ import pytest
 from functions.api.identity import Identity, NoTenantError, identify, including
 from nextfire.domain.keys import Scope
 
-READ, WRITE, ADMIN = Scope
+READ, UPLOAD, RUN, WRITE, ADMIN = Scope
+WRITES = frozenset({READ, UPLOAD, RUN, WRITE})
 ARN = "arn:aws:iam::123456789012:user/u"
 
 
@@ -24,22 +25,20 @@ def of_token(**claims: object) -> dict[str, Any]:
 def test_an_api_key_tells_its_tenant_and_scopes() -> None:
     found = identify(of_key(scopes="read write"))
 
-    assert found == Identity("acme", "00000000000000aa", frozenset({READ, WRITE}))
+    assert found == Identity("acme", "00000000000000aa", WRITES, "key:00000000000000aa")
 
 
 def test_a_signature_tells_an_account_that_may_do_all() -> None:
     iam = {"accountId": "123456789012", "userArn": ARN, "callerId": "U"}
 
-    assert identify({"iam": iam}) == Identity("123456789012", ARN, frozenset(Scope))
+    assert identify({"iam": iam}) == Identity("123456789012", ARN, frozenset(Scope), f"iam:{ARN}")
     assert identify({"iam": {"accountId": "1"}}).principal == "1"
 
 
 def test_a_token_tells_its_tenant_in_the_claim_that_was_set() -> None:
     token = of_token(scope="openid nextfire/write", tenant="mallory")
 
-    assert identify(token, tenant_claim="org") == Identity(
-        "acme", "user-1", frozenset({READ, WRITE})
-    )
+    assert identify(token, tenant_claim="org") == Identity("acme", "user-1", WRITES, "jwt:user-1")
 
 
 def test_a_token_of_a_program_is_named_by_its_client() -> None:
@@ -102,10 +101,13 @@ def test_without_an_identity_nobody_is_anybody(authorizer: dict[str, Any] | None
         ("", set()),
         ("openid profile", set()),
         ("read", {READ}),
-        ("write", {READ, WRITE}),
-        ("admin", {READ, WRITE, ADMIN}),
-        ("  read \t write ", {READ, WRITE}),
-        ("nextfire/read nextfire:write", {READ, WRITE}),
+        ("upload", {READ, UPLOAD}),
+        ("run", {READ, RUN}),
+        ("nextfire:run nextfire/upload", {READ, RUN, UPLOAD}),
+        ("write", WRITES),
+        ("admin", set(Scope)),
+        ("  read \t write ", WRITES),
+        ("nextfire/read nextfire:write", WRITES),
         ("other/admin", set()),
         ("ADMIN Read", set()),
         ("administrator readonly", set()),

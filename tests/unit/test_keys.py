@@ -13,21 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.domain import keys
 from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError
+from nextfire.domain.key_text import KEY_ID, KEY_TENANT, Presented, parse, write_key
 from nextfire.domain.keys import (
     DEFAULT_LIFE,
     MAX_LIFE,
     ApiKey,
     KeyState,
     Minted,
-    Presented,
     Scope,
     Verdict,
     implied,
     judge,
     mint,
-    parse,
 )
 from nextfire.usecases.manage_keys import CheckKey, ManageKeys, new_key_id
 from tests.builders import NOON, a_key, at
@@ -35,7 +33,9 @@ from tests.fakes import MemoryKeyStore
 
 DAY = timedelta(days=1)
 ID, NEW_ID = "00000000000000aa", "00000000000000bb"
-READ, WRITE, ADMIN = Scope
+INCOMPLETE = "not a key: it is incomplete, or has characters that a key does not have"
+MISTYPED = "not a key: its checksum is wrong: a character is missing, changed or out of place"
+READ, UPLOAD, RUN, WRITE, ADMIN = Scope
 
 
 class Random:
@@ -73,8 +73,8 @@ def create(manage: ManageKeys, *scopes: Scope, key_id: str = ID, life: timedelta
 
 
 @given(
-    tenant=st.from_regex(keys.KEY_TENANT, fullmatch=True),
-    key_id=st.from_regex(keys.KEY_ID, fullmatch=True),
+    tenant=st.from_regex(KEY_TENANT, fullmatch=True),
+    key_id=st.from_regex(KEY_ID, fullmatch=True),
     secret=st.binary(min_size=32, max_size=32),
 )
 def test_a_keys_text_tells_whose_it_is(tenant: str, key_id: str, secret: bytes) -> None:
@@ -84,7 +84,7 @@ def test_a_keys_text_tells_whose_it_is(tenant: str, key_id: str, secret: bytes) 
 
     assert presented is not None
     assert (presented.tenant, presented.key_id) == (tenant, key_id)
-    assert minted.text == f"nf.{tenant}.{key_id}.{presented.secret}"
+    assert minted.text == write_key(tenant, key_id, presented.secret)
     assert judge(presented, minted.key, NOON).key == minted.key
 
 
@@ -113,7 +113,9 @@ def test_what_is_almost_a_key_is_none(text: str) -> None:
 
 def test_only_the_hash_of_the_secret_is_kept() -> None:
     minted = mint("acme", key_id=ID, secret=b"x" * 32, name="ci", scopes=[READ], now=NOON)
-    secret = minted.text.rpartition(".")[2]
+    presented = parse(minted.text)
+    assert presented is not None
+    secret = presented.secret
 
     assert minted.key.digest == hashlib.sha256(secret.encode()).hexdigest()
     assert secret not in repr(minted)
@@ -123,7 +125,7 @@ def test_only_the_hash_of_the_secret_is_kept() -> None:
 
 def test_a_scope_implies_the_lesser_ones() -> None:
     assert [implied([scope]) for scope in Scope] == [
-        {READ}, {READ, WRITE}, {READ, WRITE, ADMIN},
+        {READ}, {READ, UPLOAD}, {READ, RUN}, {READ, UPLOAD, RUN, WRITE}, set(Scope),
     ]  # fmt: skip
     assert implied([READ, ADMIN]) == set(Scope)
     assert implied([]) == set()
@@ -190,18 +192,23 @@ def test_a_good_key_is_recognised(manage: ManageKeys, check: CheckKey) -> None:
 
 
 def refusals(text: str) -> dict[str, str]:
-    secret = text.rpartition(".")[2]
+    presented = parse(text)
+    assert presented is not None
+    secret, tail = presented.secret, text.rpartition(".")[2]
     return {
         text: "not a bearer's authorization",
         f"Basic {text}": "not a bearer's authorization",
         "Bearer": "not a bearer's authorization",
         "": "not a bearer's authorization",
-        "Bearer ": "not in the form of a key",
-        "Bearer nf.x": "not in the form of a key",
-        f"Bearer {text}, Bearer {text}": "not in the form of a key",
-        f"Bearer nf.acme.{NEW_ID}.{secret}": "there is no such key",
-        f"Bearer nf.other.{ID}.{secret}": "there is no such key",
-        f"Bearer nf.acme.{ID}.{'B' * 43}": "the secret is another",
+        "Bearer ": "not a key: a key begins with nfk_",
+        "Bearer nf.x": "not a key: a key begins with nfk_",
+        f"Bearer {text}, Bearer {text}": INCOMPLETE,
+        f"Bearer {text[:-1]}": INCOMPLETE,
+        f"Bearer {text[:-1]}{'A' if text[-1] != 'A' else 'B'}": MISTYPED,
+        f"Bearer nfk_acme.{NEW_ID}.{tail}": MISTYPED,
+        f"Bearer {write_key('acme', NEW_ID, secret)}": "there is no such key",
+        f"Bearer {write_key('other', ID, secret)}": "there is no such key",
+        f"Bearer {write_key('acme', ID, 'B' * 43)}": "the secret is another",
         f"Bearer nf.acme.{ID}.{secret[::-1]}": "the secret is another",
     }
 
@@ -233,7 +240,7 @@ def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) 
     class Spy:
         compare_digest = staticmethod(compare)
 
-    monkeypatch.setattr(keys, "hmac", Spy)
+    monkeypatch.setattr("nextfire.domain.keys.hmac", Spy)
     presented = Presented("acme", ID, "B" * 43)
 
     judge(presented, a_key(), NOON)
@@ -277,7 +284,7 @@ def test_ids_are_new_each_time() -> None:
     made = {new_key_id() for _ in range(100)}
 
     assert len(made) == 100
-    assert all(re.fullmatch(keys.KEY_ID, key_id) for key_id in made)
+    assert all(re.fullmatch(KEY_ID, key_id) for key_id in made)
 
 
 @pytest.mark.parametrize("do", ["get", "revoke", "rotate"])

@@ -40,7 +40,7 @@ _ADMIN: dict[str, Any] = {"scope": Scope.ADMIN, "problems": (HTTPStatus.CONFLICT
     "/v1/keys",
     **operation(
         "Create an API key",
-        {HTTPStatus.CREATED: ("The key, with its text, which is told this once.", NewKeyAnswer)},
+        {HTTPStatus.CREATED: ("The key, with its text, which is shown this once.", NewKeyAnswer)},
         secret=True,
         **_ADMIN,
     ),
@@ -53,6 +53,8 @@ def create_key(request: KeyBody) -> Response[str]:
         scopes=request.scopes,
         now=now(),
         life=request.life,
+        restriction=request.restriction,
+        by=caller().restriction,
     )
     return answer(new_key_document(made, now()), HTTPStatus.CREATED)
 
@@ -62,7 +64,7 @@ def create_key(request: KeyBody) -> Response[str]:
     **operation("List API keys", {HTTPStatus.OK: ("A page of keys.", KeyPage)}, **_ADMIN),
 )
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
-    found = _keys().list(tenant(), cursor=cursor, limit=limit)
+    found = _keys().list(tenant(), cursor=cursor, limit=limit, by=caller().restriction)
     log_unreadable(found.unreadable)
     items = [key_document(key, now()) for key in found.items]
     items += map(unreadable_key, found.unreadable)
@@ -74,7 +76,7 @@ def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
     **operation("Get an API key", {HTTPStatus.OK: ("The key.", KeyAnswer)}, **_ADMIN),
 )
 def get_key(key_id: KeyId) -> Response[str]:
-    return answer(key_document(_keys().get(tenant(), key_id), now()))
+    return answer(key_document(_keys().get(tenant(), key_id, by=caller().restriction), now()))
 
 
 @routes.delete(
@@ -86,7 +88,8 @@ def get_key(key_id: KeyId) -> Response[str]:
     ),
 )
 def revoke_key(key_id: KeyId) -> Response[str]:
-    return answer(key_document(_keys().revoke(tenant(), key_id, now()), now()))
+    key = _keys().revoke(tenant(), key_id, now(), by=caller().restriction)
+    return answer(key_document(key, now()))
 
 
 @routes.post(
@@ -95,7 +98,7 @@ def revoke_key(key_id: KeyId) -> Response[str]:
         "Replace an API key",
         {
             HTTPStatus.CREATED: (
-                "A new key with the name and the scopes of the old one, which expires.",
+                "A new key like the old one, restrictions included. The old one expires.",
                 RotatedAnswer,
             )
         },
@@ -114,6 +117,7 @@ def rotate_key(
         now=now(),
         life=request.life,
         overlap=request.overlap,
+        by=caller().restriction,
     )
     document = {"new": new_key_document(done.made, now()), "old": key_document(done.old, now())}
     return answer(document, HTTPStatus.CREATED)

@@ -29,6 +29,7 @@ from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
 
 routes = area()
+_NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
 
 
 @routes.post(
@@ -36,6 +37,8 @@ routes = area()
     **operation(
         "Upload a script",
         {HTTPStatus.CREATED: ("Where to PUT it.", UploadAnswer)},
+        scope=Scope.UPLOAD,
+        by_label=_NO_JOB,
         secret=True,
         more="The answer says where the script is to be PUT, with which headers, and until when: "
         "just these bytes, and as this script. Whoever has the URL can do so; it is told to you "
@@ -67,7 +70,10 @@ def upload_script(request: UploadBody) -> Response[str]:
 @routes.get(
     "/v1/scripts",
     **operation(
-        "List scripts", {HTTPStatus.OK: ("A page of scripts.", ScriptPage)}, scope=Scope.READ
+        "List scripts",
+        {HTTPStatus.OK: ("A page of scripts.", ScriptPage)},
+        scope=Scope.READ,
+        by_label=_NO_JOB,
     ),
 )
 def list_scripts(
@@ -86,6 +92,7 @@ def list_scripts(
         "List the versions of a script, the latest first",
         {HTTPStatus.OK: ("A page of versions.", ScriptVersionPage)},
         scope=Scope.READ,
+        by_label=_NO_JOB,
     ),
 )
 def list_script_versions(

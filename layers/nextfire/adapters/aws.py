@@ -30,6 +30,9 @@ _RETRIES: Any = {"total_max_attempts": 3, "mode": "standard"}
 # All attempts of one request together stay far below the 30 s for which a watcher still reads a
 # bucket whose minute has ended: a due entry's bucket is computed before its request is sent.
 _CONFIG = Config(connect_timeout=1, read_timeout=4, retries=_RETRIES, max_pool_connections=32)
+_AT_ONCE = _CONFIG.merge(
+    Config(connect_timeout=0.5, read_timeout=0.5, retries={"total_max_attempts": 1})
+)
 _LONG_POLL = Config(connect_timeout=1, read_timeout=25, retries=_RETRIES)
 
 TRANSIENT_CODES = frozenset(
@@ -66,6 +69,11 @@ Item = dict[str, Any]
 
 def dynamodb() -> DynamoDBClient:
     return boto3.client("dynamodb", config=_CONFIG)
+
+
+def dynamodb_at_once() -> DynamoDBClient:
+    """For what is left out if it takes long: a request waits for it."""
+    return boto3.client("dynamodb", config=_AT_ONCE)
 
 
 def sqs(*, long_poll: bool = False) -> SQSClient:

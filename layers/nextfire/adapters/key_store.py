@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,12 @@ from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import Item, error_code, from_item, to_item, translated
 from nextfire.adapters.job_store import decode_cursor, encode_cursor
-from nextfire.domain.errors import UndecodableError
+from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.instants import cut, isoformat, parse_instant
-from nextfire.domain.keys import KEPT, KEY_ID, ApiKey, Scope
+from nextfire.domain.key_text import KEY_ID
+from nextfire.domain.keys import KEPT, ApiKey, Scope
 from nextfire.domain.ports import Page, Unreadable
+from nextfire.domain.restriction import UNRESTRICTED, Restriction, restriction
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -138,13 +140,16 @@ def _sortable(at: datetime) -> str:
 
 
 def _encode(key: ApiKey) -> Item:
+    scopes = [scope.value for scope in Scope if scope in key.scopes]
     return to_item(
         {
             "tenant": key.tenant,
             "key_id": key.key_id,
             "name": key.name,
             "hash": key.digest,
-            "scopes": [scope.value for scope in Scope if scope in key.scopes],
+            # Versions that do not know restrictions read a restricted key as one without scopes.
+            "scopes": [] if key.restriction else scopes,
+            "restricted": _encode_restriction(key.restriction, scopes) if key.restriction else None,
             "created_at": isoformat(key.created_at),
             "expires_at": _sortable(key.expires_at),
             "revoked_at": key.revoked_at and isoformat(key.revoked_at),
@@ -166,21 +171,45 @@ def _decode(item: Mapping[str, Any]) -> ApiKey:
         digest, revoked_at = values["hash"], values.get("revoked_at")
         issued_until = values.get("issued_until")
         if len(digest) != _DIGEST_LENGTH or not digest.isascii():
-            raise ValueError("its hash is none")
+            raise ValueError("not a hash")
+        restricted = values.get("restricted")
+        scopes = values["scopes"] if restricted is None else restricted["scopes"]
         return ApiKey(
             tenant=str(values["tenant"]),
             key_id=str(values["key_id"]),
             name=str(values["name"]),
             digest=digest,
-            scopes=frozenset(map(Scope, values["scopes"])),
+            scopes=frozenset(map(Scope, scopes)),
+            restriction=UNRESTRICTED if restricted is None else _decode_restriction(restricted),
             created_at=parse_instant(values["created_at"]),
             expires_at=parse_instant(values["expires_at"]),
             revoked_at=None if revoked_at is None else parse_instant(revoked_at),
             last_used_on=_day(values.get("last_used_on")),
             issued_until=None if issued_until is None else parse_instant(issued_until),
         )
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+        InvalidInputError,
+    ) as error:
         raise UndecodableError(f"key does not decode: {type(error).__name__}") from error
+
+
+def _encode_restriction(restriction: Restriction, scopes: Sequence[str]) -> Mapping[str, object]:
+    return {
+        "scopes": list(scopes),
+        "cidrs": list(restriction.cidrs),
+        "labels": dict(restriction.labels),
+    }
+
+
+def _decode_restriction(stored: Mapping[str, Any]) -> Restriction:
+    """The restriction; anything unknown in it makes the key invalid, never unrestricted."""
+    if stored.keys() != {"scopes", "cidrs", "labels"} or not stored["scopes"]:
+        raise ValueError("not a restriction")
+    found = restriction(stored["cidrs"], stored["labels"])
+    if not found:
+        raise ValueError("an empty restriction")
+    return found
 
 
 def _day(text: str | None) -> date | None:

@@ -16,7 +16,7 @@ import httpx
 
 from nextfire.client.errors import ClientError
 from nextfire.client.folder import FILE, FOLDER, LOOPBACK, read_private, read_stack
-from nextfire.domain.keys import parse
+from nextfire.domain.key_text import fault_of
 
 ENDPOINT, API_KEY, TOKEN, AUTH = (
     "NEXTFIRE_ENDPOINT",
@@ -220,14 +220,15 @@ def key_file(endpoint: str) -> Path:
 
 
 def checked_key(key: str, place: str) -> str:
-    """*key*, if it is one. A message never shows it.
+    """*key*, if it is one and is not mistyped. A message never shows it.
 
     Raises:
-        ClientError: It is none; *place* says where it came from.
+        ClientError: It is not one; *place* is where it came from.
     """
-    if parse(key) is None:
+    if fault := fault_of(key):
         raise ClientError(
-            f"What {place} holds is no API key.", "A key reads nf.TENANT.ID.SECRET, on one line."
+            f"{place} does not hold a valid API key: {fault}.",
+            "Copy it again. A key reads nfk_TENANT.ID.SECRET, on one line.",
         )
     return key
 

@@ -600,10 +600,22 @@ class Client:
         scopes: Sequence[Scope | str],
         *,
         expires_in_sec: int | None = None,
+        cidrs: Sequence[str] | None = None,
+        labels: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
     ) -> NewKey:
-        """A new API key; its text is in `key`, and told this once."""
-        body = given({"name": name, "scopes": [*map(str, scopes)], "expiresInSec": expires_in_sec})
+        """A new API key; its text is in `key`, and shown this once. `cidrs`: the networks it may be
+        used from. `labels`: the labels that a job must have to be reached with it.
+        """
+        body = given(
+            {
+                "name": name,
+                "scopes": [*map(str, scopes)],
+                "expiresInSec": expires_in_sec,
+                "cidrs": None if cidrs is None else [*cidrs],
+                "labels": None if labels is None else {**labels},
+            }
+        )
         return self._post(NewKey, "/v1/keys", body, idempotency_key)
 
     def list_keys(self, *, limit: int | None = None, cursor: str | None = None) -> KeyPage:

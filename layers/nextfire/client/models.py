@@ -468,6 +468,8 @@ class Key(Answer):
     expires_at: datetime
     revoked_at: datetime | None
     last_used_on: date | None
+    cidrs: list[str] | None
+    labels: dict[str, str] | None
 
 
 class NewKey(Key):
@@ -505,6 +507,10 @@ class OwnQuotas(Answer):
     concurrent_runs: int | None
     payload_bytes: int | None
     shortest_interval_sec: int | None
+    requests_per_second: int | None
+    request_burst: int | None
+    key_requests_per_second: int | None
+    key_request_burst: int | None
 
 
 class UsedQuotas(Answer):

@@ -5,6 +5,7 @@
     │   ├── BeyondQuotaError   422 too, with the quota's name: no waiting helps
     │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed,
     │                          blocks nothing
+    ├── ForbiddenError         403; the caller may not do this
     ├── NotFoundError          404; at the queue: acknowledged and logged
     ├── ConflictError          409; the caller decides
     │   └── ChangedError       412; what the caller knew is not so any more
@@ -67,6 +68,10 @@ class BeyondQuotaError(InvalidInputError):
 
 class UndecodableError(NextfireError):
     """A stored item or a message that does not read as what it should be."""
+
+
+class ForbiddenError(NextfireError):
+    """The caller may not do this."""
 
 
 class NotFoundError(NextfireError):

@@ -1,16 +1,13 @@
 """API keys: what one looks like, what it allows, and how long it is good.
 
-A key's text is ``nf.<tenant>.<key id>.<secret>``. Of the secret only its hash is stored, so the
-text is seen once, by whoever has the key made. Nothing here says a secret in a message or in a
-`repr`.
+Only the hash of a key's secret is stored, so its text (see `key_text`) is shown once, when it is
+made. No message and no `repr` here contains a secret.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
@@ -18,12 +15,16 @@ from enum import StrEnum
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut, isoformat
+from nextfire.domain.key_text import (
+    KEY_ID,
+    KEY_TENANT,
+    SECRET_BYTES,
+    Presented,
+    secret_of,
+    write_key,
+)
+from nextfire.domain.restriction import UNRESTRICTED, Restriction
 
-PREFIX = "nf."
-KEY_ID = re.compile(r"[0-9a-f]{16}")
-KEY_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-"""A tenant that a key can name; an AWS account's id is one."""
-SECRET_BYTES = 32
 DEFAULT_LIFE = timedelta(days=90)
 MAX_LIFE = timedelta(days=1830)
 KEPT = timedelta(days=90)
@@ -32,22 +33,31 @@ MAX_OVERLAP = timedelta(days=30)
 DEFAULT_OVERLAP = timedelta(days=1)
 MAX_NAME = 100
 
-_TEXT = re.compile(rf"nf\.({KEY_TENANT.pattern})\.({KEY_ID.pattern})\.([A-Za-z0-9_-]{{43}})")
 _NOBODYS = hashlib.sha256(b"").hexdigest()
 
 
 class Scope(StrEnum):
-    """What a caller may do. Each implies those before it."""
+    """What a caller may do. Each includes READ; WRITE is UPLOAD and RUN; ADMIN includes all."""
 
     READ = "read"
+    UPLOAD = "upload"
+    RUN = "run"
     WRITE = "write"
     ADMIN = "admin"
 
     @property
     def implied(self) -> frozenset[Scope]:
-        """This one and what it implies."""
-        ranked = list(Scope)
-        return frozenset(ranked[: ranked.index(self) + 1])
+        """This one and what it includes."""
+        return _INCLUDED[self]
+
+
+_INCLUDED = {
+    Scope.READ: frozenset({Scope.READ}),
+    Scope.UPLOAD: frozenset({Scope.READ, Scope.UPLOAD}),
+    Scope.RUN: frozenset({Scope.READ, Scope.RUN}),
+    Scope.WRITE: frozenset({Scope.READ, Scope.UPLOAD, Scope.RUN, Scope.WRITE}),
+    Scope.ADMIN: frozenset(Scope),
+}
 
 
 def implied(scopes: Collection[Scope]) -> frozenset[Scope]:
@@ -65,7 +75,7 @@ class KeyState(StrEnum):
 class ApiKey:
     """A key as it is stored. `digest`: of its secret, see `digest_of`. `last_used_on`: a UTC day;
     None: not yet. `issued_until`: what `expires_at` was before it was made to end earlier; None: it
-    was not.
+    was not. `restriction`: what it is restricted to beyond its scopes.
     """
 
     tenant: str
@@ -78,6 +88,7 @@ class ApiKey:
     revoked_at: datetime | None = None
     last_used_on: date | None = None
     issued_until: datetime | None = None
+    restriction: Restriction = UNRESTRICTED
 
     @property
     def life(self) -> timedelta:
@@ -93,15 +104,6 @@ class ApiKey:
         """The day to note as its last use; None if a day as late is noted already."""
         today = now.date()
         return today if self.last_used_on is None or self.last_used_on < today else None
-
-
-@dataclass(frozen=True, slots=True)
-class Presented:
-    """What a caller shows: which key it says it is, and the secret that proves it."""
-
-    tenant: str
-    key_id: str
-    secret: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,6 @@ class Verdict:
     claimed: str | None = None
 
 
-def parse(text: str) -> Presented | None:
-    """The key that *text* is; None if it is none."""
-    match = _TEXT.fullmatch(text)
-    return Presented(match[1], match[2], match[3]) if match else None
-
-
 def digest_of(secret: str) -> str:
     """What is stored of *secret*: 64 hexadecimal digits. A secret is 256 random bits, so that no
     salt and no slow hash is needed: it cannot be guessed.
@@ -145,8 +141,9 @@ def mint(
     scopes: Collection[Scope],
     now: datetime,
     life: timedelta = DEFAULT_LIFE,
+    restriction: Restriction = UNRESTRICTED,
 ) -> Minted:
-    """A key of *tenant* that is good from *now* for *life*. *secret*: `SECRET_BYTES` random ones.
+    """A key of *tenant*, valid from *now* for *life*. *secret*: `SECRET_BYTES` random bytes.
 
     Raises:
         InvalidInputError: The tenant, the name, the scopes or the life are none that a key can
@@ -170,10 +167,13 @@ def mint(
         )
     if not scopes:
         raise InvalidInputError(
-            "scopes", [], "a key without a scope opens nothing", "Give read, write or admin."
+            "scopes",
+            [],
+            "a key needs a scope",
+            "Give one or more of read, upload, run, write and admin.",
         )
     check_life(life)
-    shown = base64.urlsafe_b64encode(secret).decode().rstrip("=")
+    shown = secret_of(secret)
     key = ApiKey(
         tenant,
         key_id,
@@ -182,8 +182,9 @@ def mint(
         frozenset(scopes),
         created_at=cut(now),
         expires_at=cut(now + life),
+        restriction=restriction,
     )
-    return Minted(key, f"{PREFIX}{tenant}.{key_id}.{shown}")
+    return Minted(key, write_key(tenant, key_id, shown))
 
 
 def check_life(life: timedelta) -> None:

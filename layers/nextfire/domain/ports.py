@@ -23,6 +23,7 @@ from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
+from nextfire.domain.request_limits import RequestLimit, Taken
 from nextfire.domain.run import Run, Value
 from nextfire.domain.script import (
     FetchedScript,
@@ -199,6 +200,18 @@ class RequestStore(Protocol):
 
     def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
         """Keep that the request that began at *began_at* was refused, if it is kept still."""
+
+
+class BucketStore(Protocol):
+    """Holds token buckets that all processes share, by name."""
+
+    def take(self, name: str, limit: RequestLimit, wanted: int, now: datetime) -> Taken:
+        """Take up to *wanted* (≥ 1) tokens, as `request_limits.take` would of the bucket as it is;
+        of concurrent callers no two get the same token. At least one is taken if there is one.
+
+        Raises:
+            UnavailableError: The store did not answer. Tokens may have been taken.
+        """
 
 
 class DueStore(Protocol):

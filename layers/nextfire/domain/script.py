@@ -161,3 +161,19 @@ def split_url(url: str) -> tuple[str, str]:
     """Bucket and key of an ``s3://`` URL."""
     bucket, _, key = url.removeprefix("s3://").partition("/")
     return bucket, key
+
+
+_CODE_VARIABLE = re.compile(
+    r"PYTHON.*|LD_.*|DYLD_.*|GCONV_PATH|PATH|IFS|ENV|SHELL|BASH_.*|XDG_.*"  # how it starts
+    r"|PIP_.*|UV_.*|GIT_.*|EDITOR|PAGER|NODE_.*|PERL5.*|RUBY.*|(_|JDK_)?JAVA_.*"  # what it starts
+    r"|(?!AWS_(DEFAULT_)?REGION\Z)AWS_.*"  # profiles and endpoints
+    r"|OPENSSL_.*|SSL_CERT_.*|SSLKEYLOGFILE|REQUESTS_CA_BUNDLE|CURL_.*|.*_PROXY",  # what it trusts
+    re.IGNORECASE,
+)
+
+
+def code_variables(target: Target) -> dict[str, object]:
+    """The variables of *target*'s environment that interpreters, loaders, shells and common tools
+    read. Setting them can make a script run other code, or trust other servers.
+    """
+    return {name: v for name, v in target.env.items() if _CODE_VARIABLE.fullmatch(name)}

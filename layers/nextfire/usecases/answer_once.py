@@ -44,12 +44,16 @@ class Once:
 
 
 class AnswerOnce:
-    """The requests of *tenant* that bear *key*."""
+    """The requests of *tenant* that bear *key*. *realm*: the callers that share answers; one of
+    another realm gets none of them.
+    """
 
-    def __init__(self, requests: RequestStore, tenant: str, key: str) -> None:
+    def __init__(self, requests: RequestStore, tenant: str, key: str, *, realm: str = "") -> None:
         self._requests = requests
         self._tenant = tenant
-        self._key = key
+        self._shown = key
+        # No key holds a space.
+        self._key = f"{key} {realm}" if realm else key
 
     def begin(self, fingerprint: str, now: datetime) -> Once:
         """The request that comes *now*, as it came first. Its *fingerprint* is the same whenever it
@@ -63,7 +67,7 @@ class AnswerOnce:
         if kept is not None and kept.fingerprint != fingerprint:
             raise InvalidInputError(
                 KEY,
-                self._key,
+                self._shown,
                 "came before with another request",
                 "Use a new key for a new request.",
             )

@@ -62,7 +62,18 @@ class ManageJobs:
     asked before, and may have been done: then a job that is as it is to be is as expected.
     """
 
-    def __init__(self, jobs: JobStore, limits: Limits, unsent: FindUnsent) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        limits: Limits,
+        unsent: FindUnsent,
+        *,
+        check: Callable[[JobDefinition, JobDefinition | None], None] = lambda _new, _old: None,
+    ) -> None:
+        """*check*: raises if the caller may not store a definition in place of another, or of
+        None.
+        """
+        self._check_caller = check
         self._jobs = jobs
         self._limits = limits
         self._unsent = unsent
@@ -418,6 +429,7 @@ class ManageJobs:
         """Refuse a *definition* that cannot be carried out. What *was* so before a quota was may
         stay.
         """
+        self._check_caller(definition, was)
         pool = definition.target.pool
         longest = self._limits.pools.get(pool)
         if longest is None:

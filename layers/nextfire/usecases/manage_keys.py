@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from nextfire.domain.errors import ConflictError, NotFoundError
+from nextfire.domain.key_text import SECRET_BYTES, fault_of, parse
 from nextfire.domain.keys import (
     DEFAULT_OVERLAP,
-    SECRET_BYTES,
     ApiKey,
     KeyState,
     Minted,
@@ -20,9 +20,9 @@ from nextfire.domain.keys import (
     check_overlap,
     judge,
     mint,
-    parse,
 )
 from nextfire.domain.ports import KeyStore, Page
+from nextfire.domain.restriction import UNRESTRICTED, Restriction
 
 _BEARER = "bearer "
 _WAIT = timedelta(milliseconds=200)
@@ -36,7 +36,11 @@ def new_key_id() -> str:
 
 
 class ManageKeys:
-    """What a tenant's administrators do with its keys. *random* gives so many random bytes."""
+    """What a tenant's administrators do with its keys. *random* returns that many random bytes.
+
+    *by*: the restriction of the key that asks. It reaches only keys that are at least as
+    restricted; the others do not exist for it.
+    """
 
     def __init__(
         self, keys: KeyStore, *, random: Callable[[int], bytes] = secrets.token_bytes
@@ -53,8 +57,10 @@ class ManageKeys:
         scopes: Collection[Scope],
         now: datetime,
         life: timedelta,
+        restriction: Restriction = UNRESTRICTED,
+        by: Restriction = UNRESTRICTED,
     ) -> Minted | ApiKey:
-        """Make a key and store it.
+        """Make a key and store it. What *restriction* leaves open is restricted as *by* is.
 
         Returns:
             The key with its text; without it, if there is a key of that id already: an earlier
@@ -62,6 +68,7 @@ class ManageKeys:
 
         Raises:
             InvalidInputError: See `mint`.
+            RestrictedError: The key would reach more than *by* allows.
         """
         minted = mint(
             tenant,
@@ -71,29 +78,42 @@ class ManageKeys:
             scopes=scopes,
             now=now,
             life=life,
+            restriction=by.narrowed(restriction.cidrs, restriction.labels),
         )
         if self._keys.create(minted.key):
             return minted
-        return self.get(tenant, key_id)
+        return self.get(tenant, key_id, by=by)
 
-    def get(self, tenant: str, key_id: str) -> ApiKey:
+    def get(self, tenant: str, key_id: str, *, by: Restriction = UNRESTRICTED) -> ApiKey:
         """The key.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: *by* reaches no such key.
         """
-        return _found(self._keys.get(tenant, key_id), key_id)
+        key = _found(self._keys.get(tenant, key_id), key_id)
+        return _found(key if by.covers(key.restriction) else None, key_id)
 
-    def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
-        """The tenant's keys, revoked and expired ones included; see `KeyStore.list`."""
-        return self._keys.list(tenant, cursor=cursor, limit=limit)
+    def list(
+        self, tenant: str, *, cursor: str | None, limit: int, by: Restriction = UNRESTRICTED
+    ) -> Page[ApiKey]:
+        """The tenant's keys, revoked and expired ones included; see `KeyStore.list`. A page may
+        hold fewer than *limit*, and none, though others follow.
+        """
+        page = self._keys.list(tenant, cursor=cursor, limit=limit)
+        if not by:
+            return page
+        return Page([key for key in page.items if by.covers(key.restriction)], page.cursor, [])
 
-    def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey:
-        """Make a key good for nothing; whoever asks again finds it so.
+    def revoke(
+        self, tenant: str, key_id: str, now: datetime, *, by: Restriction = UNRESTRICTED
+    ) -> ApiKey:
+        """Revoke a key. Revoked already, it stays as it is.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: *by* reaches no such key.
         """
+        if by:
+            self.get(tenant, key_id, by=by)
         return _found(self._keys.revoke(tenant, key_id, now), key_id)
 
     def rotate(
@@ -105,17 +125,19 @@ class ManageKeys:
         now: datetime,
         life: timedelta | None = None,
         overlap: timedelta = DEFAULT_OVERLAP,
+        by: Restriction = UNRESTRICTED,
     ) -> Rotated:
-        """Make a key with the name and the scopes of another, which expires after *overlap* unless
-        it does before. *life*: the new key's, by default as long as the old one was made for.
+        """Make a key with the name, the scopes and the restriction of another, which expires after
+        *overlap* unless it does before. *life*: the new key's, by default as long as the old one
+        was made for.
 
         Raises:
-            NotFoundError: There is no such key.
-            ConflictError: It is good no more.
-            InvalidInputError: *life* or *overlap* is none that can be.
+            NotFoundError: *by* reaches no such key.
+            ConflictError: It is expired or revoked.
+            InvalidInputError: *life* or *overlap* is out of range.
         """
         check_overlap(overlap)
-        old = self.get(tenant, key_id)
+        old = self.get(tenant, key_id, by=by)
         made: Minted | ApiKey | None = self._keys.get(tenant, new_id)
         if made is None:
             if (state := old.state(now)) is not KeyState.ACTIVE:
@@ -129,6 +151,8 @@ class ManageKeys:
                 scopes=old.scopes,
                 now=now,
                 life=old.life if life is None else life,
+                restriction=old.restriction,
+                by=by,
             )
         # The new key first: a crash between the two leaves both good, never none. The old one ends
         # by when the new one was made, so that doing this again changes nothing.
@@ -152,7 +176,8 @@ class CheckKey:
         self._keys = keys
 
     def check(self, authorization: str, now: datetime) -> Verdict:
-        """Judge the header *authorization* (``Bearer nf.…``; the word in any case).
+        """Judge the header *authorization* (``Bearer nfk_…``; the word in any case). A mistyped
+        key is recognised by its checksum, without a read.
 
         Raises:
             UnavailableError: The store did not answer; nothing is known of the key.
@@ -160,9 +185,10 @@ class CheckKey:
         """
         if authorization[: len(_BEARER)].lower() != _BEARER:
             return Verdict(None, "not a bearer's authorization")
-        presented = parse(authorization[len(_BEARER) :].strip(" "))
+        text = authorization[len(_BEARER) :].strip(" ")
+        presented = parse(text)
         if presented is None:
-            return Verdict(None, "not in the form of a key")
+            return Verdict(None, f"not a key: {fault_of(text)}")
         return judge(presented, self._keys.get(presented.tenant, presented.key_id), now)
 
 

@@ -1,0 +1,44 @@
+"""Each section of docs/identity.md names the tests that prove it, and they exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
+NAMED = re.findall(r"^- `(tests/[^`]+)`$", PAGE, re.MULTILINE)
+
+
+def names_in(file: Path) -> set[str]:
+    """The tests of *file*, those of a class as ``Class::test``."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}::" if isinstance(node, ast.ClassDef) else ""
+        found |= {
+            prefix + each.name
+            for each in inner
+            if isinstance(each, ast.FunctionDef) and each.name.startswith("test_")
+        }
+    return found
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_test_exists(name: str) -> None:
+    path, _, test = name.partition("::")
+    assert (ROOT / path).is_file(), f"{path} is not there"
+    assert test in names_in(ROOT / path), f"{path} has no {test}"
+
+
+def test_each_section_names_tests() -> None:
+    sections = re.split(r"^##+ ", PAGE, flags=re.MULTILINE)
+    without = [each.splitlines()[0] for each in sections if "- `tests/" not in each]
+    assert without == []
+
+
+def test_no_test_is_named_twice() -> None:
+    assert len(NAMED) == len(set(NAMED))

@@ -1,0 +1,96 @@
+"""What `BucketStore` promises, on the fake and on whatever plays DynamoDB."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.bucket_store import DynamoDbBucketStore
+from nextfire.adapters.request_store import DynamoDbRequestStore
+from nextfire.domain.ports import BucketStore
+from nextfire.domain.request_limits import RequestLimit
+from tests.builders import NOON
+from tests.fakes import MemoryBucketStore
+from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.deployment import Proxy
+from tests.integration.races import ROUNDS, at_once
+
+CONTRACT_OF = (BucketStore,)
+SECOND = timedelta(seconds=1)
+LIMIT = RequestLimit(10, 20)
+
+
+@pytest.fixture(params=(MEMORY, *DYNAMODB))
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def table(backend: str, request: pytest.FixtureRequest) -> str:
+    return "" if backend == MEMORY else str(request.getfixturevalue("tables").requests)
+
+
+@pytest.fixture
+def stores(table: str) -> list[BucketStore]:
+    """The store as two processes have it."""
+    if not table:
+        return [MemoryBucketStore()] * 2
+    return [DynamoDbBucketStore(dynamodb(), table=table) for _ in range(2)]
+
+
+def test_a_bucket_holds_its_burst_and_is_refilled(stores: list[BucketStore]) -> None:
+    store, other = stores
+    assert store.take("t", LIMIT, 15, NOON).tokens == 15
+    assert other.take("t", LIMIT, 15, NOON).tokens == 5, "what is left"
+    empty = store.take("t", LIMIT, 15, NOON)
+    assert (empty.tokens, empty.wait) == (0, SECOND / 10)
+    assert other.take("t", LIMIT, 15, NOON + SECOND / 2).tokens == 5
+    assert store.take("t", LIMIT, 15, NOON + SECOND / 2).tokens == 0
+    assert store.take("t", LIMIT, 30, NOON + 60 * SECOND).tokens == 20, "and never more"
+    assert other.take("t", LIMIT, 30, NOON + 60 * SECOND).tokens == 0
+
+
+def test_each_name_has_its_own_bucket(stores: list[BucketStore]) -> None:
+    assert [stores[0].take(name, LIMIT, 20, NOON).tokens for name in "ab"] == [20, 20]
+
+
+def test_a_clock_that_is_behind_takes_nothing_twice(stores: list[BucketStore]) -> None:
+    store, other = stores
+    assert store.take("t", LIMIT, 20, NOON).tokens == 20
+    assert other.take("t", LIMIT, 1, NOON - SECOND).tokens == 0
+
+
+def test_of_many_at_once_none_gets_anothers_token(table: str) -> None:
+    shared = MemoryBucketStore()
+    for number in ROUNDS:
+        processes: list[BucketStore] = [
+            DynamoDbBucketStore(dynamodb(), table=table) if table else shared for _ in range(8)
+        ]
+        name = f"race {number}"
+        taken = at_once(*(partial(each.take, name, LIMIT, 5, NOON) for each in processes[:4]))
+        taken += [each.take(name, LIMIT, 5, NOON) for each in processes[4:]]
+
+        assert sum(each.tokens for each in taken) == 20
+
+
+@pytest.mark.parametrize("backend", DYNAMODB[:1], indirect=True)
+def test_an_empty_bucket_is_not_written(table: str) -> None:
+    proxy = Proxy(dynamodb())
+    store = DynamoDbBucketStore(proxy, table=table)  # type: ignore[arg-type]
+    assert store.take("t", LIMIT, 20, NOON).tokens == 20
+    before = len(proxy.calls)
+
+    assert [store.take("t", LIMIT, 1, NOON).tokens for _ in range(5)] == [0] * 5
+    assert len(proxy.calls) == before
+
+
+@pytest.mark.parametrize("backend", DYNAMODB[:1], indirect=True)
+def test_no_idempotency_key_reaches_a_bucket(table: str) -> None:
+    DynamoDbBucketStore(dynamodb(), table=table).take("tenant#acme", LIMIT, 1, NOON)
+    requests = DynamoDbRequestStore(dynamodb(), table=table)
+
+    for tenant, key in (("acme", "tenant#acme"), ("tenant", "acme"), ("acme", "#tenant#acme")):
+        assert requests.begin(tenant, key, "f", NOON) is None
