@@ -107,6 +107,7 @@ def _json_if_text(value: object) -> object:
 
 Duration = Annotated[timedelta, AfterValidator(_whole_seconds)]
 _ROLE_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$"
+_PRINCIPAL_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+$"
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]
@@ -192,6 +193,12 @@ class PoolSettings(_Settings):
 
     fargate: FargateSettings | None = None
     """How the stack runs workers of the pool; None: it runs none."""
+    worker_principals: (
+        tuple[Annotated[str, StringConstraints(pattern=_PRINCIPAL_ARN)], ...] | None
+    ) = None
+    """IAM roles and users that may assume the pool's worker role; ECS tasks of the stack's account
+    and region always may.
+    """
 
     @property
     def packages_or_default(self) -> str:
@@ -242,6 +249,10 @@ class PoolSettings(_Settings):
     def _check_kind(self) -> Self:
         if self.executor == "lambda" and self.fargate is not None:
             raise ValueError('fargate is for pools of workers: give them "executor": "worker"')
+        if self.executor == "lambda" and self.worker_principals:
+            raise ValueError(
+                'workerPrincipals is for pools of workers: give them "executor": "worker"'
+            )
         if self.executor == "lambda" and self.packages == "inline":
             raise ValueError(
                 "packages of a lambda pool must be none: serve the pool by workers, or put the "

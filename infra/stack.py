@@ -20,6 +20,7 @@ from infra.constructs.pool import Pool
 from infra.constructs.stores import ATTENTION_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
+from infra.constructs.worker_trust import worker_trust
 from infra.settings import (
     LAMBDA_LIMIT,
     Auth,
@@ -283,14 +284,11 @@ class NextfireStack(Stack):
         return executor
 
     def _create_worker_role(self, pool: Pool) -> iam.Role:
-        """The role of a worker: on Fargate, or on any machine whose principal may assume it."""
+        """The role of the pool's workers, on Fargate or on any other machine."""
         role = iam.Role(
             self,
             f"Worker{pascal(pool.name)}",
-            assumed_by=iam.CompositePrincipal(
-                iam.ServicePrincipal("ecs-tasks.amazonaws.com"),
-                iam.AccountPrincipal(self.account),
-            ),
+            assumed_by=worker_trust(self, pool.settings, self._settings.target),
         )
         self._grant_execution(role, pool)
         return role

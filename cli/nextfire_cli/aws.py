@@ -275,7 +275,9 @@ class Account:
         except (BotoCoreError, ClientError) as error:
             raise CliError(
                 f"The role {role} cannot be assumed: {error}.",
-                "Your credentials need sts:AssumeRole on it.",
+                "Add the ARN of your role or user to the pool's workerPrincipals in cdk.json and\n"
+                "deploy, and allow it sts:AssumeRole on this role. For example\n"
+                '"workerPrincipals": ["arn:aws:iam::123456789012:role/workers"].',
             ) from error
         own = BotocoreSession(session_vars={"region": ("region", REGIONS, None, None)})
         own.register_component("credential_provider", _Given(credentials))

@@ -34,6 +34,13 @@ def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
 _JWT = {"issuer": "https://x.example", "audience": ["nextfire"], "tenantClaim": "tenant"}
 
 
+_ROLE = "arn:aws:iam::123456789012:role/workers"
+
+
+def _served_by(principal: str) -> dict[str, object]:
+    return {"pools": {"p": {"executor": "worker", "workerPrincipals": [principal]}}}
+
+
 def _on_fargate(**fargate: object) -> dict[str, object]:
     return {"pools": {"p": {"executor": "worker", "fargate": fargate}}}
 
@@ -70,6 +77,13 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"pools": {"p": {"executor": "lambda", "fargate": {}}}}, "is for pools of workers"),
         ({"pools": {"p": {"executor": "worker", "jobRole": "admin"}}}, "should match pattern"),
         ({"pools": {"p": {"executor": "worker", "concurrency": 65}}}, "less than or equal to 64"),
+        (_served_by("arn:aws:iam::123456789012:root"), "should match pattern"),
+        (_served_by("arn:aws:iam::123456789012:role/*"), "should match pattern"),
+        (_served_by("*"), "should match pattern"),
+        (
+            {"pools": {"p": {"executor": "lambda", "workerPrincipals": [_ROLE]}}},
+            "workerPrincipals is for pools of workers",
+        ),
         (_on_fargate(cpu=1024, memory=1024), "as memory one of 2048, 3072"),
         (_on_fargate(minTasks=5, maxTasks=4), "minTasks must be at most maxTasks"),
         (_on_fargate(vpcId="vpc-0a1b2c3d"), "give both, or neither"),

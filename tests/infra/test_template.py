@@ -497,14 +497,54 @@ def test_function_is_told_what_it_needs_and_names_its_folder(
     assert told["POWERTOOLS_SERVICE_NAME"] == folder
 
 
-def test_worker_role_is_for_fargate_and_for_the_account(template: Template) -> None:
-    role = template["Resources"][
-        template["Outputs"]["WorkerRoleArnLongJobs"]["Value"]["Fn::GetAtt"][0]
-    ]
-    [statement] = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+def trust_of(template: Template, output: str) -> list[dict[str, Any]]:
+    """The statements of the trust policy of the role whose ARN is *output*."""
+    name = template["Outputs"][output]["Value"]["Fn::GetAtt"][0]
+    role = template["Resources"][name]["Properties"]
+    found: list[dict[str, Any]] = role["AssumeRolePolicyDocument"]["Statement"]
+    return found
 
-    assert statement["Principal"]["Service"] == "ecs-tasks.amazonaws.com"
-    assert json.dumps(statement["Principal"]["AWS"]).endswith(':root"]]}')
+
+def test_worker_role_trusts_ecs_tasks_of_this_account_and_region_only(template: Template) -> None:
+    [statement] = trust_of(template, "WorkerRoleArnLongJobs")
+
+    assert statement["Principal"] == {"Service": "ecs-tasks.amazonaws.com"}
+    assert statement["Condition"]["StringEquals"] == {
+        "aws:SourceAccount": {"Ref": "AWS::AccountId"}
+    }
+    parts = statement["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Join"][1]
+    assert [part["Ref"] if isinstance(part, dict) else part for part in parts] == [
+        *("arn:", "AWS::Partition", ":ecs:", "AWS::Region", ":", "AWS::AccountId", ":*")
+    ]
+
+
+def test_worker_role_trusts_the_named_principals_and_no_others(tmp_path: Path) -> None:
+    named = [
+        "arn:aws:iam::123456789012:role/workers/etl",
+        "arn:aws:iam::123456789012:user/operator",
+    ]
+    pools = {
+        "etl": {"executor": "worker", "workerPrincipals": named},
+        "other": {"executor": "worker"},
+    }
+    _, _, template, _ = synthesize(tmp_path, {"pools": pools})
+
+    tasks, callers = trust_of(template, "WorkerRoleArnEtl")
+    assert tasks["Principal"] == {"Service": "ecs-tasks.amazonaws.com"}
+    assert callers["Principal"] == {"AWS": named}
+    assert len(trust_of(template, "WorkerRoleArnOther")) == 1
+
+
+def test_no_role_trusts_a_whole_account(template: Template) -> None:
+    for role in properties(template, "IAM::Role"):
+        assert ":root" not in json.dumps(role["AssumeRolePolicyDocument"])
+
+
+def test_local_worker_role_trusts_the_root_user_only(local_template: Template) -> None:
+    [_, statement] = trust_of(local_template, "WorkerRoleArnDefault")
+
+    root = statement["Principal"]["AWS"]
+    assert statement["Condition"] == {"ArnEquals": {"aws:PrincipalArn": root}}
 
 
 def test_alarms_watch_the_promises(template: Template) -> None:
