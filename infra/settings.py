@@ -94,6 +94,12 @@ def _whole_minutes(duration: timedelta) -> timedelta:
     return duration
 
 
+def _whole_days(duration: timedelta) -> timedelta:
+    if duration % timedelta(days=1):
+        raise ValueError("S3 locks objects by the day: give whole days, such as P365D")
+    return duration
+
+
 def _known_retention(duration: timedelta) -> timedelta:
     if duration not in _LOG_RETENTIONS:
         days = ", ".join(f"P{known.days}D" for known in _LOG_RETENTIONS)
@@ -274,6 +280,27 @@ class JwtSettings(_Settings):
     """The claim that holds the tenant."""
 
 
+_STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
+StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
+
+
+class AdoptedStreams(_Settings):
+    """Streams of adopted tables, which feed the audit chain."""
+
+    jobs: StreamArn | None = None
+    runs: StreamArn | None = None
+    keys: StreamArn | None = None
+    requests: StreamArn | None = None
+
+
+class AuditLockSettings(_Settings):
+    """How long an object of the audit chain can neither be changed nor removed."""
+
+    mode: Literal["GOVERNANCE", "COMPLIANCE"]
+    """GOVERNANCE: not without `s3:BypassGovernanceRetention`; COMPLIANCE: by no one."""
+    period: Annotated[Duration, AfterValidator(_whole_days)]
+
+
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
 
@@ -285,6 +312,10 @@ class Adopted(_Settings):
     requests: str | None = None
     scripts: str | None = None
     outputs: str | None = None
+    audit: str | None = None
+    """The bucket of the audit chain, to be continued."""
+    streams: AdoptedStreams = AdoptedStreams()
+    """The ARNs of the streams of adopted tables."""
 
 
 class Settings(_Settings):
@@ -328,6 +359,8 @@ class Settings(_Settings):
     log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
     audit_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=365)
     """How long the API's own log, which holds the audit events, and its access log are kept."""
+    audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(_json_if_text)] = None
+    """Object lock on the audit chain; None: its objects can be removed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     alarm_topic_arn: str | None = None
     """An SNS topic that the alarms notify."""

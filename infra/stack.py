@@ -10,6 +10,7 @@ from constructs import Construct
 
 from infra.build import Build
 from infra.constructs.api import Api
+from infra.constructs.audit_log import AuditLog
 from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
 from infra.constructs.events import Events
@@ -32,6 +33,8 @@ from infra.settings import (
 )
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
+_AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
+_AUDIT_LOG_MEMORY = 256
 _AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits for it for 10 s
 
 
@@ -86,6 +89,19 @@ class NextfireStack(Stack):
                     self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
         self._watcher = self._create_watcher()
         self._auditor = self._create_auditor()
+        self._audit_log_function = self._create_audit_log_function()
+        self._audit_log = AuditLog(
+            self,
+            "AuditLog",
+            function=self._audit_log_function,
+            tables={
+                "jobs": self._stores.jobs,
+                "runs": self._stores.runs,
+                "keys": self._stores.keys,
+                "requests": self._stores.requests,
+            },
+            settings=settings,
+        )
         self._api_function = self._create_api_function()
         self._authorizer = self._create_authorizer() if settings.auth is Auth.KEYS else None
         self._api = Api(
@@ -103,9 +119,11 @@ class NextfireStack(Stack):
                 **({"authorizer": self._authorizer} if self._authorizer else {}),
                 "watcher": self._watcher,
                 "auditor": self._auditor,
+                "auditlog": self._audit_log_function,
                 **{f"executor-{name}": function for name, function in self._executors.items()},
             },
             pools=self._pools,
+            audit_failures=self._audit_log.failures,
             settings=settings,
         )
         self._write_outputs()
@@ -268,6 +286,25 @@ class NextfireStack(Stack):
         AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
         return auditor
 
+    def _create_audit_log_function(self) -> Function:
+        audit_log = Function(
+            self,
+            "Auditlog",
+            folder="auditlog",
+            code=self._code,
+            settings=self._settings,
+            memory=_AUDIT_LOG_MEMORY,
+            timeout=_AUDIT_LOG_TIMEOUT,
+            environment={
+                **self._tables("jobs", "runs", "keys", "requests"),
+                "NEXTFIRE_AUDIT_BUCKET": self._stores.audit.bucket_name,
+            },
+        )
+        bucket = self._stores.audit
+        allow(audit_log.role, ["s3:GetObject", "s3:PutObject"], bucket.arn_for_objects("chain/*"))
+        allow(audit_log.role, ["s3:ListBucket"], bucket.bucket_arn)
+        return audit_log
+
     def _create_executor(self, pool: Pool) -> Function:
         executor = Function(
             self,
@@ -409,6 +446,7 @@ class NextfireStack(Stack):
             "Auth": self._settings.auth.value,
             "ScriptsBucket": stores.scripts.bucket_name,
             "OutputsBucket": stores.outputs.bucket_name,
+            "AuditBucket": stores.audit.bucket_name,
             "EventBus": self._events.bus.event_bus_name,
             "ApiFunction": self._api_function.function.function_name,
             "ApiRoleArn": self._api_function.role.role_arn,
@@ -416,6 +454,8 @@ class NextfireStack(Stack):
             "WatcherRoleArn": self._watcher.role.role_arn,
             "AuditorFunction": self._auditor.function.function_name,
             "AuditorRoleArn": self._auditor.role.role_arn,
+            "AuditLogFunction": self._audit_log_function.function.function_name,
+            "AuditLogRoleArn": self._audit_log_function.role.role_arn,
             "WatcherGroups": str(self._settings.groups),
             "Pools": self.to_json_string(
                 {pool.name: pool.settings.executor for pool in self._pools}

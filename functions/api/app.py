@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from functions.api.body import read_body
+from functions.api.changing import changed_by
 from functions.api.documents import told
 from functions.api.identity import Identity, identify
 from functions.api.operation import SCOPE
@@ -37,6 +38,7 @@ from functions.api.problems import (
 )
 from functions.api.seen import SeenJobs, SeenKeys, SeenRuns, SideBySide
 from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
+from nextfire.adapters.change_stamp import stamp_writes
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
@@ -80,6 +82,11 @@ class Services:
 
     def __init__(self, settings: ApiSettings) -> None:
         database = dynamodb()
+        stamp_writes(
+            database,
+            tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
+            changed_by=changed_by,
+        )
         self.job_store: JobStore = SeenJobs(
             database,
             table=settings.jobs_table,

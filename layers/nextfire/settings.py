@@ -85,6 +85,14 @@ class ApiSettings(_Settings):
     """The claim that holds the tenant, with `auth` jwt."""
 
 
+class AuditLogSettings(_Settings):
+    jobs_table: str
+    runs_table: str
+    keys_table: str
+    requests_table: str
+    audit_bucket: str
+
+
 class AuthorizerSettings(_Settings):
     keys_table: str
 

@@ -283,7 +283,7 @@ def test_worker_role_is_closed_to_other_principals_of_the_account(stack: Stack) 
     )
 
     with pytest.raises(ClientError) as refusal:
-        intruder.assume_role(RoleArn=stack.info.roles["worker-default"], RoleSessionName="x")
+        intruder.assume_role(RoleArn=stack.info.roles["worker-default"], RoleSessionName="intruder")
 
     assert refusal.value.response["Error"]["Code"] == "AccessDenied"
 
