@@ -87,7 +87,7 @@ class AuditBucket:
         except (BotoCoreError, ClientError) as error:
             raise CliError(
                 f"The audit bucket {self._bucket} cannot be read: {error}.",
-                "Your credentials need s3:ListBucketVersions on it, and s3:GetObject on its objects.",
+                "Your credentials need s3:ListBucketVersions on it and s3:GetObject in it.",
             ) from error
 
 

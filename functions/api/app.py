@@ -38,7 +38,7 @@ from functions.api.problems import (
 )
 from functions.api.seen import SeenJobs, SeenKeys, SeenRuns, SideBySide
 from nextfire.adapters.aws import SystemClock, dynamodb, s3, s3_for_others
-from nextfire.adapters.change_stamp import stamp_writes
+from nextfire.adapters.change_stamp import stamped
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
@@ -81,9 +81,8 @@ class Services:
     """What the routes need, built with the first request of a process."""
 
     def __init__(self, settings: ApiSettings) -> None:
-        database = dynamodb()
-        stamp_writes(
-            database,
+        database = stamped(
+            dynamodb(),
             tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
             changed_by=changed_by,
         )

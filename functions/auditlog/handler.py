@@ -18,13 +18,13 @@ telemetry = Telemetry("auditlog")
 
 
 @cache
-def _settings() -> AuditLogSettings:
+def settings() -> AuditLogSettings:
     return AuditLogSettings.read()
 
 
 @cache
-def _record_changes() -> RecordChanges:
-    return RecordChanges(S3AuditLog(s3(), bucket=_settings().audit_bucket), SystemClock())
+def record_changes() -> RecordChanges:
+    return RecordChanges(S3AuditLog(s3(), bucket=settings().audit_bucket), SystemClock())
 
 
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
@@ -37,13 +37,13 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
     Returns:
         How many records came, and how many events were appended.
     """
-    settings = _settings()
+    names = settings()
     tables = {
-        settings.jobs_table: "jobs",
-        settings.runs_table: "runs",
-        settings.keys_table: "keys",
-        settings.requests_table: "requests",
+        names.jobs_table: "jobs",
+        names.runs_table: "runs",
+        names.keys_table: "keys",
+        names.requests_table: "requests",
     }
-    appended = _record_changes().record(changes_of(event["Records"], tables))
+    appended = record_changes().record(changes_of(event["Records"], tables))
     telemetry.logger.info("appended", records=len(event["Records"]), events=appended)
     return {"records": len(event["Records"]), "events": appended}

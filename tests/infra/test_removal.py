@@ -4,7 +4,6 @@ from pathlib import Path
 
 from tests.infra.conftest import synthesize
 
-
 _STREAM = "arn:aws:dynamodb:us-east-1:123456789012:table/old-jobs/stream"
 
 

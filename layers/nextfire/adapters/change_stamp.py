@@ -1,10 +1,9 @@
-"""Writes of a DynamoDB client that carry who made them, in the same request."""
+"""A DynamoDB client whose writes carry who made them, in the same request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nextfire.domain.change import CHANGED_BY
 
@@ -15,54 +14,63 @@ _NAME, _VALUE = f"#{CHANGED_BY}", f":{CHANGED_BY}"
 _SET = f"SET {_NAME} = {_VALUE}, "
 
 
-def stamp_writes(
+def stamped(
     client: DynamoDBClient, *, tables: Collection[str], changed_by: Callable[[], str | None]
-) -> None:
-    """Have each item that *client* writes to *tables* carry the attribute `changed_by`.
+) -> DynamoDBClient:
+    """*client*, but that each item that it writes to *tables* carries the attribute `changed_by`.
 
     It is a property of the client, so no store can write without it. Updates that only add to a
-    counter are left alone. The parameters are changed in place: a store that compares what it wrote
-    with what it finds compares the attribute too.
+    counter are left alone. Items are changed in place: a store that compares what it wrote with
+    what it finds compares the attribute too.
 
     Args:
-        client: Every store that writes for requests has it.
+        client: The SDK's.
         tables: The names of the tables.
         changed_by: The value for the next write; None: no request is being answered.
     """
-    events = client.meta.events
+    return cast("DynamoDBClient", _Stamped(client, tables, changed_by))
 
-    def register(operation: str, change: Callable[[dict[str, Any]], None]) -> None:
-        def before(params: dict[str, Any], **_: object) -> None:
-            change(params)
 
-        events.register(f"before-parameter-build.dynamodb.{operation}", before)
+class _Stamped:
+    def __init__(
+        self, client: DynamoDBClient, tables: Collection[str], changed_by: Callable[[], str | None]
+    ) -> None:
+        self._client = client
+        self._tables = tables
+        self._changed_by = changed_by
 
-    stamp = partial(_stamp, tables, changed_by)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — of the SDK's client
+        return getattr(self._client, name)
 
-    def transaction(params: dict[str, Any]) -> None:
-        for write in params["TransactItems"]:
+    def put_item(self, **write: Any) -> Any:  # noqa: ANN401 — as above
+        self._stamp(write)
+        return self._client.put_item(**write)
+
+    def update_item(self, **write: Any) -> Any:  # noqa: ANN401
+        self._stamp(write)
+        return self._client.update_item(**write)
+
+    def batch_write_item(self, **_: object) -> Any:  # noqa: ANN401
+        raise NotImplementedError("A batch of writes does not carry who made them: use put_item.")
+
+    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401
+        for write in request["TransactItems"]:
             for kind in write.keys() & {"Put", "Update"}:
-                stamp(write[kind])
+                self._stamp(write[kind])
+        return self._client.transact_write_items(**request)
 
-    register("PutItem", stamp)
-    register("UpdateItem", stamp)
-    register("TransactWriteItems", transaction)
-
-
-def _stamp(
-    tables: Collection[str], changed_by: Callable[[], str | None], write: dict[str, Any]
-) -> None:
-    expression = write.get("UpdateExpression", "")
-    counts_only = expression.startswith("ADD ")
-    if write["TableName"] not in tables or counts_only:
-        return
-    text = changed_by()
-    if text is None:
-        return
-    if "Item" in write:
-        write["Item"][CHANGED_BY] = {"S": text}
-        return
-    if not expression.startswith(_SET):  # else it is sent again
-        write["UpdateExpression"] = _SET + expression.removeprefix("SET ")
-        write.setdefault("ExpressionAttributeNames", {})[_NAME] = CHANGED_BY
-    write.setdefault("ExpressionAttributeValues", {})[_VALUE] = {"S": text}
+    def _stamp(self, write: dict[str, Any]) -> None:
+        expression = write.get("UpdateExpression", "")
+        counts_only = expression.startswith("ADD ")
+        if write["TableName"] not in self._tables or counts_only:
+            return
+        text = self._changed_by()
+        if text is None:
+            return
+        if "Item" in write:
+            write["Item"][CHANGED_BY] = {"S": text}
+            return
+        if not expression.startswith(_SET):  # else it is written again
+            write["UpdateExpression"] = _SET + expression.removeprefix("SET ")
+            write.setdefault("ExpressionAttributeNames", {})[_NAME] = CHANGED_BY
+        write.setdefault("ExpressionAttributeValues", {})[_VALUE] = {"S": text}
