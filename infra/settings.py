@@ -280,6 +280,7 @@ class JwtSettings(_Settings):
     """The claim that holds the tenant."""
 
 
+_KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
 _STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
 StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
 
@@ -291,6 +292,16 @@ class AdoptedStreams(_Settings):
     runs: StreamArn | None = None
     keys: StreamArn | None = None
     requests: StreamArn | None = None
+
+
+class KmsSettings(_Settings):
+    """A customer-managed key that exists already."""
+
+    key_arn: Annotated[str, StringConstraints(pattern=_KEY_ARN)]
+
+
+def _kms_if_json(value: object) -> object:
+    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
 
 
 class AuditLockSettings(_Settings):
@@ -359,6 +370,8 @@ class Settings(_Settings):
     log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
     audit_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=365)
     """How long the API's own log, which holds the audit events, and its access log are kept."""
+    kms: Annotated[KmsSettings | Literal["create"] | None, BeforeValidator(_kms_if_json)] = None
+    """The key of tables, queues, buckets and logs; None: keys that AWS manages."""
     audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(_json_if_text)] = None
     """Object lock on the audit chain; None: its objects can be removed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

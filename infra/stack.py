@@ -13,6 +13,7 @@ from infra.constructs.api import Api
 from infra.constructs.audit_log import AuditLog
 from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
+from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
 from infra.constructs.events import Events
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb, only_attributes
@@ -63,7 +64,9 @@ class NextfireStack(Stack):
         )
         self._settings = settings
         self._build = build
-        self._stores = Stores(self, "Stores", settings=settings)
+        self._encryption = Encryption(self, "Encryption", settings=settings)
+        self._key = self._encryption.key
+        self._stores = Stores(self, "Stores", settings=settings, key=self._key)
         self._events = Events(self, "Events")
         self._code = Code(self, "Code", build=build, target=settings.target)
         self._pools = [
@@ -73,6 +76,7 @@ class NextfireStack(Stack):
                 name=name,
                 settings=pool,
                 target=settings.target,
+                key=self._key,
             )
             for name, pool in settings.pools.items()
         ]
@@ -101,6 +105,7 @@ class NextfireStack(Stack):
                 "requests": self._stores.requests,
             },
             settings=settings,
+            key=self._key,
         )
         self._api_function = self._create_api_function()
         self._authorizer = self._create_authorizer() if settings.auth is Auth.KEYS else None
@@ -110,6 +115,7 @@ class NextfireStack(Stack):
             function=self._api_function,
             authorizer=self._authorizer,
             settings=settings,
+            key=self._key,
         )
         Monitoring(
             self,
@@ -136,6 +142,7 @@ class NextfireStack(Stack):
             folder="api",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
             audited=True,
@@ -177,6 +184,9 @@ class NextfireStack(Stack):
                 dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
                 stores.keys.table_arn,
             )
+        self._encryption.allow(api.role, "dynamodb", TABLES)
+        # An upload by a URL that it signed uses the key in its name.
+        self._encryption.allow(api.role, "s3", WRITE)
         return api
 
     def _identity_environment(self) -> dict[str, str]:
@@ -192,6 +202,7 @@ class NextfireStack(Stack):
             folder="authorizer",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.authorizer_memory,
             timeout=_AUTHORIZER_TIMEOUT,
             environment=self._tables("keys"),
@@ -204,6 +215,7 @@ class NextfireStack(Stack):
             keys,
             conditions=only_attributes("tenant", "key_id", "last_used_on"),
         )
+        self._encryption.allow(authorizer.role, "dynamodb", TABLES)
         return authorizer
 
     def _create_watcher(self) -> Function:
@@ -214,6 +226,7 @@ class NextfireStack(Stack):
             folder="watcher",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.watcher_memory,
             timeout=self._settings.watcher_timeout,
             environment={
@@ -250,6 +263,8 @@ class NextfireStack(Stack):
         )
         for pool in self._pools:
             pool.grant_send(watcher.role)
+        self._encryption.allow(watcher.role, "dynamodb", TABLES)
+        self._encryption.allow(watcher.role, "sqs", WRITE)
         WatcherRules(self, "WatcherRules", watcher=watcher, groups=self._settings.groups)
         return watcher
 
@@ -261,6 +276,7 @@ class NextfireStack(Stack):
             folder="auditor",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.auditor_memory,
             timeout=LAMBDA_LIMIT,
             environment={
@@ -283,6 +299,7 @@ class NextfireStack(Stack):
         )
         for pool in self._pools:
             pool.grant_count(auditor.role)
+        self._encryption.allow(auditor.role, "dynamodb", TABLES)
         AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
         return auditor
 
@@ -293,6 +310,7 @@ class NextfireStack(Stack):
             folder="auditlog",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=_AUDIT_LOG_MEMORY,
             timeout=_AUDIT_LOG_TIMEOUT,
             environment={
@@ -303,6 +321,9 @@ class NextfireStack(Stack):
         bucket = self._stores.audit
         allow(audit_log.role, ["s3:GetObject", "s3:PutObject"], bucket.arn_for_objects("chain/*"))
         allow(audit_log.role, ["s3:ListBucket"], bucket.bucket_arn)
+        self._encryption.allow(audit_log.role, "dynamodb", READ)
+        self._encryption.allow(audit_log.role, "s3", WRITE)
+        self._encryption.allow(audit_log.role, "sqs", WRITE)
         return audit_log
 
     def _create_executor(self, pool: Pool) -> Function:
@@ -312,6 +333,7 @@ class NextfireStack(Stack):
             folder="executor",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=pool.settings.memory,
             timeout=pool.settings.work_limit,
             environment=self._execution_environment(pool),
@@ -343,6 +365,7 @@ class NextfireStack(Stack):
             build=self._build,
             settings=self._settings,
             environment=self._execution_environment(pool),
+            key=self._key,
         )
 
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
@@ -396,6 +419,9 @@ class NextfireStack(Stack):
             # Tagged with the tenant and the job, so that the role's policies can tell them apart.
             allow(role, ["sts:AssumeRole", "sts:TagSession"], job_role)
         pool.grant_work(role)
+        self._encryption.allow(role, "dynamodb", TABLES)
+        self._encryption.allow(role, "s3", WRITE)
+        self._encryption.allow(role, "sqs", WRITE)
 
     @staticmethod
     def _grant_read(role: iam.Role, bucket: s3.IBucket) -> None:

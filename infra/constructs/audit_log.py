@@ -4,12 +4,14 @@ from collections.abc import Mapping
 
 from aws_cdk import Annotations, Duration
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs import grants
 from infra.constructs.function import Function
+from infra.constructs.pool import encrypted
 from infra.settings import Settings, Target
 from nextfire.domain.change import CHANGED_BY
 
@@ -35,12 +37,13 @@ class AuditLog(Construct):
         function: Function,
         tables: Mapping[str, dynamodb.ITable],
         settings: Settings,
+        key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, construct_id)
         self.failures = sqs.Queue(
             self,
             "Failures",
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **encrypted(key),
             enforce_ssl=settings.target is Target.AWS,
             retention_period=Duration.days(14),
         )

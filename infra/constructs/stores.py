@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -50,8 +51,11 @@ def _only_new_objects(bucket: s3.IBucket) -> iam.PolicyStatement:
 class Stores(Construct):
     """Tables and buckets, created and retained, or adopted by name where the settings say so."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: Settings, key: kms.IKey | None
+    ) -> None:
         super().__init__(scope, construct_id)
+        self._key = key
         self._remove_data = settings.remove_data
         self._enforce_ssl = settings.enforce_ssl
         adopt = settings.adopt
@@ -110,6 +114,10 @@ class Stores(Construct):
 
         self.audit = self._audit_bucket(adopt.audit, settings.audit_lock)
 
+    @property
+    def _encryption(self) -> s3.BucketEncryption:
+        return s3.BucketEncryption.KMS if self._key else s3.BucketEncryption.S3_MANAGED
+
     def _audit_bucket(self, existing: str | None, lock: AuditLockSettings | None) -> s3.IBucket:
         """The bucket of the audit chain. With a *lock* it outlives the stack in any case."""
         if existing:
@@ -120,7 +128,10 @@ class Stores(Construct):
             "Audit",
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=self._encryption,
+            encryption_key=self._key,
+            # One request to KMS for many objects instead of one for each.
+            bucket_key_enabled=True if self._key else None,
             enforce_ssl=self._enforce_ssl,
             versioned=True,
             # Possible from the start, so that a lock can be set later without another bucket.
@@ -159,7 +170,12 @@ class Stores(Construct):
             # Both images: what a write changed is what differs between them.
             stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if stream else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            encryption=(
+                dynamodb.TableEncryption.CUSTOMER_MANAGED
+                if self._key
+                else dynamodb.TableEncryption.AWS_MANAGED
+            ),
+            encryption_key=self._key,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
@@ -182,7 +198,10 @@ class Stores(Construct):
             construct_id,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=self._encryption,
+            encryption_key=self._key,
+            # One request to KMS for many objects instead of one for each.
+            bucket_key_enabled=True if self._key else None,
             enforce_ssl=self._enforce_ssl,
             versioned=versioned,
             lifecycle_rules=list(lifecycle_rules),
