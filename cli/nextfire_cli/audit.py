@@ -1,5 +1,6 @@
 """The commands of `nextfire audit`: the audit chain, listed and verified."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -130,7 +131,7 @@ def _verified(
 def _instant(since: str | None) -> datetime | None:
     if since is None:
         return None
-    return parse_instant(moment(since, "--since", datetime.now(UTC)))
+    return parse_instant(moment(since, "--since", datetime.fromtimestamp(time.time(), UTC)))
 
 
 def _broken(error: BrokenChainError) -> CliError:

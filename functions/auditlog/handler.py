@@ -9,7 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.aws import SystemClock, s3
-from nextfire.adapters.change_stream import changes_of
+from nextfire.adapters.change_stream import changes_of, table_of
 from nextfire.settings import AuditLogSettings
 from nextfire.usecases.record_changes import RecordChanges
 from nextfire.wiring.telemetry import Telemetry
@@ -44,6 +44,8 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
         names.keys_table: "keys",
         names.requests_table: "requests",
     }
-    appended = record_changes().record(changes_of(event["Records"], tables))
-    telemetry.logger.info("appended", records=len(event["Records"]), events=appended)
-    return {"records": len(event["Records"]), "events": appended}
+    records = event["Records"]
+    appended = record_changes().record(changes_of(records, tables))
+    table = table_of(records[0], tables)
+    telemetry.logger.info("appended", table=table, records=len(records), events=appended)
+    return {"records": len(records), "events": appended}

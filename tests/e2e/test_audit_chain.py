@@ -92,7 +92,9 @@ def test_a_change_by_http_is_in_the_chain_and_tampering_is_seen(
 
 
 def test_runs_leave_no_events(stack: Stack) -> None:
-    """Executors' and watchers' writes do not invoke the function: its log has no empty batch."""
+    """Executors' and watchers' writes do not invoke the function: it is invoked in vain only by the
+    note of a key's last use, once a day.
+    """
     configuration = stack.client("lambda").get_function_configuration(
         FunctionName=stack.outputs()["AuditLogFunction"]
     )
@@ -101,4 +103,4 @@ def test_runs_leave_no_events(stack: Stack) -> None:
     lines = [each["message"] for page in pages for each in page["events"]]
     batches = [json.loads(line) for line in lines if '"message":"appended"' in line]
     assert batches
-    assert all(each["events"] for each in batches)
+    assert {each["table"] for each in batches if not each["events"]} <= {"keys"}

@@ -17,8 +17,8 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
     ResponseStreamingError,
 )
 
-from nextfire.adapters.aws import TRANSIENT_CODES
 from nextfire.adapters.audit_log import S3AuditLog
+from nextfire.adapters.aws import TRANSIENT_CODES
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents

@@ -39,21 +39,21 @@ class _Stamped:
         self._tables = tables
         self._changed_by = changed_by
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 — of the SDK's client
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    def put_item(self, **write: Any) -> Any:  # noqa: ANN401 — as above
+    def put_item(self, **write: Any) -> Any:
         self._stamp(write)
         return self._client.put_item(**write)
 
-    def update_item(self, **write: Any) -> Any:  # noqa: ANN401
+    def update_item(self, **write: Any) -> Any:
         self._stamp(write)
         return self._client.update_item(**write)
 
-    def batch_write_item(self, **_: object) -> Any:  # noqa: ANN401
+    def batch_write_item(self, **_: object) -> Any:
         raise NotImplementedError("A batch of writes does not carry who made them: use put_item.")
 
-    def transact_write_items(self, **request: Any) -> Any:  # noqa: ANN401
+    def transact_write_items(self, **request: Any) -> Any:
         for write in request["TransactItems"]:
             for kind in write.keys() & {"Put", "Update"}:
                 self._stamp(write[kind])

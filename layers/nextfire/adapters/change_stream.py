@@ -33,7 +33,7 @@ def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> Change | 
     """
     stream = record["dynamodb"]
     new, old = stream.get("NewImage") or {}, stream.get("OldImage") or {}
-    table = _table(record, tables)
+    table = table_of(record, tables)
     attributes = sorted(
         name for name in {*new, *old} - {CHANGED_BY} if new.get(name) != old.get(name)
     )
@@ -54,7 +54,8 @@ def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> Change | 
     )
 
 
-def _table(record: Mapping[str, Any], tables: Mapping[str, str]) -> str:
+def table_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> str:
+    """What the table of *record* is called here."""
     # arn:aws:dynamodb:us-east-1:123456789012:table/NAME/stream/2026-05-24T10:00:00.000
     name = str(record["eventSourceARN"]).split(":", 5)[-1].split("/")[1]
     return tables.get(name, name)
