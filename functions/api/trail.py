@@ -1,4 +1,4 @@
-"""What the API adds to the audit chain beside its writes: uploads, and requests that it refused."""
+"""Events of the audit chain that are not writes of a job, run or key: uploads and refusals."""
 
 from __future__ import annotations
 

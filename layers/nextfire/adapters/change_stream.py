@@ -9,7 +9,7 @@ from typing import Any
 from nextfire.domain.change import CHANGED_BY, MAX_TEXT, Change, read_changed_by
 
 KEYS = "keys"
-"""The table each write of which is an event, whoever made it."""
+"""The table of which every write is an event, with or without a request."""
 _BY_USE = frozenset({"last_used_on"})
 """What the authorizer writes to a key: no change of it."""
 
@@ -21,7 +21,7 @@ def changes_of(records: Iterable[Mapping[str, Any]], tables: Mapping[str, str]) 
 
 
 def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> Change | None:
-    """The change that *record* tells of; None: it is not one of a request's.
+    """The change in *record*; None: no request made it.
 
     A write is a request's if its `changed_by` differs from the one before. An executor that writes
     the item later leaves the attribute as it is. Of the table `keys` all writes are changes except

@@ -64,7 +64,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What `verify` found intact. `first` and `last` are None if there are no events."""
+    """What `verify` found intact. `first` and `last` are None if the chain is empty."""
 
     count: int
     first: Event | None

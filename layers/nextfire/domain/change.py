@@ -21,9 +21,9 @@ MAX_TEXT = 300
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write to one item. `id` is unique to the write: it tells a second delivery from a second
-    write. `by`: the request that wrote it; empty if no request did. `attributes`: the names of
-    those that the write set, changed or removed.
+    """One write to one item. `id` is unique to the write: a second delivery has the same id, a
+    second write another. `by`: the request that wrote it; empty if no request did. `attributes`:
+    the names of those that the write set, changed or removed.
     """
 
     id: str

@@ -704,7 +704,7 @@ class AuditLog(Protocol):
     """Stores the audit chain; see `nextfire.domain.chain`."""
 
     def last(self) -> Batch | None:
-        """The newest batch, or an older one that was the newest before; None: there is none.
+        """The newest batch, or an older one that was the newest before; None: the log is empty.
 
         Raises:
             UnavailableError: The store did not answer.
