@@ -447,7 +447,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
         *("begin", "finish", "refuse", "note"),
-        *("last", "ids_since", "append"),
+        *("last", "ids_since", "append", "read"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
         *("upload", "versions"),  # an upload is no call: a URL is signed here

@@ -43,7 +43,7 @@ class S3AuditLog:
             with translated("list audit batches"):
                 answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=PREFIX, MaxKeys=1)
             found = answer.get("Contents", [])
-            self._last = self._batch(number_of(found[0]["Key"])) if found else None
+            self._last = self.read(number_of(found[0]["Key"])) if found else None
         return self._last
 
     def ids_since(self, last: Batch | None, since: datetime) -> Collection[str]:
@@ -54,7 +54,7 @@ class S3AuditLog:
         batch = last
         while batch is not None and parse_instant(batch.recorded_at) >= since:
             ids.update(str(event["id"]) for event in batch.events)
-            batch = self._batch(batch.number - 1) if batch.number > 1 else None
+            batch = self.read(batch.number - 1) if batch.number > 1 else None
         return ids
 
     def append(self, batch: Batch) -> bool:
@@ -78,7 +78,8 @@ class S3AuditLog:
         self._last = batch
         return True
 
-    def _batch(self, number: int) -> Batch:
+    def read(self, number: int) -> Batch:
+        """The batch *number*, which is there. Raises as `last` does."""
         if number not in self._remembered:
             with translated("read audit events"):
                 answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from nextfire.domain.change import CHANGED_BY, MAX_TEXT, Change, read_changed_by
+from nextfire.domain.change import CHANGED_BY, MAX_TEXT, ItemChange, read_changed_by
 
 KEYS = "keys"
 """The table of which every write is an event, with or without a request."""
@@ -14,13 +14,13 @@ _BY_USE = frozenset({"last_used_on"})
 """What the authorizer writes to a key: no change of it."""
 
 
-def changes_of(records: Iterable[Mapping[str, Any]], tables: Mapping[str, str]) -> list[Change]:
+def changes_of(records: Iterable[Mapping[str, Any]], tables: Mapping[str, str]) -> list[ItemChange]:
     """The changes among *records*; see `change_of`."""
     found = (change_of(record, tables) for record in records)
     return [change for change in found if change is not None]
 
 
-def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> Change | None:
+def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> ItemChange | None:
     """The change in *record*; None: no request made it.
 
     A write is a request's if its `changed_by` differs from the one before. An executor that writes
@@ -43,7 +43,7 @@ def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> Change | 
         if table != KEYS or expired or {*attributes} <= _BY_USE:
             return None
         by = None
-    return Change(
+    return ItemChange(
         id=str(record["eventID"]),
         table=table,
         kind=str(record["eventName"]),

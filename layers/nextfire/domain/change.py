@@ -20,7 +20,7 @@ MAX_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ItemChange:
     """One write to one item. `id` is unique to the write: a second delivery has the same id, a
     second write another. `by`: the request that wrote it; empty if no request did. `attributes`:
     the names of those that the write set, changed or removed.

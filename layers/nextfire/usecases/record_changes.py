@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from nextfire.domain.chain import START, Batch, chain
-from nextfire.domain.change import Change
+from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.ports import AuditLog, Clock
@@ -23,7 +23,7 @@ class RecordChanges:
         self._log = log
         self._clock = clock
 
-    def record(self, changes: Sequence[Change]) -> int:
+    def record(self, changes: Sequence[ItemChange]) -> int:
         """Append those of *changes* that are not in the chain yet, as one batch.
 
         Several writers may do so concurrently: one of them gets the next place in the chain, the
