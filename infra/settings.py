@@ -103,6 +103,12 @@ def _whole_minutes(duration: timedelta) -> timedelta:
     return duration
 
 
+def _whole_days(duration: timedelta) -> timedelta:
+    if duration % timedelta(days=1):
+        raise ValueError("S3 locks objects by the day: give whole days, such as P365D")
+    return duration
+
+
 def _known_retention(duration: timedelta) -> timedelta:
     if duration not in _LOG_RETENTIONS:
         days = ", ".join(f"P{known.days}D" for known in _LOG_RETENTIONS)
@@ -149,6 +155,7 @@ _SECRET_ARN = re.compile(
     r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:([\w/+=.@-]+-[A-Za-z0-9]{6})"
 )
 _PARAMETER_ARN = re.compile(r"arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/([A-Za-z0-9_./-]+)")
+_PRINCIPAL_ARN = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+$"
 PoolName = Annotated[
     str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=32)
 ]
@@ -270,6 +277,12 @@ class PoolSettings(_Settings):
     """The network that a Lambda executor is attached to; None: it reaches the internet."""
     fargate: FargateSettings | None = None
     """How the stack runs workers of the pool; None: it runs none."""
+    worker_principals: (
+        tuple[Annotated[str, StringConstraints(pattern=_PRINCIPAL_ARN)], ...] | None
+    ) = None
+    """IAM roles and users that may assume the pool's worker role; ECS tasks of the stack's account
+    and region always may.
+    """
 
     @property
     def packages_or_default(self) -> str:
@@ -371,6 +384,10 @@ class PoolSettings(_Settings):
     def _check_kind(self) -> Self:
         if self.executor == "lambda" and self.fargate is not None:
             raise ValueError('fargate is for pools of workers: give them "executor": "worker"')
+        if self.executor == "lambda" and self.worker_principals:
+            raise ValueError(
+                'workerPrincipals is for pools of workers: give them "executor": "worker"'
+            )
         if self.executor == "lambda" and self.packages == "inline":
             raise ValueError(
                 "packages of a lambda pool must be none: serve the pool by workers, or put the "
@@ -406,6 +423,38 @@ def _checked_rules(rules: tuple[IamRule, ...] | None) -> tuple[IamRule, ...] | N
     return rules
 
 
+_KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$"
+_STREAM_ARN = r"^arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:[0-9]{12}:table/[\w.-]+/stream/[0-9T:.-]+$"
+StreamArn = Annotated[str, StringConstraints(pattern=_STREAM_ARN)]
+
+
+class AdoptedStreams(_Settings):
+    """Streams of adopted tables, which feed the audit chain."""
+
+    jobs: StreamArn | None = None
+    runs: StreamArn | None = None
+    keys: StreamArn | None = None
+    requests: StreamArn | None = None
+
+
+class KmsSettings(_Settings):
+    """A customer-managed key that exists already."""
+
+    key_arn: Annotated[str, StringConstraints(pattern=_KEY_ARN)]
+
+
+def _kms_if_json(value: object) -> object:
+    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+
+
+class AuditLockSettings(_Settings):
+    """How long an object of the audit chain can neither be changed nor removed."""
+
+    mode: Literal["GOVERNANCE", "COMPLIANCE"]
+    """GOVERNANCE: not without `s3:BypassGovernanceRetention`; COMPLIANCE: by no one."""
+    period: Annotated[Duration, AfterValidator(_whole_days)]
+
+
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
 
@@ -417,6 +466,10 @@ class Adopted(_Settings):
     requests: str | None = None
     scripts: str | None = None
     outputs: str | None = None
+    audit: str | None = None
+    """The bucket of the audit chain, to be continued."""
+    streams: AdoptedStreams = AdoptedStreams()
+    """The ARNs of the streams of adopted tables."""
 
 
 class Settings(_Settings):
@@ -466,6 +519,10 @@ class Settings(_Settings):
     log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
     audit_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=365)
     """How long the API's own log, which holds the audit events, and its access log are kept."""
+    kms: Annotated[KmsSettings | Literal["create"] | None, BeforeValidator(_kms_if_json)] = None
+    """The key of tables, queues, buckets and logs; None: keys that AWS manages."""
+    audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(_json_if_text)] = None
+    """Object lock on the audit chain; None: its objects can be removed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     alarm_topic_arn: str | None = None
     """An SNS topic that the alarms notify."""

@@ -10,8 +10,10 @@ from constructs import Construct
 
 from infra.build import Build
 from infra.constructs.api import Api
+from infra.constructs.audit_log import AuditLog
 from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
+from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
 from infra.constructs.events import Events
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb, only_attributes
@@ -21,6 +23,7 @@ from infra.constructs.private_network import PrivateNetwork
 from infra.constructs.stores import ATTENTION_INDEX, Stores
 from infra.constructs.watcher import WatcherRules
 from infra.constructs.worker_service import WorkerService, create_vpc
+from infra.constructs.worker_trust import worker_trust
 from infra.settings import (
     LAMBDA_LIMIT,
     Auth,
@@ -32,6 +35,8 @@ from infra.settings import (
 )
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
+_AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
+_AUDIT_LOG_MEMORY = 256
 _AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits for it for 10 s
 
 
@@ -60,7 +65,9 @@ class NextfireStack(Stack):
         )
         self._settings = settings
         self._build = build
-        self._stores = Stores(self, "Stores", settings=settings)
+        self._encryption = Encryption(self, "Encryption", settings=settings)
+        self._key = self._encryption.key
+        self._stores = Stores(self, "Stores", settings=settings, key=self._key)
         self._events = Events(self, "Events")
         self._code = Code(
             self, "Code", build=build, target=settings.target, signatures=settings.signatures
@@ -72,6 +79,7 @@ class NextfireStack(Stack):
                 name=name,
                 settings=pool,
                 target=settings.target,
+                key=self._key,
             )
             for name, pool in settings.pools.items()
         ]
@@ -88,6 +96,20 @@ class NextfireStack(Stack):
                     self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
         self._watcher = self._create_watcher()
         self._auditor = self._create_auditor()
+        self._audit_log_function = self._create_audit_log_function()
+        self._audit_log = AuditLog(
+            self,
+            "AuditLog",
+            function=self._audit_log_function,
+            tables={
+                "jobs": self._stores.jobs,
+                "runs": self._stores.runs,
+                "keys": self._stores.keys,
+                "requests": self._stores.requests,
+            },
+            settings=settings,
+            key=self._key,
+        )
         self._api_function = self._create_api_function()
         self._authorizer = self._create_authorizer() if settings.auth is Auth.KEYS else None
         self._api = Api(
@@ -96,6 +118,7 @@ class NextfireStack(Stack):
             function=self._api_function,
             authorizer=self._authorizer,
             settings=settings,
+            key=self._key,
         )
         Monitoring(
             self,
@@ -105,9 +128,11 @@ class NextfireStack(Stack):
                 **({"authorizer": self._authorizer} if self._authorizer else {}),
                 "watcher": self._watcher,
                 "auditor": self._auditor,
+                "auditlog": self._audit_log_function,
                 **{f"executor-{name}": function for name, function in self._executors.items()},
             },
             pools=self._pools,
+            audit_failures=self._audit_log.failures,
             settings=settings,
         )
         self._write_outputs()
@@ -120,6 +145,7 @@ class NextfireStack(Stack):
             folder="api",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.api_memory,
             timeout=_API_TIMEOUT,
             audited=True,
@@ -161,6 +187,9 @@ class NextfireStack(Stack):
                 dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
                 stores.keys.table_arn,
             )
+        self._encryption.allow(api.role, "dynamodb", TABLES)
+        # An upload by a URL that it signed uses the key in its name.
+        self._encryption.allow(api.role, "s3", WRITE)
         return api
 
     def _identity_environment(self) -> dict[str, str]:
@@ -181,6 +210,7 @@ class NextfireStack(Stack):
             folder="authorizer",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.authorizer_memory,
             timeout=_AUTHORIZER_TIMEOUT,
             environment=self._tables("keys"),
@@ -193,6 +223,7 @@ class NextfireStack(Stack):
             keys,
             conditions=only_attributes("tenant", "key_id", "last_used_on"),
         )
+        self._encryption.allow(authorizer.role, "dynamodb", TABLES)
         return authorizer
 
     def _create_watcher(self) -> Function:
@@ -203,6 +234,7 @@ class NextfireStack(Stack):
             folder="watcher",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.watcher_memory,
             timeout=self._settings.watcher_timeout,
             environment={
@@ -239,6 +271,8 @@ class NextfireStack(Stack):
         )
         for pool in self._pools:
             pool.grant_send(watcher.role)
+        self._encryption.allow(watcher.role, "dynamodb", TABLES)
+        self._encryption.allow(watcher.role, "sqs", WRITE)
         WatcherRules(self, "WatcherRules", watcher=watcher, groups=self._settings.groups)
         return watcher
 
@@ -250,6 +284,7 @@ class NextfireStack(Stack):
             folder="auditor",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=self._settings.auditor_memory,
             timeout=LAMBDA_LIMIT,
             environment={
@@ -272,8 +307,32 @@ class NextfireStack(Stack):
         )
         for pool in self._pools:
             pool.grant_count(auditor.role)
+        self._encryption.allow(auditor.role, "dynamodb", TABLES)
         AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
         return auditor
+
+    def _create_audit_log_function(self) -> Function:
+        audit_log = Function(
+            self,
+            "Auditlog",
+            folder="auditlog",
+            code=self._code,
+            settings=self._settings,
+            key=self._key,
+            memory=_AUDIT_LOG_MEMORY,
+            timeout=_AUDIT_LOG_TIMEOUT,
+            environment={
+                **self._tables("jobs", "runs", "keys", "requests"),
+                "NEXTFIRE_AUDIT_BUCKET": self._stores.audit.bucket_name,
+            },
+        )
+        bucket = self._stores.audit
+        allow(audit_log.role, ["s3:GetObject", "s3:PutObject"], bucket.arn_for_objects("chain/*"))
+        allow(audit_log.role, ["s3:ListBucket"], bucket.bucket_arn)
+        self._encryption.allow(audit_log.role, "dynamodb", READ)
+        self._encryption.allow(audit_log.role, "s3", WRITE)
+        self._encryption.allow(audit_log.role, "sqs", WRITE)
+        return audit_log
 
     def _create_executor(self, pool: Pool) -> Function:
         executor = Function(
@@ -282,6 +341,7 @@ class NextfireStack(Stack):
             folder="executor",
             code=self._code,
             settings=self._settings,
+            key=self._key,
             memory=pool.settings.memory,
             timeout=pool.settings.work_limit,
             environment=self._execution_environment(pool),
@@ -298,14 +358,11 @@ class NextfireStack(Stack):
         return None
 
     def _create_worker_role(self, pool: Pool) -> iam.Role:
-        """The role of a worker: on Fargate, or on any machine whose principal may assume it."""
+        """The role of the pool's workers, on Fargate or on any other machine."""
         role = iam.Role(
             self,
             f"Worker{pascal(pool.name)}",
-            assumed_by=iam.CompositePrincipal(
-                iam.ServicePrincipal("ecs-tasks.amazonaws.com"),
-                iam.AccountPrincipal(self.account),
-            ),
+            assumed_by=worker_trust(self, pool.settings, self._settings.target),
         )
         self._grant_execution(role, pool)
         return role
@@ -323,6 +380,7 @@ class NextfireStack(Stack):
             build=self._build,
             settings=self._settings,
             environment=self._execution_environment(pool),
+            key=self._key,
         )
 
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
@@ -390,6 +448,9 @@ class NextfireStack(Stack):
             # Tagged with the tenant and the job, so that the role's policies can tell them apart.
             allow(role, ["sts:AssumeRole", "sts:TagSession"], job_role)
         pool.grant_work(role)
+        self._encryption.allow(role, "dynamodb", TABLES)
+        self._encryption.allow(role, "s3", WRITE)
+        self._encryption.allow(role, "sqs", WRITE)
 
     @staticmethod
     def _grant_read(role: iam.Role, bucket: s3.IBucket) -> None:
@@ -440,6 +501,7 @@ class NextfireStack(Stack):
             "Auth": self._settings.auth.value,
             "ScriptsBucket": stores.scripts.bucket_name,
             "OutputsBucket": stores.outputs.bucket_name,
+            "AuditBucket": stores.audit.bucket_name,
             "EventBus": self._events.bus.event_bus_name,
             "ApiFunction": self._api_function.function.function_name,
             "ApiRoleArn": self._api_function.role.role_arn,
@@ -447,6 +509,8 @@ class NextfireStack(Stack):
             "WatcherRoleArn": self._watcher.role.role_arn,
             "AuditorFunction": self._auditor.function.function_name,
             "AuditorRoleArn": self._auditor.role.role_arn,
+            "AuditLogFunction": self._audit_log_function.function.function_name,
+            "AuditLogRoleArn": self._audit_log_function.role.role_arn,
             "WatcherGroups": str(self._settings.groups),
             "Pools": self.to_json_string(
                 {pool.name: pool.settings.executor for pool in self._pools}

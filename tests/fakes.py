@@ -20,6 +20,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast
 
 from nextfire.domain.audit import Audit
+from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import (
     InvalidInputError,
@@ -29,7 +30,7 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.events import Event
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, runs_from
-from nextfire.domain.instants import cut, from_ms, to_ms
+from nextfire.domain.instants import cut, from_ms, parse_instant, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey, ending, revoked
 from nextfire.domain.masking import Masker
@@ -1143,6 +1144,33 @@ class MemoryRequestStore:
             kept = self.items.get((tenant, key))
             if kept is not None and kept.at == began_at:
                 self.items[tenant, key] = replace(kept, refused=True)
+
+
+class MemoryAuditLog:
+    """`AuditLog`. `batches`: what was appended."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self._lock = threading.Lock()
+
+    def last(self) -> Batch | None:
+        return self.batches[-1] if self.batches else None
+
+    def ids_since(self, last: Batch | None, since: datetime) -> set[str]:
+        number = last.number if last else 0
+        return {
+            event["id"]
+            for batch in self.batches[:number]
+            if parse_instant(batch.recorded_at) >= since
+            for event in batch.events
+        }
+
+    def append(self, batch: Batch) -> bool:
+        with self._lock:
+            if batch.number != len(self.batches) + 1:
+                return False
+            self.batches.append(batch)
+            return True
 
 
 class MemoryKeyStore:

@@ -23,6 +23,7 @@ from botocore.session import Session as BotocoreSession
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.client.signing import REGIONS, Signature, callers_session, session_of, signature
 from nextfire.domain.keys import ApiKey
+from nextfire_cli.audit_bucket import AuditBucket
 from nextfire_cli.errors import CliError
 
 if TYPE_CHECKING:
@@ -270,11 +271,17 @@ class Account:
         except (BotoCoreError, ClientError) as error:
             raise CliError(
                 f"The role {role} cannot be assumed: {error}.",
-                "Your credentials need sts:AssumeRole on it.",
+                "Add the ARN of your role or user to the pool's workerPrincipals in cdk.json and\n"
+                "deploy, and allow it sts:AssumeRole on this role. For example\n"
+                '"workerPrincipals": ["arn:aws:iam::123456789012:role/workers"].',
             ) from error
         own = BotocoreSession(session_vars={"region": ("region", REGIONS, None, None)})
         own.register_component("credential_provider", _Given(credentials))
         boto3.setup_default_session(botocore_session=own)
+
+    def audit_bucket(self, bucket: str) -> AuditBucket:
+        """The audit chain in *bucket*."""
+        return AuditBucket(self._session.client("s3", endpoint_url=self._endpoint), bucket)
 
     def dead_letters(self, url: str) -> "DeadLetterQueue":
         """The dead-letter queue at *url*."""

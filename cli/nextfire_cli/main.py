@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from nextfire.client import Auth
-from nextfire_cli import dlq, jobs, keys, render, runs, schedules, scripts, session, worker
+from nextfire_cli import audit, dlq, jobs, keys, render, runs, schedules, scripts, session, worker
 from nextfire_cli.errors import CliError
 from nextfire_cli.session import Session
 
@@ -77,6 +77,7 @@ app.add_typer(runs.app, name="runs", help="See what ran, when, and how it ended.
 app.add_typer(schedules.app, name="schedules", help="See when a schedule would fire.")
 app.add_typer(dlq.app, name="dlq", help="Look at, redrive and purge a pool's dead letters.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
+app.add_typer(audit.app, name="audit", help="List and verify the audit chain.")
 app.add_typer(keys.app, name="keys", help="Make, list, rotate and revoke API keys.")
 
 

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from functions.api.body import read_body
+from functions.api.changing import changed_by
 from functions.api.documents import told
 from functions.api.identity import Identity, identify
 from functions.api.operation import BY_LABEL, OPEN, SCOPE
@@ -40,6 +41,7 @@ from functions.api.requests import MOST_OF_A_PARAMETER, too_long
 from functions.api.seen import SeenKeys, SideBySide
 from nextfire.adapters.aws import SystemClock, dynamodb, dynamodb_at_once, s3, s3_for_others
 from nextfire.adapters.bucket_store import DynamoDbBucketStore
+from nextfire.adapters.change_stamp import stamped
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
@@ -84,7 +86,11 @@ class Services:
     """What the routes need, built with the first request of a process."""
 
     def __init__(self, settings: ApiSettings) -> None:
-        database = dynamodb()
+        database = stamped(
+            dynamodb(),
+            tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
+            changed_by=changed_by,
+        )
         self.job_store: JobStore = ReachedJobs(
             database,
             table=settings.jobs_table,

@@ -74,12 +74,12 @@ def audit_event(
         answer: What was answered to it.
         seen: What was read on the way.
     """
-    found = _operation(event)
+    found = operation_of(event)
     if found is None:
         return None
     name, given = found
     http, context = event["requestContext"]["http"], event["requestContext"]
-    who = _who(event)
+    caller = who(event)
     told, status = json.loads(answer["body"]), HTTPStatus(answer["statusCode"])
     done = status < HTTPStatus.BAD_REQUEST
     resource = given | ({each: told[each] for each in _IDS if each in told} if done else {})
@@ -87,8 +87,8 @@ def audit_event(
     record: dict[str, Any] = {
         "event": EVENT,
         "at": isoformat(now()),
-        "tenant": who and who.tenant,
-        "principal": who and who.principal,
+        "tenant": caller and caller.tenant,
+        "principal": caller and caller.principal,
         "operation": name,
         "resource": resource,
         "status": int(status),
@@ -98,7 +98,7 @@ def audit_event(
         "before": before and _bounded(_without_secrets(before)),
         "after": after and _bounded(_without_secrets(after)),
         "changed": _changed(before, after),
-        "idempotencyKey": _header(event, _KEY),
+        "idempotencyKey": header_of(event, _KEY),
         "requestId": context.get("requestId"),
         "sourceIp": http.get("sourceIp"),
         "userAgent": http.get("userAgent"),
@@ -106,7 +106,7 @@ def audit_event(
     return {name: _shortened(value) for name, value in record.items() if value is not None}
 
 
-def _operation(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
+def operation_of(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
     """The id of the operation, and what its path names."""
     http = event["requestContext"]["http"]
     method, path = http["method"].upper(), app._remove_prefix(event["rawPath"])  # noqa: SLF001 — as it does itself
@@ -133,7 +133,8 @@ def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | N
     return _bounded({each: sent[each] for each in _ASKED if each in sent}) or None
 
 
-def _who(event: Mapping[str, Any]) -> Identity | None:
+def who(event: Mapping[str, Any]) -> Identity | None:
+    """Who calls; None if that is not known."""
     try:
         return identify_event(event)
     except (ForbiddenError, PermissionError):
@@ -224,5 +225,6 @@ def _shortened(value: Any) -> Any:  # noqa: ANN401
     return value[:_MOST_OF_A_TEXT] if isinstance(value, str) else value
 
 
-def _header(event: Mapping[str, Any], wanted: str) -> str | None:
+def header_of(event: Mapping[str, Any], wanted: str) -> str | None:
+    """The request's header *wanted*, which is given in lower case."""
     return next((v for name, v in event["headers"].items() if name.lower() == wanted), None)

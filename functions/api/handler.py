@@ -14,6 +14,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from functions.api.app import app, telemetry
 from functions.api.audit import audit
+from functions.api.changing import changing
 from functions.api.reach import nothing_reached
 from functions.api.routes import (
     executions,
@@ -28,6 +29,7 @@ from functions.api.routes import (
     scripts,
 )
 from functions.api.seen import noting
+from functions.api.trail import description, note_refusal
 
 for area in (
     *(meta, jobs, many_jobs, on_request, schedules, executions, scripts, pools, keys, quotas),
@@ -39,8 +41,13 @@ gc.enable()
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer one HTTP request (payload format 2.0)."""
-    with noting() as seen, nothing_reached():
+    with (
+        noting() as seen,
+        nothing_reached(),
+        changing(lambda: description(event)) as request,
+    ):
         answer = app.resolve(event, context)
+    note_refusal(event, answer, request)
     audit(event, answer, seen)
     http = event["requestContext"]["http"]
     telemetry.logger.info(

@@ -10,6 +10,7 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_apigatewayv2_authorizers as authorizers
 from aws_cdk import aws_apigatewayv2_integrations as integrations
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -76,6 +77,7 @@ class Api(Construct):
         function: Function,
         authorizer: Function | None,
         settings: Settings,
+        key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, construct_id)
         integration = integrations.HttpLambdaIntegration("Integration", function.function)
@@ -97,6 +99,7 @@ class Api(Construct):
             "AccessLogs",
             retention=settings.audit_days,
             removal_policy=settings.audit_removal,
+            encryption_key=key,
         )
         apigateway.CfnStage(
             self,

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -18,7 +19,8 @@ from nextfire.domain.metrics import NAMESPACE
 
 class Function(Construct):
     """The function of `functions/<folder>`; its role may write to its own log group only, which
-    holds audit events if it is *audited*. It is attached to *network*, if there is one.
+    holds audit events if it is *audited*, and is encrypted with *key*. It is attached to *network*,
+    if there is one.
     """
 
     def __init__(
@@ -29,6 +31,7 @@ class Function(Construct):
         folder: str,
         code: Code,
         settings: Settings,
+        key: kms.IKey | None,
         memory: int,
         timeout: timedelta,
         environment: Mapping[str, str],
@@ -43,6 +46,7 @@ class Function(Construct):
             "Logs",
             retention=settings.audit_days if audited else settings.retention,
             removal_policy=settings.audit_removal if audited else RemovalPolicy.DESTROY,
+            encryption_key=key,
         )
         allow(self.role, ["logs:CreateLogStream", "logs:PutLogEvents"], log_group.log_group_arn)
         if network is not None:

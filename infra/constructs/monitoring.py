@@ -6,6 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.constructs.function import Function
@@ -15,6 +16,7 @@ from nextfire.domain.metrics import NAMESPACE, Metric
 
 _MINUTE = Duration.minutes(1)
 _LATENESS_LIMIT_MS = 4000
+_AUDIT_AGE_LIMIT_MS = 15 * 60 * 1000
 _IGNORE = cloudwatch.TreatMissingData.NOT_BREACHING
 _SERVICES_THAT_DECODE = ("watcher", "executor", "worker", "auditor")
 
@@ -39,6 +41,7 @@ class Monitoring(Construct):
         *,
         functions: Mapping[str, Function],
         pools: Sequence[Pool],
+        audit_failures: sqs.Queue,
         settings: Settings,
     ) -> None:
         super().__init__(scope, construct_id)
@@ -61,7 +64,22 @@ class Monitoring(Construct):
                 pool.dead_letters.metric_approximate_number_of_messages_visible(period=_MINUTE),
                 f"Runs of pool {pool.name} are dead or could not be decoded: inspect its DLQ.",
             )
+        self._alarm_on_audit(functions["auditlog"], audit_failures)
         self._draw(functions, pools)
+
+    def _alarm_on_audit(self, function: Function, failures: sqs.Queue) -> None:
+        self._alarm(
+            "auditlog-behind",
+            function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),
+            "Changes have waited for more than 15 minutes to be appended to the audit chain.",
+            threshold=_AUDIT_AGE_LIMIT_MS,
+        )
+        self._alarm(
+            "auditlog-failures",
+            failures.metric_approximate_number_of_messages_visible(period=_MINUTE),
+            "Changes were not appended to the audit chain for 6 hours and were skipped: the queue "
+            "names the stream and the records, which the stream keeps for 18 hours more.",
+        )
 
     def _alarm_on_promises(self) -> None:
         self._alarm(

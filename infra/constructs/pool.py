@@ -1,7 +1,10 @@
 """A pool: a FIFO queue of due runs, its dead letters, and how executors get at them."""
 
+from typing import Any
+
 from aws_cdk import Duration
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
@@ -12,6 +15,21 @@ from infra.settings import PoolSettings, Target
 
 MAX_RECEIVES = 1000
 """The most that SQS allows: what ends a run is its record, not how often its message was seen."""
+
+
+DATA_KEY_REUSE = Duration.hours(1)
+"""How long SQS uses a data key before it asks KMS for another: a revoked key works that long."""
+
+
+def encrypted(key: kms.IKey | None) -> dict[str, Any]:
+    """How a queue is encrypted, as arguments of `sqs.Queue`."""
+    if key is None:
+        return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
+    return {
+        "encryption": sqs.QueueEncryption.KMS,
+        "encryption_master_key": key,
+        "data_key_reuse": DATA_KEY_REUSE,
+    }
 
 
 class Pool(Construct):
@@ -25,8 +43,10 @@ class Pool(Construct):
         name: str,
         settings: PoolSettings,
         target: Target,
+        key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._key = key
         self._target = target
         self.name = name
         self.settings = settings
@@ -89,7 +109,7 @@ class Pool(Construct):
             fifo=True,
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
-            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            **encrypted(self._key),
             enforce_ssl=self._target is Target.AWS,
             retention_period=retention_period,
             visibility_timeout=visibility_timeout,

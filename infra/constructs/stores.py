@@ -1,13 +1,16 @@
 """The tables and the buckets: what must outlive the stack."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.settings import OUTPUTS_KEPT, Settings
+from infra.settings import OUTPUTS_KEPT, AuditLockSettings, Settings
 
 ATTENTION_INDEX = "attention"
 _TEXT = dynamodb.AttributeType.STRING
@@ -17,18 +20,60 @@ def _key(name: str) -> dynamodb.Attribute:
     return dynamodb.Attribute(name=name, type=_TEXT)
 
 
+@dataclass(frozen=True)
+class _Stream:
+    """That a table has a stream; `existing`: its ARN, if the table is adopted and it is known."""
+
+    existing: str | None
+
+
+def _retention(lock: AuditLockSettings) -> s3.ObjectLockRetention:
+    period = Duration.days(lock.period.days)
+    if lock.mode == "COMPLIANCE":
+        return s3.ObjectLockRetention.compliance(period)
+    return s3.ObjectLockRetention.governance(period)
+
+
+def _only_new_objects(bucket: s3.IBucket) -> iam.PolicyStatement:
+    """No one, whatever their policies allow, overwrites an object: each PUT asks for a free key."""
+    return iam.PolicyStatement(
+        effect=iam.Effect.DENY,
+        principals=[iam.AnyPrincipal()],
+        actions=["s3:PutObject"],
+        resources=[bucket.arn_for_objects("*")],
+        conditions={
+            "Null": {"s3:if-none-match": "true"},
+            "Bool": {"s3:ObjectCreationOperation": "true"},
+        },
+    )
+
+
 class Stores(Construct):
     """Tables and buckets, created and retained, or adopted by name where the settings say so."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, settings: Settings, key: kms.IKey | None
+    ) -> None:
         super().__init__(scope, construct_id)
+        self._key = key
         self._remove_data = settings.remove_data
         self._enforce_ssl = settings.enforce_ssl
         adopt = settings.adopt
-        self.jobs = self._table("Jobs", adopt.jobs, partition="tenant", sort="job_id")
+        self.jobs = self._table(
+            "Jobs",
+            adopt.jobs,
+            partition="tenant",
+            sort="job_id",
+            stream=_Stream(adopt.streams.jobs),
+        )
         self.due = self._table("Due", adopt.due, partition="bucket", sort="entry")
         self.runs = self._table(
-            "Runs", adopt.runs, partition="job", sort="run_id", expires_at="expires_at"
+            "Runs",
+            adopt.runs,
+            partition="job",
+            sort="run_id",
+            expires_at="expires_at",
+            stream=_Stream(adopt.streams.runs),
         )
         if isinstance(self.runs, dynamodb.Table):
             # Sparse: only runs that need a human carry its keys; one that succeeds pays nothing.
@@ -40,10 +85,19 @@ class Stores(Construct):
             )
         self.control = self._table("Control", adopt.control, partition="id")
         self.keys = self._table(
-            "Keys", adopt.keys, partition="tenant", sort="key_id", expires_at="forget_at"
+            "Keys",
+            adopt.keys,
+            partition="tenant",
+            sort="key_id",
+            expires_at="forget_at",
+            stream=_Stream(adopt.streams.keys),
         )
         self.requests = self._table(
-            "Requests", adopt.requests, partition="request", expires_at="expires_at"
+            "Requests",
+            adopt.requests,
+            partition="request",
+            expires_at="expires_at",
+            stream=_Stream(adopt.streams.requests),
         )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
         # Logs are written again as they grow, under the same name: versions would keep each state.
@@ -58,6 +112,38 @@ class Stores(Construct):
             ],
         )
 
+        self.audit = self._audit_bucket(adopt.audit, settings.audit_lock)
+
+    @property
+    def _encryption(self) -> s3.BucketEncryption:
+        return s3.BucketEncryption.KMS if self._key else s3.BucketEncryption.S3_MANAGED
+
+    def _audit_bucket(self, existing: str | None, lock: AuditLockSettings | None) -> s3.IBucket:
+        """The bucket of the audit chain. With a *lock* it outlives the stack in any case."""
+        if existing:
+            return s3.Bucket.from_bucket_name(self, "Audit", existing)
+        retained = lock is not None or not self._remove_data
+        bucket = s3.Bucket(
+            self,
+            "Audit",
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            encryption=self._encryption,
+            encryption_key=self._key,
+            # One request to KMS for many objects instead of one for each.
+            bucket_key_enabled=True if self._key else None,
+            enforce_ssl=self._enforce_ssl,
+            versioned=True,
+            # Possible from the start, so that a lock can be set later without another bucket.
+            object_lock_enabled=True,
+            object_lock_default_retention=_retention(lock) if lock else None,
+            removal_policy=RemovalPolicy.RETAIN if retained else RemovalPolicy.DESTROY,
+            auto_delete_objects=not retained,
+        )
+        if self._enforce_ssl:
+            bucket.add_to_resource_policy(_only_new_objects(bucket))
+        return bucket
+
     def _table(
         self,
         construct_id: str,
@@ -66,17 +152,30 @@ class Stores(Construct):
         partition: str,
         sort: str | None = None,
         expires_at: str | None = None,
+        stream: _Stream | None = None,
     ) -> dynamodb.ITable:
         if existing:
-            return dynamodb.Table.from_table_name(self, construct_id, existing)
+            return dynamodb.Table.from_table_attributes(
+                self,
+                construct_id,
+                table_name=existing,
+                table_stream_arn=stream.existing if stream else None,
+            )
         return dynamodb.Table(
             self,
             construct_id,
             partition_key=_key(partition),
             sort_key=_key(sort) if sort else None,
             time_to_live_attribute=expires_at,
+            # Both images: what a write changed is what differs between them.
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if stream else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            encryption=dynamodb.TableEncryption.AWS_MANAGED,
+            encryption=(
+                dynamodb.TableEncryption.CUSTOMER_MANAGED
+                if self._key
+                else dynamodb.TableEncryption.AWS_MANAGED
+            ),
+            encryption_key=self._key,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
@@ -99,7 +198,10 @@ class Stores(Construct):
             construct_id,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            encryption=s3.BucketEncryption.S3_MANAGED,
+            encryption=self._encryption,
+            encryption_key=self._key,
+            # One request to KMS for many objects instead of one for each.
+            bucket_key_enabled=True if self._key else None,
             enforce_ssl=self._enforce_ssl,
             versioned=versioned,
             lifecycle_rules=list(lifecycle_rules),

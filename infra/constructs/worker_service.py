@@ -12,6 +12,7 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_ecr_assets as ecr_assets
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -69,8 +70,10 @@ class WorkerService(Construct):
         build: Build,
         settings: Settings,
         environment: Mapping[str, str],
+        key: kms.IKey | None,
     ) -> None:
         super().__init__(scope, construct_id)
+        self._key = key
         home = vpc if fargate.vpc_id is None else None
         if home is None:
             # Its zones are not asked for: the subnets are given.
@@ -118,7 +121,11 @@ class WorkerService(Construct):
         environment: Mapping[str, str],
     ) -> ecs.FargateTaskDefinition:
         log_group = logs.LogGroup(
-            self, "Logs", retention=settings.retention, removal_policy=RemovalPolicy.DESTROY
+            self,
+            "Logs",
+            retention=settings.retention,
+            removal_policy=RemovalPolicy.DESTROY,
+            encryption_key=self._key,
         )
         puller = iam.Role(
             self, "Puller", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")

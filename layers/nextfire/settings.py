@@ -98,6 +98,14 @@ class ApiSettings(_Settings):
     """Which tenant and scopes roles have, with `auth` iam; empty: their account, and all scopes."""
 
 
+class AuditLogSettings(_Settings):
+    jobs_table: str
+    runs_table: str
+    keys_table: str
+    requests_table: str
+    audit_bucket: str
+
+
 class AuthorizerSettings(_Settings):
     keys_table: str
 

@@ -13,8 +13,16 @@ from typing import Any
 
 import pytest
 
+from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.aws import to_item
-from nextfire.domain.errors import ConflictError, NotFoundError, QuotaUsedUpError
+from nextfire.domain.chain import Batch, verify
+from nextfire.domain.change import ItemChange
+from nextfire.domain.errors import (
+    ConflictError,
+    NotFoundError,
+    QuotaUsedUpError,
+    UnavailableError,
+)
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState
@@ -24,6 +32,7 @@ from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
 from nextfire.usecases.manage_backfills import Wanted
 from nextfire.usecases.manage_runs import Redriven
+from nextfire.usecases.record_changes import RecordChanges
 from tests.accounting import covered, ran
 from tests.builders import RUN_LATEST, SKIP, a_definition, at, job_key
 from tests.crashes.cloud import Process
@@ -1548,7 +1557,54 @@ class RotateKey(CreateKey):
         self.check_audit(stack)
 
 
+class AppendChanges(Flow):
+    """The function dies while it appends; the stream delivers the batch again, with what came
+    since, to another process. Each change is in the chain once.
+    """
+
+    name = "audit log: append changes"
+
+    def script(self, call: ScriptCall) -> Script:
+        raise AssertionError(call)
+
+    def prepare(self, stack: Stack) -> None:
+        self._deliver(stack, "a")
+
+    def act(self, stack: Stack) -> None:
+        self._deliver(stack, "b", "c")
+
+    def again(self, stack: Stack) -> None:
+        # Lambda delivers a batch again until an invocation succeeds.
+        if stack.answered != "d":
+            self._deliver(stack, "b", "c", "d")
+
+    def check(self, stack: Stack) -> None:
+        while stack.answered != "d":
+            self._deliver(stack, "b", "c", "d")
+        batch: Batch | None = self.log(stack).last()
+        batches: list[Batch] = []
+        while batch is not None:
+            batches.insert(0, batch)
+            before = batch.number - 1
+            batch = self.log(stack).read(before) if before else None
+        verify(batches)
+        ids = [event["id"] for batch in batches for event in batch.events]
+        assert ids == ["a", "b", "c", "d"]
+
+    @staticmethod
+    def log(stack: Stack) -> S3AuditLog:
+        adapters = stack.process("auditlog")
+        return S3AuditLog(adapters.process.s3, bucket=stack.system.outputs_bucket)
+
+    def _deliver(self, stack: Stack, *ids: str) -> None:
+        changes = [ItemChange(each, "jobs", "MODIFY", {"job_id": each}, stack.now) for each in ids]
+        with suppress(UnavailableError):
+            RecordChanges(self.log(stack), stack.clock).record(changes)
+            stack.answered = ids[-1]
+
+
 FLOWS: list[Flow] = [
+    AppendChanges(),
     *(Register(), Change(), ChangePayload(), Pause(), Drain(), Resume(), Delete(), DeletePaused()),
     *(CancelUnclaimed(), CancelWaiting(), CancelLost(), CancelRunning(), Redrive(), RedrivePool()),
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),

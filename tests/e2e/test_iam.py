@@ -1,8 +1,10 @@
 """Each role is refused what it was not granted: least privilege as IAM sees it."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
@@ -262,6 +264,28 @@ def test_granted_call_is_let_through_to_the_service(
     stack: Stack, role: str, service: str, call: Callable[[Stack, Any], None]
 ) -> None:
     call(stack, stack.client(service, role=role))
+
+
+def test_worker_role_is_closed_to_other_principals_of_the_account(stack: Stack) -> None:
+    """The intruder's own policy allows it to assume any role; the worker role does not trust it."""
+    iam = stack.client("iam")
+    user = iam.create_user(UserName="intruder")["User"]["UserName"]
+    anything = {"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [anything]})
+    iam.put_user_policy(UserName=user, PolicyName="all-roles", PolicyDocument=policy)
+    key = iam.create_access_key(UserName=user)["AccessKey"]
+    intruder = boto3.client(
+        "sts",
+        endpoint_url=stack.info.aws_endpoint,
+        region_name=stack.info.region,
+        aws_access_key_id=key["AccessKeyId"],
+        aws_secret_access_key=key["SecretAccessKey"],
+    )
+
+    with pytest.raises(ClientError) as refusal:
+        intruder.assume_role(RoleArn=stack.info.roles["worker-default"], RoleSessionName="intruder")
+
+    assert refusal.value.response["Error"]["Code"] == "AccessDenied"
 
 
 def test_granted_call_is_let_through(stack: Stack) -> None:

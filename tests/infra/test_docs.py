@@ -32,6 +32,7 @@ from tests.world import World
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+AUDIT = ROOT / "docs" / "audit.md"
 DEPLOY = ROOT / "docs" / "deploy.md"
 POLICIES = ROOT / "docs" / "policies.md"
 PAGES = [
@@ -443,8 +444,9 @@ def test_variables_of_a_script_are_those_it_gets() -> None:
     assert {name for name in named if name.startswith("NEXTFIRE_")} == given
 
 
-def test_tests_named_are_there() -> None:
-    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", ARCHITECTURE.read_text())
+@pytest.mark.parametrize("page", [ARCHITECTURE, AUDIT, DEPLOY], ids=lambda page: page.name)
+def test_tests_named_are_there(page: Path) -> None:
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text())
 
     assert named
     for path, name in named:

@@ -17,6 +17,9 @@ _MEANT = {
     "tell who read what, to those who want to pay for it.",
     "AwsSolutions-IAM5[Resource::<StoresScriptsFC0C18FA.Arn>/*]": "An executor reads any script "
     "of the bucket: which ones exist is not known when the stack is deployed.",
+    "AwsSolutions-IAM5[Resource::<StoresAudit7CEFB6B3.Arn>/chain/*]": "The audit log appends "
+    "batches under names that are not known when the stack is deployed.",
+    "AwsSolutions-SQS3": "The queue of failed audit batches is itself where failures go.",
     "AwsSolutions-IAM5[Resource::<StoresOutputs089F9A09.Arn>/*]": "An executor writes the outputs "
     "of any run, and the API shows them: the runs are not known when the stack is deployed.",
     "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:secretsmanager:<AWS::Region>:"

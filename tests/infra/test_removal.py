@@ -4,6 +4,8 @@ from pathlib import Path
 
 from tests.infra.conftest import synthesize
 
+_STREAM = "arn:aws:dynamodb:us-east-1:123456789012:table/old-jobs/stream"
+
 
 def test_data_are_removed_only_when_told(tmp_path: Path) -> None:
     _, _, template, _ = synthesize(tmp_path, {"removeData": "true"})
@@ -26,6 +28,8 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
         "requests": "old-requests",
         "scripts": "old-scripts",
         "outputs": "old-outputs",
+        "audit": "old-audit",
+        "streams": {"jobs": f"{_STREAM}/2026-05-24T10:00:00.000"},
     }
     _, _, template, _ = synthesize(tmp_path, {"adopt": names})
 
@@ -33,3 +37,11 @@ def test_adopted_stores_are_used_and_not_created(tmp_path: Path) -> None:
     assert not kinds & {"AWS::DynamoDB::Table", "AWS::S3::Bucket"}
     assert template["Outputs"]["RunsTable"]["Value"] == "old-runs"
     assert "table/old-runs" in str(template["Resources"])
+    assert template["Outputs"]["AuditBucket"]["Value"] == "old-audit"
+    sources = [
+        resource["Properties"]["EventSourceArn"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::EventSourceMapping"
+    ]
+    assert f"{_STREAM}/2026-05-24T10:00:00.000" in sources
+    assert len([arn for arn in sources if isinstance(arn, str)]) == 1  # no stream of the others

@@ -34,6 +34,13 @@ def test_unknown_key_of_a_pool_is_refused_by_name() -> None:
 _JWT = {"issuer": "https://x.example", "audience": ["nextfire"], "tenantClaim": "tenant"}
 
 
+_ROLE = "arn:aws:iam::123456789012:role/workers"
+
+
+def _served_by(principal: str) -> dict[str, object]:
+    return {"pools": {"p": {"executor": "worker", "workerPrincipals": [principal]}}}
+
+
 def _on_fargate(**fargate: object) -> dict[str, object]:
     return {"pools": {"p": {"executor": "worker", "fargate": fargate}}}
 
@@ -60,6 +67,11 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"auth": "jwt", "jwt": _JWT | {"audience": []}}, "at least 1 item"),
         ({"auth": "jwt", "jwt": {"issuer": "https://x.example"}}, "tenantClaim"),
         ({"auth": "jwt", "jwt": _JWT | {"scopeClaim": "s"}}, "scopeClaim"),
+        ({"kms": "alias/mine"}, "'create'"),
+        ({"kms": {"keyArn": "arn:aws:kms:us-east-1:123456789012:alias/mine"}}, "match pattern"),
+        ({"auditLock": {"mode": "GOVERNANCE", "period": "PT36H"}}, "by the day"),
+        ({"auditLock": {"mode": "NONE", "period": "P1D"}}, "'GOVERNANCE' or 'COMPLIANCE'"),
+        ({"adopt": {"streams": {"jobs": "arn:aws:dynamodb:x"}}}, "should match pattern"),
         ({"pools": {}}, "at least 1 item"),
         ({"pools": {"Default": {"executor": "lambda"}}}, "should match pattern"),
         ({"pools": {"p": {"executor": "lambda", "timeout": "PT16M"}}}, "at most PT15M"),
@@ -70,6 +82,13 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"pools": {"p": {"executor": "lambda", "fargate": {}}}}, "is for pools of workers"),
         ({"pools": {"p": {"executor": "worker", "jobRole": "admin"}}}, "should match pattern"),
         ({"pools": {"p": {"executor": "worker", "concurrency": 65}}}, "less than or equal to 64"),
+        (_served_by("arn:aws:iam::123456789012:root"), "should match pattern"),
+        (_served_by("arn:aws:iam::123456789012:role/*"), "should match pattern"),
+        (_served_by("*"), "should match pattern"),
+        (
+            {"pools": {"p": {"executor": "lambda", "workerPrincipals": [_ROLE]}}},
+            "workerPrincipals is for pools of workers",
+        ),
         (_on_fargate(cpu=1024, memory=1024), "as memory one of 2048, 3072"),
         (_on_fargate(minTasks=5, maxTasks=4), "minTasks must be at most maxTasks"),
         (_on_fargate(vpcId="vpc-0a1b2c3d"), "give both, or neither"),

@@ -120,8 +120,13 @@ def test_buckets_and_queues_refuse_requests_without_tls(template: Template) -> N
     assert set(guarded) == stores
 
 
-def test_every_queue_has_dead_letters_or_holds_them(template: Template) -> None:
+def queues_of_pools(template: Template) -> dict[str, Resource]:
     queues = of_type(template, "SQS::Queue")
+    return {name: queue for name, queue in queues.items() if name.startswith("Pool")}
+
+
+def test_every_queue_of_a_pool_has_dead_letters_or_holds_them(template: Template) -> None:
+    queues = queues_of_pools(template)
     policies = [queue["Properties"].get("RedrivePolicy") for queue in queues.values()]
     holding = {policy["deadLetterTargetArn"]["Fn::GetAtt"][0] for policy in policies if policy}
 
@@ -132,18 +137,25 @@ def test_every_queue_has_dead_letters_or_holds_them(template: Template) -> None:
             assert queue["Properties"]["RedrivePolicy"]["maxReceiveCount"] == 1000
 
 
-def test_queues_are_encrypted_fifo_of_high_throughput(template: Template) -> None:
+def test_queues_are_encrypted(template: Template) -> None:
     for queue in properties(template, "SQS::Queue"):
+        assert queue["SqsManagedSseEnabled"] is True
+
+
+def test_queues_of_pools_are_fifo_of_high_throughput(template: Template) -> None:
+    for resource in queues_of_pools(template).values():
+        queue = resource["Properties"]
         assert queue["FifoQueue"] is True
         assert queue["DeduplicationScope"] == "messageGroup"
         assert queue["FifoThroughputLimit"] == "perMessageGroupId"
-        assert queue["SqsManagedSseEnabled"] is True
 
 
 def test_message_stays_hidden_for_as_long_as_its_executor_may_work(template: Template) -> None:
     functions = of_type(template, "Lambda::Function")
-    queues = of_type(template, "SQS::Queue")
+    queues = queues_of_pools(template)
     for source in properties(template, "Lambda::EventSourceMapping"):
+        if "StartingPosition" in source:
+            continue  # a stream
         queue = queues[source["EventSourceArn"]["Fn::GetAtt"][0]]["Properties"]
         executor = functions[source["FunctionName"]["Ref"]]["Properties"]
 
@@ -301,6 +313,7 @@ def test_only_the_api_and_the_authorizer_reach_the_keys(template: Template) -> N
         name
         for name, statement in statements(template)
         if keys in json.dumps(statement["Resource"])
+        and "StreamArn" not in json.dumps(statement["Resource"])
     }
 
     assert len(roles) == 2
@@ -336,7 +349,8 @@ def test_signed_requests_instead_of_keys(iam_template: Template) -> None:
     assert api["Environment"]["Variables"]["NEXTFIRE_AUTH"] == "iam"
     keys = iam_template["Outputs"]["KeysTable"]["Value"]["Ref"]
     for _, statement in statements(iam_template):
-        assert keys not in json.dumps(statement["Resource"])
+        resource = json.dumps(statement["Resource"])
+        assert keys not in resource or "StreamArn" in resource
 
 
 def test_rules_for_roles_come_to_the_api(tmp_path: Path) -> None:
@@ -411,6 +425,8 @@ def test_no_policy_has_a_wildcard_but_for_objects_and_what_is_kept_for_jobs(
         {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, "/*"]]}
         for bucket in of_type(template, "S3::Bucket")
     ]
+    audit, _ = bucket_of(template, "AuditBucket")
+    meant.append({"Fn::Join": ["", [{"Fn::GetAtt": [audit, "Arn"]}, "/chain/*"]]})
     for name, statement in statements(template):
         for action in as_list(statement["Action"]):
             assert "*" not in action, name
@@ -468,6 +484,13 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
         ),
         ("authorizer", {"NEXTFIRE_KEYS_TABLE"}),
         (
+            "auditlog",
+            {
+                "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_RUNS_TABLE", "NEXTFIRE_KEYS_TABLE",
+                "NEXTFIRE_REQUESTS_TABLE", "NEXTFIRE_AUDIT_BUCKET",
+            },
+        ),
+        (
             "watcher",
             {
                 "NEXTFIRE_JOBS_TABLE", "NEXTFIRE_DUE_TABLE", "NEXTFIRE_RUNS_TABLE",
@@ -505,14 +528,54 @@ def test_function_is_told_what_it_needs_and_names_its_folder(
     assert told["POWERTOOLS_SERVICE_NAME"] == folder
 
 
-def test_worker_role_is_for_fargate_and_for_the_account(template: Template) -> None:
-    role = template["Resources"][
-        template["Outputs"]["WorkerRoleArnLongJobs"]["Value"]["Fn::GetAtt"][0]
-    ]
-    [statement] = role["Properties"]["AssumeRolePolicyDocument"]["Statement"]
+def trust_of(template: Template, output: str) -> list[dict[str, Any]]:
+    """The statements of the trust policy of the role whose ARN is *output*."""
+    name = template["Outputs"][output]["Value"]["Fn::GetAtt"][0]
+    role = template["Resources"][name]["Properties"]
+    found: list[dict[str, Any]] = role["AssumeRolePolicyDocument"]["Statement"]
+    return found
 
-    assert statement["Principal"]["Service"] == "ecs-tasks.amazonaws.com"
-    assert json.dumps(statement["Principal"]["AWS"]).endswith(':root"]]}')
+
+def test_worker_role_trusts_ecs_tasks_of_this_account_and_region_only(template: Template) -> None:
+    [statement] = trust_of(template, "WorkerRoleArnLongJobs")
+
+    assert statement["Principal"] == {"Service": "ecs-tasks.amazonaws.com"}
+    assert statement["Condition"]["StringEquals"] == {
+        "aws:SourceAccount": {"Ref": "AWS::AccountId"}
+    }
+    parts = statement["Condition"]["ArnLike"]["aws:SourceArn"]["Fn::Join"][1]
+    assert [part["Ref"] if isinstance(part, dict) else part for part in parts] == [
+        *("arn:", "AWS::Partition", ":ecs:", "AWS::Region", ":", "AWS::AccountId", ":*")
+    ]
+
+
+def test_worker_role_trusts_the_named_principals_and_no_others(tmp_path: Path) -> None:
+    named = [
+        "arn:aws:iam::123456789012:role/workers/etl",
+        "arn:aws:iam::123456789012:user/operator",
+    ]
+    pools = {
+        "etl": {"executor": "worker", "workerPrincipals": named},
+        "other": {"executor": "worker"},
+    }
+    _, _, template, _ = synthesize(tmp_path, {"pools": pools})
+
+    tasks, callers = trust_of(template, "WorkerRoleArnEtl")
+    assert tasks["Principal"] == {"Service": "ecs-tasks.amazonaws.com"}
+    assert callers["Principal"] == {"AWS": named}
+    assert len(trust_of(template, "WorkerRoleArnOther")) == 1
+
+
+def test_no_role_trusts_a_whole_account(template: Template) -> None:
+    for role in properties(template, "IAM::Role"):
+        assert ":root" not in json.dumps(role["AssumeRolePolicyDocument"])
+
+
+def test_local_worker_role_trusts_the_root_user_only(local_template: Template) -> None:
+    [_, statement] = trust_of(local_template, "WorkerRoleArnDefault")
+
+    root = statement["Principal"]["AWS"]
+    assert statement["Condition"] == {"ArnEquals": {"aws:PrincipalArn": root}}
 
 
 def test_alarms_watch_the_promises(template: Template) -> None:
@@ -523,7 +586,8 @@ def test_alarms_watch_the_promises(template: Template) -> None:
     for promise in ("late", "ticked", "default are dead", "long-jobs are dead", "set aside"):
         assert promise in alarms
     assert "put in order" in alarms
-    for function in ("api", "authorizer", "watcher", "auditor", "executor-default"):
+    assert "appended to the audit chain" in alarms
+    for function in ("api", "authorizer", "watcher", "auditor", "auditlog", "executor-default"):
         assert f"function {function} failed" in alarms
 
 
@@ -544,3 +608,92 @@ def test_local_stack_is_the_same_app_with_a_pool_of_each_kind(local_template: Te
 
     assert pools == {"default": "worker", "lambda": "lambda"}
     assert {route["AuthorizationType"] for route in routes} == {"CUSTOM", "NONE"}
+
+
+AUDITED = ("Jobs", "Runs", "Keys", "Requests")
+
+
+def sources_of_audit(template: Template) -> list[dict[str, Any]]:
+    name, _ = function_of(template, "auditlog")
+    found = properties(template, "Lambda::EventSourceMapping")
+    return [source for source in found if source["FunctionName"] == {"Ref": name}]
+
+
+def test_changes_of_the_audited_tables_come_with_both_images(template: Template) -> None:
+    streams = []
+    for each in AUDITED:
+        name = template["Outputs"][f"{each}Table"]["Value"]["Ref"]
+        table = template["Resources"][name]["Properties"]
+        assert table["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+        streams.append({"Fn::GetAtt": [name, "StreamArn"]})
+
+    assert [source["EventSourceArn"] for source in sources_of_audit(template)] == streams
+
+
+def test_writes_without_a_request_do_not_invoke_the_audit_log(template: Template) -> None:
+    of_keys = []
+    for source in sources_of_audit(template):
+        if "Keys" in source["EventSourceArn"]["Fn::GetAtt"][0]:
+            of_keys.append(source)
+            continue
+        [criterion] = source["FilterCriteria"]["Filters"]
+        pattern = json.loads(criterion["Pattern"])
+        assert pattern == {"dynamodb": {"NewImage": {"changed_by": {"S": [{"exists": True}]}}}}
+
+    [unfiltered] = of_keys  # a key that no request made is an event too
+    assert "FilterCriteria" not in unfiltered
+
+
+def test_a_batch_that_fails_is_retried_for_hours_and_then_put_aside(template: Template) -> None:
+    for source in sources_of_audit(template):
+        assert source["StartingPosition"] == "TRIM_HORIZON"
+        assert source["MaximumRetryAttempts"] == -1
+        assert source["MaximumRecordAgeInSeconds"] == 6 * 3600
+        assert source["BisectBatchOnFunctionError"] is True
+        queue = source["DestinationConfig"]["OnFailure"]["Destination"]["Fn::GetAtt"][0]
+        assert template["Resources"][queue]["Type"] == "AWS::SQS::Queue"
+
+
+def test_audit_log_appends_to_its_bucket_and_cannot_delete(template: Template) -> None:
+    bucket, _ = bucket_of(template, "AuditBucket")
+    reaching = {
+        name: as_list(statement["Action"])
+        for name, statement in statements(template)
+        if bucket in json.dumps(statement["Resource"])
+        and "s3:ListBucket" not in statement["Action"]
+    }
+
+    [(name, actions)] = reaching.items()
+    assert name.startswith("Auditlog")
+    assert actions == ["s3:GetObject", "s3:PutObject"]
+
+
+def test_objects_of_the_audit_chain_cannot_be_overwritten(template: Template) -> None:
+    bucket, audit = bucket_of(template, "AuditBucket")
+    [policy] = [
+        policy["PolicyDocument"]["Statement"]
+        for policy in properties(template, "S3::BucketPolicy")
+        if policy["Bucket"] == {"Ref": bucket}
+    ]
+    [denial] = [statement for statement in policy if statement["Action"] == "s3:PutObject"]
+
+    assert audit["VersioningConfiguration"]["Status"] == "Enabled"
+    assert denial["Effect"] == "Deny"
+    assert denial["Principal"] == {"AWS": "*"}
+    assert denial["Condition"]["Null"] == {"s3:if-none-match": "true"}
+
+
+@pytest.mark.parametrize("mode", ["GOVERNANCE", "COMPLIANCE"])
+def test_object_lock_is_set_by_setting_and_then_outlives_the_stack(
+    tmp_path: Path, template: Template, mode: str
+) -> None:
+    lock = {"mode": mode, "period": "P400D"}
+    _, _, locked, _ = synthesize(tmp_path, {"auditLock": lock, "removeData": "true"})
+    name, bucket = bucket_of(locked, "AuditBucket")
+    _, unlocked = bucket_of(template, "AuditBucket")
+
+    assert bucket["ObjectLockEnabled"] is unlocked["ObjectLockEnabled"] is True
+    retention = bucket["ObjectLockConfiguration"]["Rule"]["DefaultRetention"]
+    assert retention == {"Mode": mode, "Days": 400}
+    assert locked["Resources"][name]["DeletionPolicy"] == "Retain"
+    assert "ObjectLockConfiguration" not in unlocked

@@ -17,6 +17,7 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
     ResponseStreamingError,
 )
 
+from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.aws import TRANSIENT_CODES
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
@@ -32,6 +33,7 @@ from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
 from nextfire.domain.audit import Audit
+from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
@@ -54,6 +56,7 @@ MESSAGE = RunMessage(
     tenant=RUN.job.tenant, job_id=RUN.job.job_id, run_id=RUN.run_id, dispatch=1, dispatched_at=NOON
 )
 LEASE = Lease("holder", 1, 1)
+BATCH = Batch(2, [{"id": "1", "number": 2, "hash": "0", "recordedAt": "2026-05-24T12:00:00Z"}])
 SKIPPED = Run.skipped(RUN, "reason", NOON)
 BROKEN = BrokenEntry(Slot("2026-05-24T12:00Z#000", "rubbish"), {}, "rubbish", None, None)
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/default.fifo"
@@ -165,6 +168,10 @@ def borrow(client: Any) -> None:
 
 
 CALLS: dict[str, Callable[[Any], object]] = {
+    "note request": lambda c: requests(c).note("request-1", "{}", NOON),
+    "list audit batches": lambda c: S3AuditLog(c, bucket="audit").last(),
+    "read audit events": lambda c: S3AuditLog(c, bucket="audit").ids_since(BATCH, NOON),
+    "append audit events": lambda c: S3AuditLog(c, bucket="audit").append(BATCH),
     "read lease": lambda c: control(c).lease(0),
     "replace lease": lambda c: control(c).replace_lease(0, None, LEASE),
     "renew lease": lambda c: control(c).replace_lease(0, LEASE, LEASE),
@@ -428,7 +435,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
             DynamoDbKeyStore, DynamoDbRequestStore, SqsRunQueue, SqsDelivery, SqsInbox,
             SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, EventBridgeEvents, AwsSecrets,
-            StsJobRole,
+            StsJobRole, S3AuditLog,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -442,7 +449,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
         *("peek", "save", "mark_buried", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
-        *("begin", "finish", "refuse"),
+        *("begin", "finish", "refuse", "note"),
+        *("last", "ids_since", "append", "read"),
         *("revoke", "end", "note_use"),
         *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
         *("upload", "versions"),  # an upload is no call: a URL is signed here

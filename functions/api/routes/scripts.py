@@ -7,7 +7,7 @@ from http import HTTPStatus
 from aws_lambda_powertools.event_handler import Response
 
 from functions.api.answers import answer, page
-from functions.api.app import now, services, tenant
+from functions.api.app import app, now, services, tenant
 from functions.api.documents import (
     ScriptPage,
     ScriptVersionPage,
@@ -25,6 +25,7 @@ from functions.api.requests import (
     PoolName,
     UploadBody,
 )
+from functions.api.trail import note
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.keys import Scope
 
@@ -46,6 +47,10 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
     ),
 )
 def upload_script(request: UploadBody) -> Response[str]:
+    # Before the URL is made: an upload that is not in the audit trail cannot begin.
+    script = {"pool": request.pool, "handler": request.handler}
+    request_id = app.current_event.request_context.request_id
+    note(str(request_id), resource=script, sha256=request.sha256)
     upload = services().scripts.upload(
         tenant(),
         request.pool,

@@ -28,6 +28,7 @@ from nextfire.adapters.aws import (
 )
 from nextfire.adapters.due_store import entry_item
 from nextfire.domain.backfill import Backfill, Order
+from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import JOB_ID, UID, JobKey
@@ -218,7 +219,8 @@ class DynamoDbJobStore:
             "TableName": self._table,
             "Key": _key(job.key),
             "UpdateExpression": (
-                "SET #state = :completed, updated_at = :now REMOVE counted ADD revision :one"
+                "SET #state = :completed, updated_at = :now "
+                f"REMOVE counted, {CHANGED_BY} ADD revision :one"
             ),
             "ConditionExpression": (
                 "uid = :uid AND schedule_version = :version AND #state = :active"

@@ -32,11 +32,12 @@ class DynamoDbKeyStore:
         self._table = table
 
     def create(self, key: ApiKey) -> bool:
+        item = _encode(key)
         try:
             with translated("create key"):
                 self._client.put_item(
                     TableName=self._table,
-                    Item=_encode(key),
+                    Item=item,
                     ConditionExpression="attribute_not_exists(key_id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
@@ -44,7 +45,7 @@ class DynamoDbKeyStore:
             if error_code(error) != _REFUSED:
                 raise
             # The SDK may have sent it twice: what was refused then is our own success.
-            return bool(error.response.get("Item") == _encode(key))
+            return bool(error.response.get("Item") == item)
         return True
 
     def get(self, tenant: str, key_id: str) -> ApiKey | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import Item, error_code, to_item, translated
+from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import isoformat, parse_instant
 from nextfire.domain.ports import REQUESTS_KEPT, KeptRequest
@@ -16,6 +18,10 @@ from nextfire.domain.ports import REQUESTS_KEPT, KeptRequest
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+_NOTE = "#note#"
+"""How the id of a note begins; no tenant's name is empty, so no request has such an id."""
+_NOTES_KEPT = timedelta(days=1)
+"""As long as the stream of the table keeps the write."""
 _REFUSED = "ConditionalCheckFailedException"
 
 
@@ -88,6 +94,16 @@ class DynamoDbRequestStore:
         except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
+
+    def note(self, request_id: str, changed_by: str, now: datetime) -> None:
+        """Put *changed_by* on its way to the audit chain, for a request that writes no item."""
+        item = {
+            "request": f"{_NOTE}{request_id}#{secrets.token_hex(4)}",
+            CHANGED_BY: changed_by,
+            "expires_at": _seconds(now + _NOTES_KEPT),
+        }
+        with translated("note request"):
+            self._client.put_item(TableName=self._table, Item=to_item(item))
 
 
 def _id(tenant: str, key: str) -> Item:

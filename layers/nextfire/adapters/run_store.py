@@ -20,6 +20,7 @@ from nextfire.adapters.aws import (
 )
 from nextfire.adapters.due_store import entry_item
 from nextfire.adapters.job_store import decode_cursor, encode_cursor, replacing
+from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JOB_ID, JobKey, RunKey, runs_from
@@ -44,7 +45,8 @@ _CLAIM = (
     "expires_at = :expires_at, "
     "attempts = list_append(if_not_exists(attempts, :none), :attempts) "
     # What is left of an attempt before it would be paid for with each heartbeat.
-    "REMOVE not_before, exit_code, stdout, stderr, reason"
+    # The request that changed the run before is in the audit trail already.
+    f"REMOVE not_before, exit_code, stdout, stderr, reason, {CHANGED_BY}"
 )
 _FREE = (
     "attribute_not_exists(run_id) OR (#state = :pending AND dispatch <= :dispatch AND "
@@ -55,7 +57,7 @@ _MUTABLE = (
     *("state", "dispatch", "attempt", "fence", "claim_token", "worker", "lease_until"),
     *("not_before", "started_at", "finished_at", "exit_code", "stdout", "stderr", "reason"),
     *("attempts", "expires_at", "attention", "attention_at"),
-    *("result", "result_bytes", "result_file"),
+    *("result", "result_bytes", "result_file", CHANGED_BY),
 )
 _MOST = 10**15
 _SHA256_BYTES = 32

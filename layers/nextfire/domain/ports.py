@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from nextfire.domain.audit import Audit
+from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
 from nextfire.domain.events import Event
 from nextfire.domain.ids import JobKey, RunKey
@@ -731,4 +732,31 @@ class ScriptRunner(Protocol):
 
         The output, for *supervisor* too, and the result are masked by `call.masker`. Checkpoints
         are not: the next attempt reads them back.
+        """
+
+
+class AuditLog(Protocol):
+    """Stores the audit chain; see `nextfire.domain.chain`."""
+
+    def last(self) -> Batch | None:
+        """The newest batch, or an older one that was the newest before; None: the log is empty.
+
+        Raises:
+            UnavailableError: The store did not answer.
+            BrokenChainError: The batch does not decode.
+        """
+
+    def ids_since(self, last: Batch | None, since: datetime) -> Collection[str]:
+        """The ids of the events in *last* and the batches before it that were written at *since* or
+        later. Raises as `last` does.
+        """
+
+    def append(self, batch: Batch) -> bool:
+        """Store *batch* if none of its number is there; of several writers one succeeds.
+
+        Returns:
+            Whether it is stored. If not, `last` reads the newest batch again.
+
+        Raises:
+            UnavailableError: The store did not answer. The batch may be stored.
         """

@@ -1,0 +1,178 @@
+"""The commands of `nextfire audit`: the audit chain, listed and verified."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from nextfire.domain.chain import START, Batch, BrokenChainError, Verified, verify
+from nextfire.domain.instants import parse_instant
+from nextfire_cli import session
+from nextfire_cli.definition import moment
+from nextfire_cli.errors import CliError
+from nextfire_cli.session import Session
+
+if TYPE_CHECKING:
+    from nextfire_cli.audit_bucket import AuditBucket
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+STACK = "Nextfire"
+"""What the CDK app calls its stack."""
+
+Since = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INSTANT|SPAN",
+        help="Events recorded then or later: an instant, or a span such as 30m, 12h, 2d. "
+        "[dim]Default: all[/]",
+    ),
+]
+Stack = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"The CloudFormation stack. [dim]Default: the local stack, else {STACK}[/]",
+    ),
+]
+
+
+@app.command("verify")
+def verify_(
+    context: typer.Context,
+    since: Since = None,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HASH",
+            help="A head hash that an earlier call printed: its event must be in the chain.",
+        ),
+    ] = None,
+    stack: Stack = None,
+) -> None:
+    """Check that no event of the audit chain was changed, removed or inserted.
+
+    Reads the objects with your AWS credentials. Keep the head hash that it prints
+    in another place and give it as --expect later: without it, the removal of the
+    newest events cannot be detected.
+
+    [bold]Examples[/]
+      nextfire audit verify
+      nextfire audit verify --stack Nextfire --since 30d --expect 9f86d081884c7d65…
+    """
+    caller = session.of(context)
+    found, expected_there = _verified(caller, stack, since, expect)
+    if not expected_there:
+        raise CliError(
+            f"The audit chain is broken: no event has the expected hash {expect}.",
+            "Events after it were removed or replaced. If --since is given, the event may be older:"
+            " leave it out.",
+        )
+    caller.show(_document(found), _summary(found))
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    since: Since = "1d",
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of events.")] = 100,
+    stack: Stack = None,
+) -> None:
+    """List the newest events of the audit chain, oldest first: who changed what, when.
+
+    Nothing is verified. Reads the objects with your AWS credentials.
+
+    [bold]Examples[/]
+      nextfire audit list
+      nextfire audit list --since 7d --limit 1000 --json
+    """
+    caller = session.of(context)
+    bucket = _bucket(caller, stack)
+    try:
+        numbers = [each.number for each in bucket.objects(_instant(since))]
+        events = [event for batch in bucket.batches(numbers) for event in batch.events][-limit:]
+    except BrokenChainError as error:
+        raise _broken(error) from error
+    table = Table("NUMBER", "AT", "TENANT", "PRINCIPAL", "OPERATION", "TABLE", "ITEM")
+    for event in events:
+        by = event.get("by") or {}
+        names = (by.get(name, "-") for name in ("tenant", "principal", "operation"))
+        item = "/".join(event.get("item", {}).values())
+        cells = (event["number"], by.get("at", event["writtenAt"]), *names, event["table"], item)
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    caller.show({"items": events}, table)
+
+
+def _verified(
+    caller: Session, stack: str | None, since: str | None, expect: str | None
+) -> tuple[Verified, bool]:
+    """What was verified, and whether the event with the hash *expect* is among it."""
+    bucket = _bucket(caller, stack)
+    seen = expect is None
+    try:
+        objects = bucket.objects(_instant(since))
+        first = objects[0].number if objects else 1
+
+        def batches() -> Iterator[Batch]:
+            nonlocal seen
+            for batch in bucket.batches([each.number for each in objects]):
+                seen = seen or any(event.get("hash") == expect for event in batch.events)
+                yield batch
+
+        return verify(batches(), after=START if first == 1 or since is None else None), seen
+    except BrokenChainError as error:
+        raise _broken(error) from error
+
+
+def _instant(since: str | None) -> datetime | None:
+    if since is None:
+        return None
+    return parse_instant(moment(since, "--since", datetime.fromtimestamp(time.time(), UTC)))
+
+
+def _broken(error: BrokenChainError) -> CliError:
+    return CliError(
+        str(error),
+        "The bucket keeps every version of an object: compare it with the version before. The log\n"
+        "group of the function api and CloudTrail's data events show what happened.",
+    )
+
+
+def _bucket(caller: Session, stack: str | None) -> "AuditBucket":
+    account = caller.account()
+    outputs = account.outputs(stack or STACK)
+    if "AuditBucket" not in outputs:
+        raise CliError(
+            f"The stack {stack or STACK!r} has no audit chain.", "Deploy this version of it."
+        )
+    return account.audit_bucket(outputs["AuditBucket"])
+
+
+def _document(found: Verified) -> dict[str, object]:
+    return {
+        "verified": found.count,
+        "first": _place(found.first),
+        "last": _place(found.last),
+        "headHash": found.last["hash"] if found.last else None,
+    }
+
+
+def _place(event: dict[str, object] | None) -> dict[str, object] | None:
+    if event is None:
+        return None
+    return {name: event[name] for name in ("number", "writtenAt", "recordedAt")}
+
+
+def _summary(found: Verified) -> Text:
+    if found.first is None or found.last is None:
+        return Text("No events.")
+    return Text(
+        f"{found.count} events verified, {found.first['number']} to {found.last['number']}\n"
+        f"first      {found.first['recordedAt']}\n"
+        f"last       {found.last['recordedAt']}\n"
+        f"head hash  {found.last['hash']}"
+    )

@@ -1,0 +1,103 @@
+"""The bucket of the audit chain, read by the command with the caller's credentials."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nextfire.adapters.audit_log import PREFIX, decode_batch, key_of, number_of
+from nextfire.domain.chain import Batch, BrokenChainError
+from nextfire_cli.errors import CliError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_CONCURRENT_READS = 16
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object of the chain, and when S3 stored it."""
+
+    number: int
+    stored_at: datetime
+
+
+class AuditBucket:
+    """Each method raises `CliError` where S3 refuses or does not answer."""
+
+    def __init__(self, client: "S3Client", bucket: str) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    def objects(self, since: datetime | None) -> Sequence[Stored]:
+        """The batches stored at *since* or later, oldest first, without a gap.
+
+        Raises:
+            BrokenChainError: An object was overwritten or removed.
+        """
+        found: list[Stored] = []
+        with self._translated():
+            pages = self._client.get_paginator("list_object_versions").paginate(
+                Bucket=self._bucket, Prefix=PREFIX
+            )
+            for page in pages:
+                if page.get("DeleteMarkers"):
+                    key = page["DeleteMarkers"][0]["Key"]
+                    raise BrokenChainError(_place(key), "the object was deleted")
+                for version in page.get("Versions", []):
+                    number, stored_at = number_of(version["Key"]), version["LastModified"]
+                    if found and found[-1].number == number:
+                        raise BrokenChainError(
+                            _place(version["Key"]), "the object was overwritten: it has versions"
+                        )
+                    found.append(Stored(number, stored_at))
+        found.reverse()
+        _check_gaps(found)
+        first = next(
+            (n for n, each in enumerate(found) if since is None or each.stored_at >= since),
+            len(found),
+        )
+        return found[first:]
+
+    def batches(self, numbers: Sequence[int]) -> Iterator[Batch]:
+        """The batches of these *numbers*, in their order.
+
+        Raises:
+            BrokenChainError: One does not decode.
+        """
+        with ThreadPoolExecutor(_CONCURRENT_READS) as executor:
+            for start in range(0, len(numbers), _CONCURRENT_READS):
+                yield from executor.map(self._read, numbers[start : start + _CONCURRENT_READS])
+
+    def _read(self, number: int) -> Batch:
+        with self._translated():
+            answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))
+            body = answer["Body"].read()
+        return decode_batch(number, body)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (BotoCoreError, ClientError) as error:
+            raise CliError(
+                f"The audit bucket {self._bucket} cannot be read: {error}.",
+                "Your credentials need s3:ListBucketVersions on it and s3:GetObject in it.",
+            ) from error
+
+
+def _place(key: str) -> str:
+    return f"batch {number_of(key)} (object {key})"
+
+
+def _check_gaps(found: Sequence[Stored]) -> None:
+    for expected, each in enumerate(found, start=1):
+        if each.number != expected:
+            raise BrokenChainError(
+                f"batch {expected} (object {key_of(expected)})", "the object is missing"
+            )

@@ -1,0 +1,93 @@
+"""The audit chain: its bucket, the streams that feed it, and what becomes of failures."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Annotations, Duration
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.constructs import grants
+from infra.constructs.function import Function
+from infra.constructs.pool import encrypted
+from infra.settings import Settings, Target
+from nextfire.domain.change import CHANGED_BY
+
+_BATCH = 100
+_GATHERED_FOR = Duration.seconds(5)
+"""How long Lambda waits for more changes before it invokes the function: fewer, larger objects."""
+_GIVEN_UP_AFTER = Duration.hours(6)
+"""An outage of S3 does not lose events; a record that always fails lets the next ones past, with 18
+of the stream's 24 hours left to look at it."""
+_WITH_CHANGED_BY = lambda_.FilterCriteria.filter(
+    {"dynamodb": {"NewImage": {CHANGED_BY: {"S": lambda_.FilterRule.exists()}}}}
+)
+
+
+class AuditLog(Construct):
+    """Feeds *function* from the streams of *tables*, by what the tables are called here."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        function: Function,
+        tables: Mapping[str, dynamodb.ITable],
+        settings: Settings,
+        key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.failures = sqs.Queue(
+            self,
+            "Failures",
+            **encrypted(key),
+            enforce_ssl=settings.target is Target.AWS,
+            retention_period=Duration.days(14),
+        )
+        grants.allow(function.role, grants.sqs("SendMessage"), self.failures.queue_arn)
+        for name, table in tables.items():
+            if table.table_stream_arn is None:
+                Annotations.of(self).add_warning_v2(
+                    f"nextfire:no-stream-of-{name}",
+                    f"The adopted table {name} has no stream: its changes are not in the audit "
+                    f"chain. Give the ARN of its stream as adopt.streams.{name}.",
+                )
+            else:
+                self._feed(function, name, table.table_stream_arn)
+
+    def _feed(self, function: Function, name: str, stream_arn: str) -> None:
+        actions = ["DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"]
+        grants.allow(function.role, grants.dynamodb(*actions), stream_arn)
+        source = lambda_.CfnEventSourceMapping(
+            self,
+            name.capitalize(),
+            function_name=function.function.function_name,
+            event_source_arn=stream_arn,
+            starting_position="TRIM_HORIZON",
+            batch_size=_BATCH,
+            maximum_batching_window_in_seconds=int(_GATHERED_FOR.to_seconds()),
+            bisect_batch_on_function_error=True,
+            maximum_retry_attempts=-1,
+            maximum_record_age_in_seconds=int(_GIVEN_UP_AFTER.to_seconds()),
+            destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
+                on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
+                    destination=self.failures.queue_arn
+                )
+            ),
+            filter_criteria=_filter(name),
+        )
+        # Lambda refuses a source that the role may not read yet.
+        source.node.add_dependency(function.role)
+
+
+def _filter(table: str) -> lambda_.CfnEventSourceMapping.FilterCriteriaProperty | None:
+    """Invoke for items that a request changed. Every write of `keys` comes: a key that no request
+    made is an event too.
+    """
+    if table == "keys":
+        return None
+    pattern = lambda_.CfnEventSourceMapping.FilterProperty(pattern=_WITH_CHANGED_BY["pattern"])
+    return lambda_.CfnEventSourceMapping.FilterCriteriaProperty(filters=[pattern])

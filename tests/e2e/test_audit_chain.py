@@ -1,0 +1,106 @@
+"""The audit chain of the deployed stack: from a request to an object in S3 that can be verified."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextfire_cli.local.cdk import inherited_environment
+from tests.e2e.conftest import Stack
+
+MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}, "payload": {"pin": "open-sesame"}}
+_PATIENCE = 60.0
+
+
+@pytest.fixture
+def audit(stack: Stack, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`nextfire audit …` on the stack, as the account's root user."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [
+                *(str(Path(sys.prefix) / "bin" / "nextfire"), "audit", *arguments),
+                *("--stack", "Nextfire", "--json", "--endpoint", "https://api.example.com"),
+            ],
+            cwd=tmp_path,
+            env={
+                **inherited_environment(),
+                "HOME": os.environ.get("HOME", "/"),
+                "AWS_ACCESS_KEY_ID": stack.info.access_key,
+                "AWS_SECRET_ACCESS_KEY": stack.info.secret_key,
+                "AWS_REGION": stack.info.region,
+                "AWS_ENDPOINT_URL": stack.info.aws_endpoint,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return call
+
+
+def test_a_change_by_http_is_in_the_chain_and_tampering_is_seen(
+    stack: Stack, audit: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    with stack.api() as api:
+        job_id = api.post("/v1/jobs", json=MANUAL).raise_for_status().json()["jobId"]
+        api.delete(f"/v1/jobs/{job_id}").raise_for_status()
+        api.delete(f"/v1/jobs/{job_id}")
+
+    def found() -> list[dict[str, Any]]:
+        listed = audit("list", "--limit", "10000")
+        assert listed.returncode == 0, listed.stderr
+        events = json.loads(listed.stdout)["items"]
+        return [each for each in events if job_id in json.dumps(each)]
+
+    deadline = time.monotonic() + _PATIENCE
+    while len(events := found()) < 3 and time.monotonic() < deadline:
+        time.sleep(1)
+
+    by = {(each["by"]["operation"], each["by"].get("status")): each for each in events}
+    assert set(by) == {("createJob", None), ("deleteJob", None), ("deleteJob", 404)}
+    key_id = stack.info.api_key.split(".")[2]
+    assert {each["by"]["principal"] for each in events} == {key_id}
+    assert "open-sesame" not in json.dumps(events)
+    verified = audit("verify")
+    assert verified.returncode == 0, verified.stderr
+    head = json.loads(verified.stdout)["headHash"]
+    assert audit("verify", "--expect", head).returncode == 0
+
+    s3, bucket = stack.client("s3"), stack.outputs()["AuditBucket"]
+    newest = s3.list_objects_v2(Bucket=bucket, Prefix="chain/", MaxKeys=1)["Contents"][0]["Key"]
+    body = s3.get_object(Bucket=bucket, Key=newest)["Body"].read()
+    forged = s3.put_object(Bucket=bucket, Key=newest, Body=body.replace(b"jobs", b"runs"))
+    try:
+        tampered = audit("verify")
+        assert tampered.returncode == 1
+        assert newest in tampered.stderr
+    finally:
+        if "VersionId" in forged:
+            s3.delete_object(Bucket=bucket, Key=newest, VersionId=forged["VersionId"])
+        else:
+            s3.put_object(Bucket=bucket, Key=newest, Body=body)
+    assert audit("verify").returncode == 0
+
+
+def test_runs_leave_no_events(stack: Stack) -> None:
+    """Executors' and watchers' writes do not invoke the function: it is invoked in vain only by the
+    note of a key's last use, once a day.
+    """
+    configuration = stack.client("lambda").get_function_configuration(
+        FunctionName=stack.outputs()["AuditLogFunction"]
+    )
+    group = configuration["LoggingConfig"]["LogGroup"]
+    pages = stack.client("logs").get_paginator("filter_log_events").paginate(logGroupName=group)
+    lines = [each["message"] for page in pages for each in page["events"]]
+    batches = [json.loads(line) for line in lines if '"message":"appended"' in line]
+    assert batches
+    assert {each["table"] for each in batches if not each["events"]} <= {"keys"}
