@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,22 @@ USERS = ("root", "user") if os.geteuid() == 0 else ("user",)
 HOSTS = [
     *USERS,
     # Where scripts are kept apart by namespaces, also as on a machine that allows none.
-    *(f"{user} without namespaces" for user in USERS if hasattr(sandbox, "_namespaces_work")),
+    *(f"{user} without namespaces" for user in USERS if hasattr(sandbox, "namespaces_work")),
 ]
+OPEN = {
+    "root without namespaces": {"proc_cmdline"},
+    "user without namespaces": {
+        "files",
+        "later_files",
+        "limits_and_priorities",
+        "proc_cmdline",
+        "writes_elsewhere",
+        "no file changed",
+        "nothing left",
+    },
+}
+"""What stays open by design, where scripts share a user or see the host's /proc. The security page
+says so."""
 pytestmark = pytest.mark.timeout(300 + 4 * SECONDS)
 _MQ_UNLINK = {"x86_64": 241, "aarch64": 181}[os.uname().machine]
 
@@ -81,6 +95,7 @@ _MQ_UNLINK = {"x86_64": 241, "aarch64": 181}[os.uname().machine]
 class Outcome:
     """What came of it. `found`: by probe; `end`: the last words of the executor, if it had any."""
 
+    host: str
     tag: str
     returncode: int
     stderr: str
@@ -99,6 +114,7 @@ def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
         user, _, without = request.param.partition(" ")
         yield play(
             top,
+            request.param,
             USER if user == "user" and os.geteuid() == 0 else None,
             namespaces=not without,
         )
@@ -106,7 +122,7 @@ def outcome(request: pytest.FixtureRequest) -> Iterator[Outcome]:
         shutil.rmtree(top)
 
 
-def play(top: Path, user: int | None, *, namespaces: bool) -> Outcome:
+def play(top: Path, host: str, user: int | None, *, namespaces: bool) -> Outcome:
     """Run the attack in *top*, as *user*, or as the user of the tests."""
     tag, secret = f"hostile-{uuid.uuid4().hex[:12]}", uuid.uuid4().hex
     work, home, outside = top / "work", top / "home", top / "outside"
@@ -133,7 +149,7 @@ def play(top: Path, user: int | None, *, namespaces: bool) -> Outcome:
         "targets": [str(path) for path in watched],
     }
     end = run_executor(asked, f"canary-executor-{secret}", user)
-    found = Outcome(tag, end.returncode, end.stderr[-3000:])
+    found = Outcome(host, tag, end.returncode, end.stderr[-3000:])
     for line in end.stdout.splitlines():
         read(found, line)
     found.alive = settled(lambda: alive(tag))
@@ -240,9 +256,16 @@ def left(tag: str, work: Path) -> list[str]:
     return found + [str(path) for path in work.iterdir()]
 
 
+def unless_open(outcome: Outcome, what: str, found: Collection[str]) -> None:
+    """Skip the test, and say why, if this is open on the host by design."""
+    if found and what in OPEN.get(outcome.host, ()):
+        pytest.skip(f"open on this host: {', '.join(sorted(found)[:3])}")
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attack_finds_nothing(outcome: Outcome, attack: str) -> None:
     assert attack in outcome.found, outcome.stderr
+    unless_open(outcome, attack, outcome.found[attack])
     assert outcome.found[attack] == set()
 
 
@@ -267,8 +290,10 @@ def test_nothing_of_it_lives_on(outcome: Outcome) -> None:
 
 
 def test_no_file_outside_its_folder_is_changed(outcome: Outcome) -> None:
+    unless_open(outcome, "no file changed", outcome.changed)
     assert outcome.changed == []
 
 
 def test_nothing_of_it_is_left(outcome: Outcome) -> None:
+    unless_open(outcome, "nothing left", outcome.left)
     assert outcome.left == []

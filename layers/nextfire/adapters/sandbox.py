@@ -93,6 +93,9 @@ class Sandbox:
         """Folders that its programs can read although they are in a covered one, see `Covered`."""
         self.temporary = self.make_folder("tmp")
 
+    def _filter(self, *, internet: bool) -> bytes:
+        return script_filter(internet=internet, ipc=self._covered is not None) or b""
+
     def _view(self, program: str) -> dict[str, Any] | None:
         if self._covered is None:
             return None
@@ -212,7 +215,7 @@ class Sandbox:
             Request.PROCESSES: limits.processes,
             Request.VIEW: self._view(program[0]),
             Request.NETWORK: network.namespace,
-            Request.FILTER: script_filter(internet=network.internet) or b"",
+            Request.FILTER: self._filter(internet=network.internet),
             Request.LIMITS: [
                 (resource.RLIMIT_DATA, limits.memory_bytes),
                 (resource.RLIMIT_FSIZE, limits.file_bytes),

