@@ -41,7 +41,7 @@ def worker(
     """Serve a pool of workers from this machine, until Ctrl-C or SIGTERM; then its runs go back.
 
     Acts in the pool's worker role, which your credentials must be allowed to assume. The scripts
-    that jobs run are run here: see docs/security.md for what they can reach.
+    that jobs run are run here: see docs/operate/security.md for what they can reach.
 
     [bold]Examples[/]
       nextfire worker                                  one more worker of the local stack

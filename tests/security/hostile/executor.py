@@ -72,7 +72,7 @@ def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
 def main() -> None:
     """Run both, and then once more a hostile script: what is left for those that come later."""
     if not job["namespaces"]:
-        sandbox.namespaces_work = lambda _: False  # type: ignore[attr-defined]
+        sandbox.namespaces_work = lambda environment: False  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
     clock = cast(Clock, SimpleNamespace(now=lambda: datetime.now(UTC)))
     role = StsJobRole(cast(Any, Sts()), role_arn="arn:x", environment={}, clock=clock)

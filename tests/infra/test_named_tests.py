@@ -1,4 +1,6 @@
-"""Each section of docs/identity.md names the tests that prove it, and they exist."""
+"""Each section of docs/identity.md names the tests that prove it; the tests that pages on security
+name exist.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"^- `(tests/[^`]+)`$", PAGE, re.MULTILINE)
+PAGES = ("operate/security.md", "scripts.md", "audit.md")
+"""A test is named as ``path::name``; without a folder it is of `tests/security`."""
+ELSEWHERE = [
+    (page, name)
+    for page in PAGES
+    for name in re.findall(
+        r"`((?:[\w/]+/)?test_\w+\.py::[\w:]+)`", (ROOT / "docs" / page).read_text(encoding="utf-8")
+    )
+]
 
 
 def names_in(file: Path) -> set[str]:
@@ -32,6 +43,19 @@ def test_a_named_test_exists(name: str) -> None:
     path, _, test = name.partition("::")
     assert (ROOT / path).is_file(), f"{path} is not there"
     assert test in names_in(ROOT / path), f"{path} has no {test}"
+
+
+@pytest.mark.parametrize(("page", "name"), ELSEWHERE)
+def test_a_test_that_another_page_names_exists(page: str, name: str) -> None:
+    path, _, test = name.partition("::")
+    file = ROOT / (path if "/" in path else f"tests/security/{path}")
+    assert file.is_file(), f"{page}: {path} is not there"
+    assert test in names_in(file), f"{page}: {path} has no {test}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_other_pages_name_tests(page: str) -> None:
+    assert any(each == page for each, _ in ELSEWHERE) or page == "scripts.md"
 
 
 def test_each_section_names_tests() -> None:
