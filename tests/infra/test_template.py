@@ -515,6 +515,8 @@ def test_functions_run_the_python_and_the_platform_of_their_layers(template: Tem
                 "NEXTFIRE_SCRIPTS_BUCKET", "NEXTFIRE_WRITE_SHARDS", "NEXTFIRE_LEASE",
                 "NEXTFIRE_OUTPUTS_BUCKET", "NEXTFIRE_EVENT_BUS", "NEXTFIRE_SCRIPT_MEMORY",
                 "NEXTFIRE_PACKAGES",
+                "NEXTFIRE_EGRESS",
+                "NEXTFIRE_METADATA",
             },
         ),
     ],

@@ -924,7 +924,7 @@ class TestPolicies:
             ({"A": {"secret": "x", "more": 1}}, "target.env.A.more", "Extra inputs"),
             ({"A": "x" * 4097}, "target.env.A", "at most 4096"),
             ({f"A{n}": "x" * 4096 for n in range(5)}, "target.env", "more than 16384"),
-            ({f"A{n}": "x" for n in range(65)}, "target.env", "at most 64"),
+            ({f"A{n}": "x" for n in range(65)}, "target.env", "more than 64"),
             ([], "target.env", "should be an object"),
         ],
     )
