@@ -45,9 +45,12 @@ def note(request_id: str, **more: Any) -> None:  # noqa: ANN401 — any JSON
 def note_refusal(event: Mapping[str, Any], answer: Mapping[str, Any], request: Changing) -> None:
     """Put a request that would have changed something, and was refused, into the audit chain. The
     answer stands if that fails: nothing was changed.
+
+    Requests beyond a limit are left out: a refusal must cost less than what it refuses.
     """
     status = int(answer["statusCode"])
     refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+    refused = refused and status != HTTPStatus.TOO_MANY_REQUESTS
     if not refused or operation_of(event) is None:
         return
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -274,26 +275,29 @@ def test_the_environment_of_others_is_closed(host: Host, folder: Path) -> None:
 def test_files_of_other_runs_are_closed(host: Host, folder: Path) -> None:
     if host.user is not None and not host.namespaces:
         pytest.skip("this takes namespaces, or a user for each run")
+    secret = uuid.uuid4().hex
+    first, second = secret[:16], secret[16:]  # so that no source of a script holds all of it
     looks = f"""
         import os, time
         until = time.monotonic() + 3
+        secret = ({first!r} + {second!r}).encode()
         mine = os.getcwd()
         while time.monotonic() < until:
             for top in ({str(folder)!r}, "/tmp", "/var/tmp", "/dev/shm"):
                 for place, _, files in os.walk(top):
                     for file in files if not place.startswith(mine) else ():
                         try:
-                            if b"the neighbour" in open(os.path.join(place, file), "rb").read():
+                            if secret in open(os.path.join(place, file), "rb").read():
                                 print("found", place, file, flush=True)
                         except OSError:
                             pass
             time.sleep(0.05)
     """
-    keeps = """
+    keeps = f"""
         import os, time
-        text = "the " + "neighbour's secret"
+        text = {first!r} + {second!r}
         for place in (os.getcwd(), "/tmp", "/dev/shm"):
-            with open(f"{place}/kept-{os.getpid()}", "w") as file:
+            with open(f"{{place}}/kept-{{os.getpid()}}", "w") as file:
                 file.write(text)
         time.sleep(2)
     """

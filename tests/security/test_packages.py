@@ -43,9 +43,10 @@ def index() -> Iterator[Index]:
 
 @pytest.fixture
 def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An executor that runs scripts as its own user, whichever that is."""
+    """An executor that runs scripts as its own user, whichever that is, and sees all processes."""
     usual = os.geteuid() or 1000
     monkeypatch.setattr("nextfire.adapters.sandbox.os.geteuid", lambda: usual)
+    monkeypatch.setattr("nextfire.adapters.sandbox.namespaces_work", lambda _: False)
 
 
 def runner(folder: Path, index: Index, **policy: Any) -> ProcessScriptRunner:
