@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from nextfire.domain.key_text import parse
 from tests.e2e.conftest import Stack
 
 MANUAL = {"type": "MANUAL", "target": {"handler": "hello"}, "payload": {"pin": "open-sesame"}}
@@ -37,7 +38,9 @@ def test_who_did_what_is_in_the_log(stack: Stack) -> None:
 
     found.sort(key=lambda each: str(each["at"]))
     assert [each["operation"] for each in found] == ["createJob", "changeJob", "deleteJob"]
-    key_id = stack.info.api_key.split(".")[2]
+    presented = parse(stack.info.api_key)
+    assert presented is not None
+    key_id = presented.key_id
     for event, answer in zip(found, (made, changed, deleted), strict=True):
         assert event["status"] == answer.status_code
         assert (event["tenant"], event["principal"]) == (stack.info.account_id, key_id)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.key_text import parse
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import Stack
 
@@ -67,7 +68,9 @@ def test_a_change_by_http_is_in_the_chain_and_tampering_is_seen(
 
     by = {(each["by"]["operation"], each["by"].get("status")): each for each in events}
     assert set(by) == {("createJob", None), ("deleteJob", None), ("deleteJob", 404)}
-    key_id = stack.info.api_key.split(".")[2]
+    presented = parse(stack.info.api_key)
+    assert presented is not None
+    key_id = presented.key_id
     assert {each["by"]["principal"] for each in events} == {key_id}
     assert "open-sesame" not in json.dumps(events)
     verified = audit("verify")

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from nextfire import Client, Conflict, Forbidden, Invalid, NotFound, Unauthorized
+from nextfire.domain.key_text import parse, write_key
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import Stack
 
@@ -99,7 +100,9 @@ def test_errors_come_as_what_they_are(stack: Stack, client: Client) -> None:
     with pytest.raises(Invalid) as refused:
         client.create_job({"typ": "CRON"})
     assert "Did you mean `type`?" in refused.value.remedy
-    wrong = stack.info.api_key[:-43] + "A" * 43
+    presented = parse(stack.info.api_key)
+    assert presented is not None
+    wrong = write_key(presented.tenant, presented.key_id, presented.secret[::-1])
     with Client(stack.info.endpoint, wrong) as stranger, pytest.raises(Forbidden) as shut_out:
         stranger.get_job("j")
     assert shut_out.value.by_gateway

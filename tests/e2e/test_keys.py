@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 
+from nextfire.domain.key_text import parse, write_key
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import Stack
 
@@ -60,7 +61,7 @@ def test_a_key_does_what_its_scope_allows(stack: Stack) -> None:
         refusal = api.post("/v1/jobs", json=MANUAL)
         assert refusal.status_code == 403
         assert refusal.headers["content-type"] == "application/problem+json"
-        assert "`write`" in refusal.json()["detail"]
+        assert "`run`" in refusal.json()["detail"]
     with stack.api_with(writes) as api:
         assert api.post("/v1/jobs", json=MANUAL).status_code == 201
         refusal = api.get("/v1/keys")
@@ -138,7 +139,7 @@ def test_from_the_first_key_to_the_next_by_the_command(stack: Stack, tmp_path: P
     assert listed.returncode == 0, listed.stderr
     refused = nextfire(tmp_path, "jobs", "create", "--in", "1h", "--handler", "hello", **reader)
     assert refused.returncode == 1
-    assert "`write`" in refused.stderr
+    assert "`run`" in refused.stderr
     nobody = nextfire(tmp_path, "jobs", "list", **admin | {"NEXTFIRE_API_KEY": _wrong(admin)})
     assert nobody.returncode == 1
     assert "wrong, expired or revoked" in nobody.stderr
@@ -147,5 +148,6 @@ def test_from_the_first_key_to_the_next_by_the_command(stack: Stack, tmp_path: P
 
 
 def _wrong(admin: dict[str, str]) -> str:
-    key, _, secret = admin["NEXTFIRE_API_KEY"].rpartition(".")
-    return f"{key}.{secret[::-1]}"
+    presented = parse(admin["NEXTFIRE_API_KEY"])
+    assert presented is not None
+    return write_key(presented.tenant, presented.key_id, presented.secret[::-1])
