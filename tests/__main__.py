@@ -68,11 +68,18 @@ def _long() -> _Plan:
     of_stack = ["tests/soak", "tests/e2e/test_redrive_many.py", "tests/e2e/test_schema.py"]
     return _Plan(
         {
-            "seeds": [*_PYTEST, *_SIDE_BY_SIDE, *seeded],
+            "seeds": [
+                *[*_PYTEST, *_SIDE_BY_SIDE, *seeded],
+                "tests/unit/test_script_runner.py",
+            ],
             "crash points": [*_PYTHON, "tests.crashes"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],
-            "hostile script": [*_PYTEST, "tests/security/test_hostile_script.py"],
+            "security": [
+                *_PYTEST,
+                "tests/security/test_hostile_script.py",
+                "tests/security/test_cpu_per_byte.py",
+            ],
             "integration": [*_PYTEST, *_SIDE_BY_SIDE, "tests/integration", "tests/model"],
         },
         [_Beside("local stack", [*_PYTEST, *of_stack])],

@@ -18,6 +18,7 @@ from functions.api.bounds import MOST_UNKNOWN
 from functions.api.handler import handler as api_handler
 from functions.api.openapi import description
 from nextfire.domain.job import MAX_ENV, MAX_LABELS, MAX_PAYLOAD_BYTES
+from tests.crons import LONG
 from tests.integration.deployment import (
     Context,
     Deployment,
@@ -230,6 +231,7 @@ def attacks(operation: Operation) -> Iterator[tuple[str, str]]:
             yield ".".join(place), put(example, place, value)
 
 
+@pytest.mark.skipif(not LONG, reason="takes minutes: make test-long")
 @pytest.mark.parametrize("operation", with_body(), ids=_name)
 def test_no_body_costs_much_more_than_a_plain_one_of_its_size(
     api: Api, operation: Operation

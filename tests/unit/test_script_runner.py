@@ -31,6 +31,7 @@ from nextfire.adapters.script_streams import Stream as ReadingEnd
 from nextfire.adapters.script_users import ScriptUsers
 from nextfire.domain.log import Stream
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
+from tests.crons import LONG
 from tests.supervisors import Watch
 
 ROOT = Path(__file__).parents[2]
@@ -1186,7 +1187,13 @@ def test_no_place_to_work() -> None:
 
 
 @only_root
-@pytest.mark.parametrize("namespaces", ["yes", "no"])
+@pytest.mark.parametrize(
+    "namespaces",
+    [
+        "yes",
+        pytest.param("no", marks=pytest.mark.skipif(not LONG, reason="long: make test-long")),
+    ],
+)
 def test_all_of_this_as_another_user(namespaces: str) -> None:
     base = getattr(sys, "_base_executable", sys.executable)
     for python in (base, "/usr/local/bin/python3", "/usr/bin/python3"):
