@@ -14,6 +14,7 @@ from textwrap import dedent
 
 import pytest
 
+from nextfire.adapters.host_abilities import Abilities
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.ports import ScriptCall
@@ -131,7 +132,20 @@ def test_the_job_roles_server_is_reached_from_its_own_network(folder: Path, port
 def test_listed_hosts_are_refused_where_they_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nextfire.adapters.sandbox.namespaces_work", lambda _: False)
+    monkeypatch.setattr(
+        "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(namespaces=False)
+    )
 
     with pytest.raises(ValueError, match="listed hosts take network namespaces"):
         ProcessScriptRunner(temp_root=folder, egress=Egress.parse("api.example.com"))
+
+
+def test_no_network_is_refused_where_it_cannot_be_enforced(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(filters=False)
+    )
+
+    with pytest.raises(ValueError, match="takes a seccomp filter"):
+        ProcessScriptRunner(temp_root=folder, egress=Egress.parse("none"))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.adapters.host_abilities import Abilities
 from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.packages import PackagePolicy, check_index
@@ -46,7 +47,9 @@ def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that runs scripts as its own user, whichever that is, and sees all processes."""
     usual = os.geteuid() or 1000
     monkeypatch.setattr("nextfire.adapters.sandbox.os.geteuid", lambda: usual)
-    monkeypatch.setattr("nextfire.adapters.sandbox.namespaces_work", lambda _: False)
+    monkeypatch.setattr(
+        "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(namespaces=False)
+    )
 
 
 def runner(folder: Path, index: Index, **policy: Any) -> ProcessScriptRunner:

@@ -25,6 +25,7 @@ from typing import Any
 import pytest
 
 from nextfire.adapters import folders, process_table, removal, sandbox
+from nextfire.adapters.host_abilities import Abilities
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_streams import Pump
 from nextfire.adapters.script_streams import Stream as ReadingEnd
@@ -61,7 +62,7 @@ only_others = pytest.mark.skipif(AS_ROOT, reason="root gives scripts another use
 def host() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         if os.environ.get(NAMESPACES) == "no":
-            patched.setattr(sandbox, "namespaces_work", lambda _: False)
+            patched.setattr(sandbox, "abilities_of_host", lambda _: Abilities(namespaces=False))
         yield
 
 
@@ -1160,7 +1161,7 @@ def test_interpreter_is_looked_for_where_the_users_can_reach_it(
 def test_working_folder_that_the_users_cannot_reach_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "namespaces_work", lambda _: False)
+    monkeypatch.setattr(sandbox, "abilities_of_host", lambda _: Abilities(namespaces=False))
     with pytest.raises(ValueError, match="be entered by every user"):
         ProcessScriptRunner(temp_root=tmp_path)
 

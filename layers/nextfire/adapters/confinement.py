@@ -13,7 +13,7 @@ import struct
 
 TYPE_CHECKING = False  # the typing module takes 5 ms
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -254,14 +254,40 @@ def _check(result: int, what: str) -> None:
         raise OSError(code, f"{what}: {os.strerror(code)}")
 
 
+NO_NAMESPACES, NO_FILTER = 1, 2
+_ALLOW_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
+
+
 def main(_: list[str]) -> None:
-    """Exit with 0 if this host allows process and file namespaces, otherwise with 1."""
-    try:
-        enter_process_namespace()
-        first = os.fork()
-        if not first:
-            enter_file_namespace({})
+    """Exit with what this host does not allow: `NO_NAMESPACES`, `NO_FILTER`, both, or 0."""
+    denied = 0
+    if not _works_in_child(_try_namespaces):
+        denied |= NO_NAMESPACES
+    if not _works_in_child(_try_filter):
+        denied |= NO_FILTER
+    os._exit(denied)
+
+
+def _try_namespaces() -> None:
+    enter_process_namespace()
+    if not _works_in_child(_try_mounts):
+        raise OSError("no mounts")
+
+
+def _try_mounts() -> None:
+    enter_file_namespace({})
+
+
+def _try_filter() -> None:
+    refuse_calls(_ALLOW_ALL)
+
+
+def _works_in_child(work: Callable[[], None]) -> bool:
+    child = os.fork()
+    if not child:
+        try:
+            work()
             os._exit(0)
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) != 0)
-    finally:
-        os._exit(1)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pwd
-import subprocess
-import sys
-from collections.abc import Collection, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from nextfire.adapters import confinement, keeper
 from nextfire.adapters.confinement import View
-from nextfire.adapters.kept_program import compiled, in_memory
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +75,3 @@ class Covered:
 def _home_of(program: Path) -> set[Path]:
     """The folders of a program, wherever it is installed: ``bin``, and what ``bin`` is in."""
     return {folder for path in (program, program.resolve()) for folder in path.parents[:2]}
-
-
-def namespaces_work(environment: Mapping[str, str]) -> bool:
-    """Whether this host allows namespaces. Tried out in a process that inherits nothing of ours."""
-    with ExitStack() as stack:
-        code = in_memory(compiled(confinement), stack)
-        command = [sys.executable, "-I", "-S", "-c", keeper.BOOT, str(code)]
-        tried = subprocess.run(
-            command,
-            env=environment,
-            pass_fds=[code],
-            cwd="/",
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-    if tried.returncode != 0:
-        _log.warning(
-            "this host allows no namespaces: scripts see its processes and temporary files, see "
-            "docs/operate/security.md"
-        )
-    return tried.returncode == 0

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from nextfire.adapters import confinement, keeper, process_table
-from nextfire.adapters.covered import Covered, namespaces_work
+from nextfire.adapters.covered import Covered
 from nextfire.adapters.folders import LockedFolder, sweep, sweep_user, without_long_wait
+from nextfire.adapters.host_abilities import abilities_of_host
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.kept_program import KeptProgram, compiled, in_memory, spawn, supervise
 from nextfire.adapters.script_network import Network
@@ -78,7 +79,10 @@ class Sandbox:
         groups: Collection[int],
         launch_environment: Mapping[str, str],
         covered: Covered | None,
+        *,
+        filters: bool,
     ) -> None:
+        self._filters = filters
         self._user = user
         if user is not None:
             folder.path.chmod(0o711)
@@ -94,6 +98,8 @@ class Sandbox:
         self.temporary = self.make_folder("tmp")
 
     def _filter(self, *, internet: bool) -> bytes:
+        if not self._filters:
+            return b""
         return script_filter(internet=internet, ipc=self._covered is not None) or b""
 
     def _view(self, program: str) -> dict[str, Any] | None:
@@ -308,9 +314,9 @@ class Sandboxes:
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
         self._launch_environment = dict(launch_environment)
-        self._covered = (
-            Covered.of_host(self.root, visible) if namespaces_work(launch_environment) else None
-        )
+        self._abilities = abilities_of_host(launch_environment)
+        namespaces = self._abilities.namespaces
+        self._covered = Covered.of_host(self.root, visible) if namespaces else None
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:
@@ -320,6 +326,11 @@ class Sandboxes:
     def separate(self) -> bool:
         """Whether each has a user of its own."""
         return self._users is not None
+
+    @property
+    def filters(self) -> bool:
+        """Whether system calls can be refused here, such as those that open internet sockets."""
+        return self._abilities.filters and script_filter(internet=True, ipc=True) is not None
 
     @property
     def network_namespaces(self) -> bool:
@@ -343,7 +354,14 @@ class Sandboxes:
             raise
         try:
             groups = [tenant_group(tenant)] if self._tenant_groups else []
-            yield Sandbox(folder, user, groups, self._launch_environment, self._covered)
+            yield Sandbox(
+                folder,
+                user,
+                groups,
+                self._launch_environment,
+                self._covered,
+                filters=self._abilities.filters,
+            )
         finally:
             without_long_wait(partial(self._clear, folder, user))
 

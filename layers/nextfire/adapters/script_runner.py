@@ -127,6 +127,11 @@ class ProcessScriptRunner:
                 "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or give "
                 'the pool the egress "none"; or "open", with a firewall around its network.'
             )
+        if egress.mode is EgressMode.NONE and not self._sandboxes.filters:
+            raise ValueError(
+                'egress is "none", which takes a seccomp filter, and this host allows none, or is '
+                "neither x86-64 nor AArch64. Serve the pool from another host."
+            )
         self._version: tuple[int, ...] = sys.version_info[:3]
         self._interpreter = self._choose(interpreter)
         self._packages = None
