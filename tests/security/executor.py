@@ -1,4 +1,4 @@
-"""An executor in a process of its own, as the tests of this folder attack it.
+"""An executor in a separate process, as the tests of this folder attack it.
 
     python executor.py FOLDER < calls.json > report.json
 

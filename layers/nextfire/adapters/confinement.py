@@ -98,7 +98,7 @@ def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     if view:
         _replace_folders(view)
-    # Of its own process namespace, and without the processes of other users.
+    # Lists the processes of this namespace only, and those of the script's user only.
     _mount("proc", "/proc", "proc", _SAFE | _MS_NOEXEC, b"hidepid=2")
     for path, kind, options in (
         ("/dev/shm", "tmpfs", b"mode=1777"),  # noqa: S108 - its own, empty
@@ -156,7 +156,7 @@ def enter_network(descriptor: int) -> None:
 
 
 def leave_network() -> None:
-    """Take the calling thread into a network namespace of its own, in which nothing is up.
+    """Take the calling thread into a new network namespace, in which no interface is up.
 
     Raises:
         OSError: The host does not allow it.

@@ -17,7 +17,7 @@ from nextfire.adapters.confinement import View
 class Covered:
     """The folders of a host with which its scripts have nothing to do, where it allows namespaces.
 
-    `shared`: instead of these a script finds a folder of its own run. `hidden`: it finds these
+    `shared`: instead of these a script finds a folder of its run. `hidden`: it finds these
     empty. What the script needs of both, it finds in its place; and the folders `visible`.
     """
 

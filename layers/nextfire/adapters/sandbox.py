@@ -334,7 +334,7 @@ class Sandboxes:
 
     @property
     def network_namespaces(self) -> bool:
-        """Whether each can have a network of its own."""
+        """Whether each can have a separate network."""
         return self.separate and self._covered is not None
 
     @contextmanager

@@ -1,7 +1,7 @@
 """The network that a script finds: the host's, none, or its own with a proxy to listed hosts.
 
 Without a network the kernel refuses internet sockets (`syscalls`): this works on every host. A
-network of its own is a namespace with a loopback interface and nothing else. The executor, which is
+separate network is a namespace with a loopback interface and nothing else. The executor, which is
 outside, holds the sockets that listen inside: the proxy, and the relay to the job role's server.
 """
 

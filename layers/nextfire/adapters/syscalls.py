@@ -22,7 +22,7 @@ _X32 = 0x40000000
 
 _DENIED: MappingProxyType[str, tuple[int | None, int | None]] = MappingProxyType(
     {
-        # Namespaces: root of its own namespace reaches more of the kernel.
+        # Namespaces: a user who is root in one reaches more of the kernel.
         "unshare": (272, 97),
         "setns": (308, 268),
         # Keyrings belong to a user number, which later runs of other tenants get too.
@@ -98,7 +98,7 @@ _IPC: MappingProxyType[str, tuple[int, int]] = MappingProxyType(
         "mq_open": (240, 180),
     }
 )
-"""System V IPC and POSIX queues: theirs are no files, and they outlive what made them."""
+"""System V IPC and POSIX queues: their objects outlive the processes that made them."""
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _PRLIMIT = (302, 261)
 _SOCKET, _IOCTL = (41, 198), (16, 29)
@@ -118,7 +118,7 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
 
     Args:
         internet: Whether it may open internet sockets. Unix and netlink sockets it may.
-        ipc: Whether it may use System V IPC and POSIX queues, as in an IPC namespace of its own.
+        ipc: Whether it may use System V IPC and POSIX queues, as in a private IPC namespace.
         machine: The architecture, as `os.uname` names it; None: this machine's.
 
     Returns:
@@ -150,7 +150,7 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
     program += _with_argument(
         _IOCTL[column], _SECOND_ARGUMENT, _each((_TIOCSTI, _TIOCLINUX), _refusal(errno.EPERM))
     )
-    # Limits of its own only.
+    # It may change its own limits only.
     program += _with_argument(
         _PRLIMIT[column],
         _FIRST_ARGUMENT,
