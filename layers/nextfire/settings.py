@@ -47,6 +47,17 @@ def interpreter_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
 
 
+def credential_files() -> list[str]:
+    """The files that hold this process's AWS credentials, as far as its environment names them."""
+    names = (
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "AWS_CONFIG_FILE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    )
+    return [os.environ[name] for name in names if os.environ.get(name)]
+
+
 def ecs_agent() -> str | None:
     """Where ECS's agent listens to the task that this process is of; None outside of ECS."""
     return os.environ.get("ECS_AGENT_URI")

@@ -50,8 +50,11 @@ class Host:
     canary: str = field(default_factory=lambda: f"canary-{uuid.uuid4().hex}")
     """In the executor's environment, in place of its credentials."""
 
-    def run(self, folder: Path, *calls: Iterable[Script]) -> Report:
-        """Have an executor in *folder* run *calls*: each a list of scripts, side by side."""
+    def run(self, folder: Path, *calls: Iterable[Script], **variables: str) -> Report:
+        """Have an executor in *folder* run *calls*: each a list of scripts, side by side.
+
+        *variables*: of its environment.
+        """
         asked = json.dumps(
             [
                 [
@@ -67,6 +70,7 @@ class Host:
             "PYTHONDONTWRITEBYTECODE": "1",
             "AWS_SECRET_ACCESS_KEY": self.canary,
             "TEST_NAMESPACES": "yes" if self.namespaces else "no",
+            **variables,
         }
         identity = {} if self.user is None else {"user": self.user, "group": self.user}
         end = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -149,3 +150,29 @@ def test_no_network_is_refused_where_it_cannot_be_enforced(
 
     with pytest.raises(ValueError, match="takes a seccomp filter"):
         ProcessScriptRunner(temp_root=folder, egress=Egress.parse("none"))
+
+
+@only_root
+@pytest.mark.parametrize("egress", ["none", "api.example.com"])
+def test_sockets_of_the_hosts_services_are_not_reached(
+    folder: Path, port: int, egress: str
+) -> None:
+    place = Path(tempfile.mkdtemp(prefix="nextfire-test-", dir="/run"))
+    try:
+        place.chmod(0o755)
+        with socket.socket(socket.AF_UNIX) as service:
+            service.bind(str(place / "socket"))
+            (place / "socket").chmod(0o666)
+            service.listen()
+            source = f"""
+                import socket
+                try:
+                    socket.socket(socket.AF_UNIX).connect({str(place / "socket")!r})
+                    print("reached")
+                except OSError:
+                    pass
+            """
+            assert run(folder, Egress.parse(egress), source, port) == ("", "")
+            assert run(folder, OPEN, source, port) == ("reached\n", "")
+    finally:
+        shutil.rmtree(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,6 +15,7 @@ import pytest
 from nextfire.adapters import folders
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ports import ScriptCall
+from tests.places import folder_of_the_host
 from tests.security.hosts import Host, Script, hosts
 from tests.supervisors import Watch
 
@@ -359,3 +361,28 @@ def test_a_folder_that_the_worker_makes_visible_is_seen(folder: Path) -> None:
 
     assert end.exit_code == 0, end.stderr
     assert (data / "made").read_text() == "here"
+
+
+def test_the_executors_credential_files_are_hidden(host: Host, folder: Path) -> None:
+    if host.user is None or not host.namespaces:
+        pytest.skip("root's are closed to script users; without namespaces they are open")
+    home = folder_of_the_host("test-home-")
+    try:
+        (home / ".aws").mkdir()
+        (home / ".aws" / "credentials").write_text("secret")
+        for path in (home, home / ".aws", home / ".aws" / "credentials"):
+            os.chown(path, host.user, host.user)
+        looks = f"""
+            import os
+            for file in ("{home}/.aws/credentials", "/run/user"):
+                try:
+                    print("found", os.listdir(file) if os.path.isdir(file) else open(file).read())
+                except OSError:
+                    pass
+        """
+        report = host.run(folder, [Script(dedent(looks))], HOME=str(home))
+
+        assert "secret" not in report.printed()
+        assert report.printed() in {"", "found []\n"}
+    finally:
+        shutil.rmtree(home)

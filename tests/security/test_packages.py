@@ -16,10 +16,12 @@ import pytest
 
 from nextfire.adapters.host_abilities import Abilities
 from nextfire.adapters.package_index import PackageIndex
+from nextfire.adapters.packages import Packages
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.packages import PackagePolicy, check_index
-from nextfire.domain.ports import ScriptCall, ScriptExit
+from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
 from tests.indexes import Index, sdist, serving, sha256, wheel
+from tests.places import folder_of_the_host
 from tests.supervisors import Watch
 
 PASSWORD = "pa55-of-the-index-b41c"
@@ -177,7 +179,7 @@ def test_the_installer_gets_no_more_of_the_index_than_pages_and_files(
     def look(path: str) -> None:
         if path.endswith(".whl") and not answers:
             answers.append(0)
-            addresses.extend(_proxies())
+            addresses.extend(_proxies(folder))
             for address in addresses:
                 base = address.removesuffix("simple/")
                 paths = ("simple/secret-pkg/", "simple/..%2f..%2fadmin/", "file/99/x.whl", "")
@@ -193,14 +195,16 @@ def test_the_installer_gets_no_more_of_the_index_than_pages_and_files(
     assert not any("secret-pkg" in path or "admin" in path for path in index.asked)
 
 
-def _proxies() -> list[str]:
+def _proxies(folder: Path) -> list[str]:
+    """The addresses that installers in *folder* were given."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        found |= {v.decode() for v in variables if v.startswith(b"UV_DEFAULT_INDEX=")}
+        if any(each.startswith(f"HOME={folder}/".encode()) for each in variables):
+            found |= {v.decode() for v in variables if v.startswith(b"UV_DEFAULT_INDEX=")}
     return [each.partition("=")[2] for each in found]
 
 
@@ -408,3 +412,65 @@ def test_links_of_every_form_go_by_the_proxy(
     index.credentials, index.link = CREDENTIALS, link
 
     assert run(runner(folder, index), script("demo-pkg")) == ScriptExit(0, "ran\n", "")
+
+
+# What code that runs in a build leaves for the executor, which may be root
+
+PLANTS = """
+import os
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    home = os.environ["HOME"]
+    os.symlink("{victim}/written", home + "/script.py")
+    os.symlink("{victim}", home + "/lib-of-others")
+    os.rename(home + "/tmp", home + "/tmp-before")
+    os.symlink("{victim}", home + "/tmp")
+    os.makedirs(home + "/packages", exist_ok=True)
+    if not os.fork():
+        os.setsid()
+        import time
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            try:
+                os.rename(home + "/packages", home + "/packages-before")
+                os.symlink("{victim}", home + "/packages")
+                break
+            except OSError:
+                pass
+        os._exit(0)
+    raise SystemExit("built nothing")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root's files")
+def test_links_that_a_build_leaves_lead_root_nowhere(folder: Path, index: Index) -> None:
+    victim = folder_of_the_host("test-victim-")
+    try:
+        (victim / "uv").mkdir()
+        (victim / "uv" / "kept").write_text("root's")
+        index.add("built", sdist("built", PLANTS.replace("{victim}", str(victim))))
+        of = runner(folder, index, builds=True)
+
+        end = run(of, script("built", body="import built; print(built.__file__)"))
+
+        assert end.exit_code != 0
+        assert sorted(path.name for path in victim.rglob("*")) == ["kept", "uv"]
+        kept = [path for path in folder.rglob("kept") if path.is_file()]
+        assert kept == [], "root's file was kept as a package"
+    finally:
+        shutil.rmtree(victim)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root's files")
+def test_a_folder_of_packages_that_is_a_link_is_not_copied(folder: Path, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "key").write_text("root's")
+    made = tmp_path / "work" / "packages"
+    made.parent.mkdir()
+    made.symlink_to(closed)
+    packages = Packages(root=folder, separate=True, index=PackageIndex(), policy=PackagePolicy())
+
+    with pytest.raises(OSError, match="not a folder"):
+        packages._keep(made, folder / "set", "acme", lambda: Verdict.GO_ON)  # noqa: SLF001
+
+    assert not (folder / "set").exists()

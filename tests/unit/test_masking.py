@@ -7,14 +7,14 @@ import json
 import shlex
 from base64 import b64encode, urlsafe_b64encode
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.domain.masking import MASK, MIN_BYTES, PIECE_BYTES, Masker
+from nextfire.domain.masking import MASK, MIN_BYTES, PIECE_BYTES, Masker, _Table
 
 PEM = """-----BEGIN PRIVATE KEY-----
 MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
@@ -237,20 +237,119 @@ def test_a_result_without_secrets_is_kept_to_the_byte() -> None:
     assert Masker(["hunter22"]).json(data) is data
 
 
-def test_near_misses_cost_time_in_proportion_to_their_length() -> None:
-    """Counted in comparisons: each position of the output is compared a bounded number of times."""
-    masker = Masker(["a" * 5000 + "b"])
-    table = masker.table()
+# The table of patterns
+
+patterns = st.lists(
+    st.builds(
+        bytes.__add__,
+        st.sampled_from([b"\xff" * MIN_BYTES, b"a" * MIN_BYTES, b"aa\xff\xff\xff\xff"]),
+        st.lists(st.sampled_from(b"\0ab\xff"), max_size=6).map(bytes),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(
+    patterns=patterns,
+    output=st.lists(st.sampled_from(b"\0aaaab\xff\xff\xff"), max_size=30).map(bytes),
+    data=st.data(),
+)
+def test_patterns_with_the_same_first_bytes(
+    patterns: list[bytes], output: bytes, data: st.DataObject
+) -> None:
+    """Against a slow and simple reading, with patterns that begin with each other."""
+    output += data.draw(st.sampled_from(patterns)) + data.draw(st.sampled_from(patterns))
+    output = output[: len(output) - data.draw(st.integers(0, MIN_BYTES))]
+    table = _Table(patterns)
+
+    longest = [
+        (start, start + max(map(len, here)))
+        for start in range(len(output))
+        if (here := [each for each in patterns if output.startswith(each, start)])
+    ]
+    begun = [
+        start
+        for start in range(len(output))
+        for tail in [output[start:]]
+        if any(each.startswith(tail) and each != tail for each in patterns)
+    ]
+
+    assert list(table.found(output, len(output))) == longest
+    assert table.undecided(output) == min(begun, default=len(output))
+
+
+class Counting(bytes):
+    """Counts the work on it: comparisons, look-ups and slices, and the longest of these."""
+
+    work: ClassVar = 0
+    longest: ClassVar = 0
+
+    @classmethod
+    def note(cls, size: int) -> None:
+        cls.work += 1
+        cls.longest = max(cls.longest, size)
+
+    @classmethod
+    def reset(cls) -> None:
+        cls.work = cls.longest = 0
+
+    def startswith(self, *arguments: Any) -> bool:
+        self.note(len(arguments[0]))
+        return super().startswith(*arguments)
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        if isinstance(part, int):
+            return part
+        self.note(len(part))
+        return Counting(part)
+
+    def __lt__(self, other: bytes) -> bool:
+        self.note(len(self))
+        return super().__lt__(other)
+
+    def __hash__(self) -> int:
+        self.note(len(self))
+        return super().__hash__()
+
+
+def json_secret(texts: list[str]) -> str:
+    return json.dumps(dict(enumerate(texts)))
+
+
+MOST_WORK = 24
+"""Per position: a binary search among the 5000 patterns or fewer that these secrets have."""
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "a" * 5000 + "b",
+        json_secret(["a" * 60 + f"{n:03}" for n in range(60)]),
+        json_secret(["a" * 58 + f"{n:05}" for n in range(600)]),
+        json_secret(["a" * 6 + f"{n:05}" for n in range(600)]),
+        json_secret(["a" * n + end for n in range(6, 64) for end in "0bz"]),
+    ],
+    ids=["long", "60 texts", "600 texts", "600 texts, short head", "all lengths"],
+)
+@pytest.mark.parametrize(
+    "output",
+    [b"a" * 2000, b"aaaaaa~" * 300, b"a" * 62 + b"~"],
+    ids=["letters", "heads", "miss at the end"],
+)
+def test_near_misses_cost_a_bounded_amount_of_work_per_byte(secret: str, output: bytes) -> None:
+    """Counted in operations on the output, whatever the secrets have in common."""
+    table = Masker([secret]).table()
     assert table is not None
-    calls = []
 
-    class Counting(bytes):
-        def startswith(self, *arguments: Any) -> bool:
-            calls.append(len(arguments[0]))
-            return super().startswith(*arguments)
+    Counting.reset()
+    for _ in table.found(Counting(output), len(output)):
+        pass
+    assert Counting.work <= MOST_WORK * len(output)
+    assert Counting.longest <= PIECE_BYTES
 
-    for length in (1000, 2000):
-        calls.clear()
-        list(table.found(Counting(b"a" * length), length))
-        assert len(calls) <= 4 * length
-        assert max(calls) <= 64
+    Counting.reset()
+    table.undecided(Counting(output))
+    assert Counting.work <= MOST_WORK * PIECE_BYTES
+    assert Counting.longest <= PIECE_BYTES

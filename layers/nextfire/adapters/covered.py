@@ -12,6 +12,11 @@ from typing import Any, Self
 
 from nextfire.adapters.confinement import View
 
+_TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run/lock"))  # noqa: S108 - of the host
+_RUN = Path("/run")
+_TOP_LEVEL = 2
+"""Parts of a path such as ``/etc``, which a script needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Covered:
@@ -26,16 +31,17 @@ class Covered:
     visible: tuple[Path, ...] = ()
 
     @classmethod
-    def of_host(cls, root: Path, visible: Collection[Path]) -> Self:
+    def of_host(
+        cls, root: Path, *, visible: Collection[Path], credentials: Collection[Path]
+    ) -> Self:
         """Those of this host: temporary folders, *root*, and the home of an executor's user.
 
         Root's home is closed to script users.
         """
-        shared = {path.resolve() for path in (root, Path("/tmp"), Path("/var/tmp"))}  # noqa: S108
-        hidden: set[Path] = set()
+        shared = {path.resolve() for path in (root, *_TEMPORARY)}
+        hidden = {_RUN / "user"}
         if os.geteuid() != 0:
-            with suppress(KeyError):
-                hidden.add(Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve())
+            hidden |= {path.resolve() for path in _private_folders(credentials)}
         covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
         # What is in another one is covered with it.
         outermost = {path for path in covered if covered.isdisjoint(path.parents)}
@@ -46,7 +52,13 @@ class Covered:
         )
 
     def view(
-        self, program: str, *, instead: Path, writable: Path, readable: Collection[Path]
+        self,
+        program: str,
+        *,
+        instead: Path,
+        writable: Path,
+        readable: Collection[Path],
+        offline: bool,
     ) -> dict[str, Any]:
         """What the program in the file *program* finds: a `View`.
 
@@ -55,12 +67,17 @@ class Covered:
             instead: What it finds in place of `shared`.
             writable: Its working folder.
             readable: Folders that it reads.
+            offline: Whether it is to reach no service of the host either, by sockets in /run.
         """
+        shared, hidden = [*self.shared], [*self.hidden]
+        if offline:
+            shared = [path for path in shared if _RUN not in path.parents]
+            hidden = [_RUN, *(path for path in hidden if _RUN not in path.parents)]
         needed = {*readable, *_home_of(Path(program))}
         return {
             View.TEMPORARY: str(instead),
-            View.SHARED: [str(path) for path in self.shared],
-            View.HIDDEN: [str(path) for path in self.hidden],
+            View.SHARED: [str(path) for path in shared],
+            View.HIDDEN: [str(path) for path in hidden],
             View.WRITABLE: [
                 str(writable),
                 *(str(path) for path in self.visible if self._covers(path)),
@@ -72,6 +89,24 @@ class Covered:
         return path.is_dir() and any(each in path.parents for each in self.shared + self.hidden)
 
 
+def _private_folders(credentials: Collection[Path]) -> set[Path]:
+    """The homes of the executor's user, and the folders of its files *credentials*."""
+    found = {Path.home(), *(file.parent for file in credentials)}
+    with suppress(KeyError):
+        found.add(Path(pwd.getpwuid(os.geteuid()).pw_dir))
+    return {path for path in found if len(path.parts) > _TOP_LEVEL}
+
+
 def _home_of(program: Path) -> set[Path]:
-    """The folders of a program, wherever it is installed: ``bin``, and what ``bin`` is in."""
-    return {folder for path in (program, program.resolve()) for folder in path.parents[:2]}
+    """The folders of a program: where it is, and if it is in a ``bin``, what that is part of.
+
+    A link to it, as in ``~/.local/bin``, shows its own folder only.
+    """
+    real = program.resolve()
+    environment = program.parent.parent
+    found = {program.parent, real.parent}
+    if real.parent.name == "bin" and real.name.startswith("python"):
+        found.add(real.parent.parent)
+    if (environment / "pyvenv.cfg").is_file():
+        found.add(environment)
+    return found

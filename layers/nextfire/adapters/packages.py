@@ -264,21 +264,18 @@ class Packages:
         }
         place = ["--target", str(target), "--python", interpreter]
         what, given = _asked_for(wanted)
-        try:
-            with proxy.serving():
-                end = sandbox.run(
-                    [str(self._uv), "pip", "install", *self._options(), *place, *what],
-                    environment={**environment, **variables},
-                    timeout=INSTALL_WITHIN,
-                    grace=grace,
-                    limits=_INSTALL_LIMITS,
-                    ask=supervisor.ask,
-                    stdout=log.feed,
-                    stderr=log.feed,
-                    stdin=given,
-                )
-        finally:
-            remove(cache)  # nothing of the index is left for the script
+        with proxy.serving():
+            end = sandbox.run(
+                [str(self._uv), "pip", "install", *self._options(), *place, *what],
+                environment={**environment, **variables},
+                timeout=INSTALL_WITHIN,
+                grace=grace,
+                limits=_INSTALL_LIMITS,
+                ask=supervisor.ask,
+                stdout=log.feed,
+                stderr=log.feed,
+                stdin=given,
+            )
         if end.timed_out:
             return Installation(end, f"it took longer than {INSTALL_WITHIN.total_seconds():.0f} s")
         if end.not_started is not None:
@@ -343,7 +340,15 @@ class Packages:
                 without_long_wait(partial(remove, fresh))
 
     def _copy(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
-        """Copy folders and files; links and whatever else there is are left out."""
+        """Copy folders and files; links and whatever else there is are left out.
+
+        What made *source* has ended, so nothing changes there meanwhile.
+
+        Raises:
+            OSError: *source* or its folder was replaced by a link, or it is too much.
+        """
+        if not all(stat.S_ISDIR(path.lstat().st_mode) for path in (source.parent, source)):
+            raise OSError(f"{source.name} is not a folder")
         todo = [(source, target)]
         while todo:
             here, there = todo.pop()

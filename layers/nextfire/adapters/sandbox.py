@@ -88,7 +88,7 @@ class Sandbox:
             folder.path.chmod(0o711)
         self.folder = folder.path / "work"
         self.folder.mkdir(mode=0o700)
-        self.shared = self._shared_folder(folder.path)
+        self._top = folder.path
         self._groups = list(groups)
         self._held = [folder.lock, *([] if user is None else [user.lock])]
         self._launch_environment = launch_environment
@@ -102,17 +102,22 @@ class Sandbox:
             return b""
         return script_filter(internet=internet, ipc=self._covered is not None) or b""
 
-    def _view(self, program: str) -> dict[str, Any] | None:
+    def _view(self, program: str, *, offline: bool) -> dict[str, Any] | None:
         if self._covered is None:
             return None
         return self._covered.view(
-            program, instead=self.shared, writable=self.folder, readable=self.readable
+            program,
+            instead=self._new_shared_folder(),
+            writable=self.folder,
+            readable=self.readable,
+            offline=offline,
         )
 
-    def _shared_folder(self, top: Path) -> Path:
-        """Make what a program finds in place of the temporary folders that all share."""
-        path = top / "shared"
-        path.mkdir(mode=0o700)
+    def _new_shared_folder(self) -> Path:
+        """Make what a program finds in place of the temporary folders of the host. Each program of
+        a run has a fresh one: what is mounted there is mounted by root.
+        """
+        path = Path(tempfile.mkdtemp(prefix="shared-", dir=self._top))
         self._give(path)
         return path
 
@@ -219,7 +224,9 @@ class Sandbox:
             Request.FOLDER: str(self.folder),
             Request.USER: user and (user.number, user.warden, user.number, self._groups),
             Request.PROCESSES: limits.processes,
-            Request.VIEW: self._view(program[0]),
+            Request.VIEW: self._view(
+                program[0], offline=not network.internet or network.namespace >= 0
+            ),
             Request.NETWORK: network.namespace,
             Request.FILTER: self._filter(internet=network.internet),
             Request.LIMITS: [
@@ -295,6 +302,7 @@ class Sandboxes:
         tenant_groups: bool,
         launch_environment: Mapping[str, str],
         visible: Collection[Path] = (),
+        credentials: Collection[Path] = (),
     ) -> None:
         """Build; and remove what others of the machine, that were SIGKILLed, left behind.
 
@@ -305,18 +313,20 @@ class Sandboxes:
             tenant_groups: Whether script users belong to a group of their tenant's.
             launch_environment: What the executor's own interpreter needs to start.
             visible: Folders that scripts see although they are covered (see `Covered`).
+            credentials: Files that hold the executor's credentials, beside those in its home.
 
         Raises:
             ValueError: There is no place for the users' locks.
         """
         own = os.geteuid()
-        self.root = root or _usual_root(anybody=own == 0)
+        self.root = (root or _usual_root(anybody=own == 0)).resolve()
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
         self._launch_environment = dict(launch_environment)
         self._abilities = abilities_of_host(launch_environment)
-        namespaces = self._abilities.namespaces
-        self._covered = Covered.of_host(self.root, visible) if namespaces else None
+        self._covered = None
+        if self._abilities.namespaces:
+            self._covered = Covered.of_host(self.root, visible=visible, credentials=credentials)
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:

@@ -76,6 +76,7 @@ class ProcessScriptRunner:
         base_uid: int = 60_000,
         egress: Egress = OPEN,
         visible: Collection[Path] = (),
+        credentials: Collection[Path] = (),
     ) -> None:
         """Build a runner, and try it.
 
@@ -100,6 +101,8 @@ class ProcessScriptRunner:
                 before, reach what the executor reaches.
             visible: Folders of the host, in temporary folders or in the home of the executor's
                 user, which scripts see all the same, with the rights that their user has there.
+            credentials: Files that hold the executor's credentials. Where the host allows
+                namespaces, scripts of the executor's user do not see their folders.
 
         Raises:
             ValueError: The cap is too small; or scripts cannot be run here, and what to do.
@@ -119,6 +122,7 @@ class ProcessScriptRunner:
             tenant_groups=packages == "inline",
             launch_environment=launch,
             visible=visible,
+            credentials=credentials,
         )
         self._egress = egress
         if egress.mode is EgressMode.LISTED and not self._sandboxes.network_namespaces:
@@ -127,6 +131,15 @@ class ProcessScriptRunner:
                 "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or give "
                 'the pool the egress "none"; or "open", with a firewall around its network.'
             )
+        if egress.mode is EgressMode.LISTED:
+            try:
+                with network_for(egress, {}):
+                    pass
+            except OSError as error:
+                raise ValueError(
+                    f"egress is {egress}, and a network namespace cannot be made here: {error}. "
+                    "Give the worker the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN."
+                ) from error
         if egress.mode is EgressMode.NONE and not self._sandboxes.filters:
             raise ValueError(
                 'egress is "none", which takes a seccomp filter, and this host allows none, or is '
@@ -323,21 +336,25 @@ class ProcessScriptRunner:
             return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
         place = stack.enter_context(self._packages.kept(call.tenant, inline, self._version))
         if not place.exists():
-            made = self._packages.install(
-                sandbox,
-                inline,
-                tenant=call.tenant,
-                to=place,
-                interpreter=self._interpreter,
-                # Not what the job sets: its own are for the script.
-                environment={
-                    **self._environment,
-                    "HOME": environment["HOME"],
-                    "TMPDIR": environment["TMPDIR"],
-                },
-                grace=self._grace,
-                supervisor=supervisor,
-            )
+            # In another sandbox: where packages are built, their code runs, and could leave links
+            # where this one's files are written next.
+            with self._sandboxes.one(call.tenant) as workshop:
+                workshop.open()
+                made = self._packages.install(
+                    workshop,
+                    inline,
+                    tenant=call.tenant,
+                    to=place,
+                    interpreter=self._interpreter,
+                    # Not what the job sets: its own are for the script.
+                    environment={
+                        **self._environment,
+                        "HOME": str(workshop.folder),
+                        "TMPDIR": str(workshop.temporary),
+                    },
+                    grace=self._grace,
+                    supervisor=supervisor,
+                )
             if made.end.stopped is not Verdict.GO_ON:
                 return ScriptExit(None, "", "", stopped=made.end.stopped)
             if made.problem is not None:

@@ -62,7 +62,8 @@ class Pump:
     """Waits for several sources at once."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        # Not epoll: the kernel counts its watches by user, and scripts could use them up.
+        self._selector = selectors.PollSelector()
 
     def __enter__(self) -> Self:
         return self

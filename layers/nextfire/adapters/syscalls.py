@@ -14,6 +14,7 @@ import errno
 import os
 import struct
 from collections.abc import Iterable
+from functools import cache
 from types import MappingProxyType
 
 _AUDIT_ARCH = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
@@ -109,10 +110,11 @@ _UNIX, _INTERNET, _NETLINK = 1, (2, 10), 16
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
-_FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32
 _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 
+@cache
 def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> bytes | None:
     """The filter of a script's processes, for ``prctl(PR_SET_SECCOMP)``.
 
@@ -156,11 +158,23 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
         _FIRST_ARGUMENT,
         [_step(_EQUAL, 0, skip_if_so=1), _refusal(errno.EPERM)],
     )
-    families = [_UNIX, _NETLINK, *(_INTERNET if internet else ())]
+    families = [_UNIX, *(_INTERNET if internet else ())]
+    # Routing alone, by which C libraries list addresses; not the sockets of the host.
+    netlink = [
+        _step(_LOAD, _THIRD_ARGUMENT),
+        _step(_EQUAL, 0, skip_if_so=1),
+        _refusal(errno.EAFNOSUPPORT),
+        _step(_RETURN, _ALLOW),
+    ]
     program += _with_argument(
         _SOCKET[column],
         _FIRST_ARGUMENT,
-        [*_each(families, _step(_RETURN, _ALLOW)), _refusal(errno.EAFNOSUPPORT)],
+        [
+            *_each(families, _step(_RETURN, _ALLOW)),
+            _step(_EQUAL, _NETLINK, skip_if_so=1),
+            _refusal(errno.EAFNOSUPPORT),
+            *netlink,
+        ],
     )
     return b"".join([*program, _step(_RETURN, _ALLOW)])
 

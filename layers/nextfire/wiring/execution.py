@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from nextfire.adapters.aws import (
     SystemClock,
@@ -32,7 +33,12 @@ from nextfire.adapters.secrets import AwsSecrets
 from nextfire.adapters.signatures import SignedScripts
 from nextfire.domain.packages import PUBLIC_INDEX
 from nextfire.domain.ports import Clock, JobRole, ScriptStore
-from nextfire.settings import ExecutorSettings, interpreter_environment, region_environment
+from nextfire.settings import (
+    ExecutorSettings,
+    credential_files,
+    interpreter_environment,
+    region_environment,
+)
 from nextfire.usecases.execute_run import ExecuteRun, Terms
 from nextfire.usecases.run_script import RunScript
 
@@ -77,6 +83,7 @@ def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
                 package_policy=settings.package_policy,
                 egress=settings.egress,
                 visible=settings.visible_folders,
+                credentials=[Path(file) for file in credential_files()],
             ),
             secrets=AwsSecrets(secretsmanager(), ssm()),
             job_role=_job_role(settings, clock),
