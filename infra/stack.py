@@ -36,7 +36,7 @@ from infra.settings import (
 
 _API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
-_AUDIT_LOG_MEMORY = 256
+_AUDIT_LOG_MEMORY = 512
 _AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits for it for 10 s
 
 

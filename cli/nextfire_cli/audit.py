@@ -1,5 +1,6 @@
 """The commands of `nextfire audit`: the audit chain, listed and verified."""
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from nextfire.domain.chain import START, Batch, BrokenChainError, Verified, verify
+from nextfire.domain.chain import START, Batch, BrokenChainError, Event, Verified, verify
 from nextfire.domain.instants import parse_instant
 from nextfire_cli import session
 from nextfire_cli.definition import moment
@@ -23,6 +24,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 STACK = "Nextfire"
 """What the CDK app calls its stack."""
+_HASH = re.compile(r"[0-9a-f]{64}")
+_EXAMPLE = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 
 Since = Annotated[
     str | None,
@@ -62,8 +65,14 @@ def verify_(
 
     [bold]Examples[/]
       nextfire audit verify
-      nextfire audit verify --stack Nextfire --since 30d --expect 9f86d081884c7d65…
+      nextfire audit verify --stack Nextfire --since 30d --expect HASH
     """
+    if expect is not None and not _HASH.fullmatch(expect):
+        raise typer.BadParameter(
+            f"{expect!r} is not a hash: give the 64 digits 0-9 and a-f that `nextfire audit verify`"
+            f" prints as head hash, for example {_EXAMPLE}.",
+            param_hint="--expect",
+        )
     caller = session.of(context)
     found, expected_there = _verified(caller, stack, since, expect)
     if not expected_there:
@@ -101,10 +110,16 @@ def list_(
     for event in events:
         by = event.get("by") or {}
         names = (by.get(name, "-") for name in ("tenant", "principal", "operation"))
-        item = "/".join(event.get("item", {}).values())
-        cells = (event["number"], by.get("at", event["writtenAt"]), *names, event["table"], item)
+        at, item = by.get("at", event["writtenAt"]), _item(event)
+        cells = (event["number"], at, *names, event["table"], item)
         table.add_row(*(Text(str(cell)) for cell in cells))
     caller.show({"items": events}, table)
+
+
+def _item(event: Event) -> str:
+    """The key of the item that was written, the tenant first: events store it sorted by name."""
+    key: dict[str, str] = event.get("item", {})
+    return "/".join(key[name] for name in sorted(key, key=lambda name: name != "tenant"))
 
 
 def _verified(
@@ -144,6 +159,14 @@ def _broken(error: BrokenChainError) -> CliError:
 
 def _bucket(caller: Session, stack: str | None) -> "AuditBucket":
     account = caller.account()
+    if account.region is None:
+        raise CliError(
+            "No local stack is up here, and no AWS region is given."
+            if stack is None
+            else f"No AWS region is given for the stack {stack!r}.",
+            "Start a local stack with `nextfire up`, or name a deployed one and its region:"
+            f" --stack {stack or STACK} --region eu-central-1\n(or set AWS_REGION).",
+        )
     outputs = account.outputs(stack or STACK)
     if "AuditBucket" not in outputs:
         raise CliError(

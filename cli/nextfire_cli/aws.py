@@ -191,6 +191,11 @@ class Account:
         """A local stack's: *endpoint* is that of its AWS emulator."""
         return cls(session_of(access_key, secret_key, region), endpoint)
 
+    @property
+    def region(self) -> str | None:
+        """The AWS region; None if it is not known."""
+        return self._session.region_name
+
     def signature(self, endpoint: str, region: str | None) -> Signature:
         """Signs for the API at *endpoint*, in *region*: by default the one that it tells, else the
         account's.

@@ -137,7 +137,11 @@ Jitter = Annotated[
 ]
 Handler = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="The script to run, by its name in the pool."),
+    typer.Option(
+        metavar="NAME[@sha256:DIGEST]",
+        help="The script to run, by its name in the pool; with @sha256:DIGEST pinned to these"
+        " bytes ([bold]scripts push[/] prints it).",
+    ),
 ]
 Pool = Annotated[str | None, typer.Option(help="Whose executors run it. [dim]Default: default[/]")]
 Payload = Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from nextfire.client.access import API_KEY, key_file
+from nextfire.client.access import API_KEY, ENDPOINT, is_local, key_file
 from nextfire.domain.errors import NextfireError
 from nextfire.domain.instants import isoformat
 from nextfire.domain.keys import (
@@ -288,13 +288,31 @@ def _hand_over(
         _write(file, text)
         del made["key"]
         caller.show(document | {"file": str(file)}, render.key(made))
-        caller.say(f"{about}\nIt is in {file}, which this command reads.")
+        caller.say(f"{about}\nIt is in {file}, {_who_reads(endpoint)}")
         return
     caller.show(document, Text(text))
     caller.say(
-        f"{about}\nThis is the only time that it is shown. Keep it where only its user can read it,"
-        f"\nand give it to this command by {API_KEY}, or by the file {file} (mode 600);"
-        "\nto others as `Authorization: Bearer KEY`."
+        f"{about}\nThis is the only time that it is shown. Keep it where only its user can read it."
+        f"\n{_how_to_use(endpoint, file)}\nGive it to others as `Authorization: Bearer KEY`."
+    )
+
+
+def _who_reads(endpoint: str) -> str:
+    if not is_local(endpoint):
+        return "which this command reads."
+    return (
+        "which this command reads outside the folder of the local stack, with\n"
+        f"--endpoint '{endpoint}'. In that folder it uses the stack's own key."
+    )
+
+
+def _how_to_use(endpoint: str, file: Path) -> str:
+    if not is_local(endpoint):
+        return f"Give it to this command by {API_KEY}, or by the file {file} (mode 600)."
+    return (
+        f"Give it to this command by {API_KEY}, and name the API with --endpoint or {ENDPOINT}:\n"
+        f"{API_KEY}=KEY nextfire jobs list --endpoint '{endpoint}'\n"
+        "Without an endpoint, this command uses the stack's own key in its folder."
     )
 
 

@@ -222,7 +222,7 @@ def demo(context: typer.Context) -> None:
     from nextfire_cli.local.processes import interrupts_raised
     from nextfire_cli.local.stack import LocalStack, LocalStackError
 
-    caller = replace(session.of(context), endpoint=None)
+    caller = replace(session.of(context), endpoint=None, quiet=True)
     root = session.project()
     display = play.Display(caller.err)
 

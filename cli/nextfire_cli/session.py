@@ -4,7 +4,7 @@
 # ruff: noqa: PLC0415
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -31,7 +31,9 @@ _PIPE_WIDTH = 500
 
 @dataclass(frozen=True)
 class Session:
-    """`transport` stands in for the network in tests. `auth`: None lets what there is decide."""
+    """`transport` stands in for the network in tests. `auth`: None lets what there is decide.
+    `quiet`: no warnings. `warned`: the warnings that were printed, each once per call.
+    """
 
     endpoint: str | None
     as_json: bool
@@ -39,6 +41,8 @@ class Session:
     region: str | None
     transport: httpx.BaseTransport | None = None
     auth: Auth | None = None
+    quiet: bool = False
+    warned: set[str] = field(default_factory=set[str], compare=False)
 
     @property
     def out(self) -> Console:
@@ -61,6 +65,12 @@ class Session:
     def say(self, text: str) -> None:
         """Tell people something that is no result."""
         self.err.print(Text(render.escaped(text, keep="\n")))
+
+    def warn(self, text: str) -> None:
+        """Print the warning *text* on stderr, unless this call printed it before."""
+        if not self.quiet and text not in self.warned:
+            self.warned.add(text)
+            self.say(f"Warning: {text}")
 
     def fail(self, error: CliError) -> None:
         """Print why the call fails; for programs, as one JSON document on stderr."""
@@ -132,6 +142,7 @@ class Session:
         sign = partial(self._signature, endpoint, stack)
         if stack is not None and not self.endpoint:
             auth = access.of_folder(self.auth, stack.key_file, sign)
+            self._warn_of_ignored(stack.key_file)
         else:
             key = partial(_key, endpoint, stack)
             auth = access.who_calls(endpoint, self.auth, key=key, sign=sign)
@@ -150,6 +161,15 @@ class Session:
         key = _key(endpoint, stack) if keys and endpoint else None
         presented = parse(key) if key else None
         return presented.tenant if presented else self.account().tenant()
+
+    def _warn_of_ignored(self, key: Path) -> None:
+        if ignored := access.ignored_by_folder(self.auth, key):
+            names, are = " and ".join(ignored), "is" if len(ignored) == 1 else "are"
+            self.warn(
+                f"{names} {are} ignored: the folder selected the endpoint, and its local stack gets"
+                f" its own API key only. To use {names}, name the API with --endpoint URL or"
+                f" {access.ENDPOINT}."
+            )
 
     def _signature(self, endpoint: str, stack: "StackInfo | None") -> httpx.Auth:
         try:

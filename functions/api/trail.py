@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
-from functions.api.app import now, services, telemetry
+from functions.api.app import Services, now, services, telemetry
 from functions.api.audit import header_of, operation_of, who
 from functions.api.changing import Changing, changed_by
 from nextfire.domain.change import MAX_TEXT
 from nextfire.domain.instants import isoformat
+
+_BURST = 20
+_REFUSALS_A_SECOND = 1.0
+
+
+class RefusalBudget:
+    """A token bucket for the refusals that a process puts into the audit chain: a caller whose
+    requests are all refused cannot fill the chain. *monotonic*: a clock, in seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._tokens = float(_BURST)
+        self._filled_at = monotonic()
+        self._omitted = 0
+
+    def take(self) -> int | None:
+        """The number of refusals omitted since the last one noted; None: omit this one too."""
+        now_at = self._monotonic()
+        gained = (now_at - self._filled_at) * _REFUSALS_A_SECOND
+        self._tokens = min(_BURST, self._tokens + gained)
+        self._filled_at = now_at
+        if self._tokens < 1:
+            self._omitted += 1
+            return None
+        self._tokens -= 1
+        omitted, self._omitted = self._omitted, 0
+        return omitted
+
+    def add_omitted(self, count: int) -> None:
+        """Count refusals that could not be noted."""
+        self._omitted += count
+
+
+@lru_cache(maxsize=1)
+def refusal_budget(_services: Services) -> RefusalBudget:
+    """The budget of this process, which has one `Services`."""
+    return RefusalBudget()
 
 
 def description(event: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,15 +86,23 @@ def note_refusal(event: Mapping[str, Any], answer: Mapping[str, Any], request: C
     """Put a request that would have changed something, and was refused, into the audit chain. The
     answer stands if that fails: nothing was changed.
 
-    Requests beyond a limit are left out: a refusal must cost less than what it refuses.
+    Left out are requests beyond a limit (429), as a refusal must cost less than what it refuses,
+    and refusals beyond the process's `RefusalBudget`; the next one noted carries their number.
     """
     status = int(answer["statusCode"])
     refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
     refused = refused and status != HTTPStatus.TOO_MANY_REQUESTS
     if not refused or operation_of(event) is None:
         return
+    omitted: int | None = None
     try:
+        budget = refusal_budget(services())
+        if (omitted := budget.take()) is None:
+            return
+        more = {"omitted": omitted} if omitted else {}
         request_id = str(event["requestContext"].get("requestId"))
-        services().requests.note(request_id, request.text(status=status), now())
+        services().requests.note(request_id, request.text(status=status, **more), now())
     except Exception:  # noqa: BLE001 — whatever it is
+        if omitted is not None:
+            budget.add_omitted(omitted + 1)
         telemetry.logger.exception("refusal not in the audit chain", path=event["rawPath"])

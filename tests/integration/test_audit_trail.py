@@ -9,6 +9,8 @@ import pytest
 from botocore.exceptions import ReadTimeoutError  # noqa: TID251 — what the SDK raises
 
 from functions.api import handler as api_handler
+from functions.api import trail as api_trail
+from functions.api.trail import RefusalBudget
 from functions.auditlog import handler as audit_log
 from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.aws import SystemClock
@@ -79,6 +81,38 @@ def test_the_function_appends_what_a_stream_delivers(
     assert answer == {"records": len(records), "events": 1}
     [event] = trail.events()
     assert event["table"] == "jobs"
+
+
+@pytest.mark.parametrize(
+    ("stamp", "unreadable"),
+    [
+        ("[" * 100_000, "[" * 300),
+        (r'{"a":"\ud800"}', r'{"a":"\ud800"}'),
+        ("\ud800", "?"),
+        ('{"tenant":"' + "a" * 10_000 + '"}', '{"tenant":"' + "a" * 289),
+    ],
+    ids=["deep", "surrogate", "bare surrogate", "long"],
+)
+def test_a_stamp_that_cannot_be_read_is_an_event_and_stops_no_stream(
+    system: Deployment,
+    trail: Trail,
+    monkeypatch: pytest.MonkeyPatch,
+    stamp: str,
+    unreadable: str,
+) -> None:
+    system.configure(monkeypatch, audit_bucket=system.outputs_bucket)
+    audit_log.settings.cache_clear()
+    audit_log.record_changes.cache_clear()
+    item = {"tenant": {"S": TENANT}, "job_id": {"S": "a"}, "changed_by": {"S": stamp}}
+    written = record("jobs", None, item, event_id="1", at=NOW.timestamp())
+    system.call("POST", "/v1/jobs", JOB | {"jobId": "b"})
+
+    records = [written, *trail.records()]
+    audit_log.handler({"Records": records}, Context())
+
+    first, second = trail.events()
+    assert first["by"] == {"unreadable": unreadable}
+    assert second["by"]["operation"] == "createJob"
 
 
 @pytest.mark.parametrize("name", [each for each in OPERATIONS if changes(each)])
@@ -153,6 +187,40 @@ def test_a_refused_request_and_an_upload_are_events(system: Deployment, trail: T
     assert by["deleteJob"]["resource"] == {"jobId": "missing"}
     assert by["uploadScript"]["resource"] == {"pool": "default", "handler": "hello"}
     assert "https" not in json.dumps(by)
+
+
+def test_refusals_beyond_a_rate_are_counted_in_the_next_event(
+    system: Deployment,
+    trail: Trail,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A key that may only read cannot fill the chain with what it is refused."""
+    seconds = [0.0]
+    budget = RefusalBudget(lambda: seconds[0])
+    monkeypatch.setattr(api_trail, "refusal_budget", lambda _: budget)
+
+    for _ in range(50):
+        system.call("DELETE", "/v1/jobs/missing")
+    assert trail.deliver() == 20
+    seconds[0] = 0.9
+    system.call("DELETE", "/v1/jobs/missing")
+    assert trail.deliver() == 0
+    seconds[0] = 2.0
+    for _ in range(3):
+        system.call("DELETE", "/v1/jobs/missing")
+    assert trail.deliver() == 2
+
+    omitted = [event["by"].get("omitted") for event in trail.events()]
+    assert sorted(each for each in omitted if each) == [31]
+    assert capsys.readouterr().out.count('"event":"audit"') == 54
+
+
+def test_a_refusal_that_could_not_be_noted_is_counted() -> None:
+    budget = RefusalBudget(lambda: 0.0)
+    assert budget.take() == 0
+    budget.add_omitted(1)
+    assert [budget.take(), budget.take()] == [1, 0]
 
 
 def test_requests_that_only_read_leave_none(system: Deployment, trail: Trail) -> None:

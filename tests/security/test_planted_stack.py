@@ -25,6 +25,7 @@ from nextfire.client import Client, ClientError
 from nextfire_cli.local import LocalStack, LocalStackError
 from nextfire_cli.local.processes import Processes, started
 from nextfire_cli.main import app
+from nextfire_cli.session import Session
 
 STACK_KEY = f"nf.000000000000.3f9c0a77d1e2b456.{'A' * 43}"
 PRODUCTION_KEY = f"nf.acme.0123456789abcdef.{'B' * 43}"
@@ -265,6 +266,65 @@ def test_a_folders_endpoint_gets_the_stacks_own_key_only(
         assert "Credential=test/" in recorder.came[0]
     else:
         assert f"Bearer {STACK_KEY}" in recorder.came[0]
+
+
+@pytest.mark.parametrize(
+    ("auth", "unset", "named"),
+    [
+        (None, None, ["NEXTFIRE_API_KEY", "NEXTFIRE_TOKEN"]),
+        (None, "NEXTFIRE_TOKEN", ["NEXTFIRE_API_KEY"]),
+        (None, "NEXTFIRE_API_KEY", ["NEXTFIRE_TOKEN"]),
+        ("keys", None, ["NEXTFIRE_API_KEY"]),
+        ("keys", "NEXTFIRE_API_KEY", []),
+        ("iam", None, []),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_command_warns_once_of_variables_that_are_not_sent(
+    clone: Path, recorder: Recorder, auth: str | None, unset: str | None, named: list[str],
+    options: list[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    plant(clone, recorder.url, aws_endpoint=recorder.url)
+    if auth:
+        monkeypatch.setenv("NEXTFIRE_AUTH", auth)
+    if unset:
+        monkeypatch.delenv(unset)
+
+    result = call(*options, "status")
+
+    assert result.exit_code == 0, result.output
+    warned = [line for line in result.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warned) == bool(named)
+    for name in ("NEXTFIRE_API_KEY", "NEXTFIRE_TOKEN"):
+        assert (name in "".join(warned)) == (name in named)
+    assert all("--endpoint URL" in line for line in warned)
+    assert "Warning" not in result.stdout
+    assert [text for text in OURS if text in result.output] == []
+    assert recorder.stole() == []
+
+
+def test_a_warning_is_printed_once_per_call(
+    clone: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plant(clone, recorder.url)
+    caller = Session(None, as_json=False, profile=None, region=None)
+
+    caller.client()
+    caller.client()
+
+    assert capsys.readouterr().err.count("Warning: ") == 1
+
+
+def test_no_warning_where_the_variable_has_no_other_effect(
+    clone: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(clone, recorder.url)
+    assert "Warning" not in call("--endpoint", recorder.url, "status").output
+
+    monkeypatch.setenv("NEXTFIRE_API_KEY", STACK_KEY)
+    monkeypatch.delenv("NEXTFIRE_TOKEN")
+
+    assert "Warning" not in call("status").output
 
 
 def test_a_key_that_is_given_goes_to_no_folders_endpoint(clone: Path, recorder: Recorder) -> None:

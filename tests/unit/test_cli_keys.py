@@ -211,6 +211,25 @@ def test_create_shows_the_key_alone_on_standard_output(call: Call, api: Api) -> 
     assert "only time" in result.stderr
 
 
+@pytest.mark.parametrize("save", [False, True])
+def test_create_on_a_local_stack_names_its_endpoint(call: Call, *, save: bool) -> None:
+    """In the folder of a local stack, the variable alone and the file have no effect."""
+    local = "http://127.0.0.1:4566"
+
+    result = call(
+        "keys", "create", "ci", *(["--save"] if save else []), "--endpoint", local,
+        NEXTFIRE_API_KEY=OTHER, AWS_REGION=REGION,
+    )  # fmt: skip
+
+    assert result.exit_code == 0, result.output
+    assert f"--endpoint '{local}'" in result.stderr
+    assert "own key" in result.stderr
+    if not save:
+        assert "NEXTFIRE_API_KEY=KEY" in result.stderr
+        assert "NEXTFIRE_ENDPOINT" in result.stderr
+        assert "mode 600" not in result.stderr
+
+
 def test_create_asks_for_a_key_that_writes_for_ninety_days(call: Call, api: Api) -> None:
     call("keys", "create", "ci")
 

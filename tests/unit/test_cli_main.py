@@ -179,6 +179,14 @@ def test_policies_are_sent_as_the_flags_say(call: Call, api: Api, call_: list[st
     assert api.body["overlap"] == "REPLACE"
 
 
+@pytest.mark.parametrize("command", ["create", "update"])
+def test_the_help_of_handler_names_the_digest(call: Call, command: str) -> None:
+    shown = call("jobs", command, "--help", COLUMNS="200").stdout
+
+    assert "NAME[@sha256:DIGEST]" in shown
+    assert "scripts push" in shown
+
+
 def test_what_no_flag_names_is_not_sent(call: Call, api: Api) -> None:
     call("jobs", "update", "job_1", "--overlap", "queue")
     assert api.body == {"overlap": "QUEUE"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from botocore.exceptions import ClientError
 
 from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.chain import Batch, BrokenChainError
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import parse_instant
 
 if TYPE_CHECKING:
@@ -24,8 +26,19 @@ if TYPE_CHECKING:
 PREFIX = "chain/"
 _GREATEST = 10**12 - 1
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
-_REMEMBERED = 1_000
-"""Batches whose ids a process remembers, so that it does not read them again."""
+_REMEMBERED = 200_000
+"""Ids that a process remembers, so that it does not read their batches again; more if a single
+`ids_since` needs more. About 20 MiB."""
+_MOST_READS = 1_000
+"""Batches that one `ids_since` reads: half a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a process remembers of a batch."""
+
+    recorded_at: datetime
+    ids: tuple[str, ...]
 
 
 class S3AuditLog:
@@ -35,7 +48,8 @@ class S3AuditLog:
         self._client = client
         self._bucket = bucket
         self._last: Batch | None = None
-        self._remembered: dict[int, Batch] = {}
+        self._remembered: dict[int, _Known] = {}
+        self._ids = 0
 
     def last(self) -> Batch | None:
         """The newest batch that this process knows: `append` fails if there is a newer one."""
@@ -49,12 +63,28 @@ class S3AuditLog:
     def ids_since(self, last: Batch | None, since: datetime) -> Collection[str]:
         """The ids of the events in *last* and the batches before it that were written at *since* or
         later.
+
+        Raises:
+            UnavailableError: There are more than one call reads. Those that were read are
+                remembered: the next call continues after them.
         """
+        if last is None:
+            return set()
+        self._remember(last)
         ids: set[str] = set()
-        batch = last
-        while batch is not None and parse_instant(batch.recorded_at) >= since:
-            ids.update(str(event["id"]) for event in batch.events)
-            batch = self.read(batch.number - 1) if batch.number > 1 else None
+        reads, number = 0, last.number
+        while number > 0:
+            if number not in self._remembered:
+                if reads == _MOST_READS:
+                    raise UnavailableError("read audit events: too many for one call. Try again.")
+                reads += 1
+                self._remember(self.read(number))
+            known = self._remembered[number]
+            if known.recorded_at < since:
+                break
+            ids.update(known.ids)
+            number -= 1
+        self._forget_before(number)
         return ids
 
     def append(self, batch: Batch) -> bool:
@@ -74,22 +104,29 @@ class S3AuditLog:
             if error_code(error) not in _TAKEN:
                 raise
             return False
-        self._remember(batch)
         self._last = batch
         return True
 
     def read(self, number: int) -> Batch:
         """The batch *number*, which is there. Raises as `last` does."""
-        if number not in self._remembered:
-            with translated("read audit events"):
-                answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))
-                self._remember(decode_batch(number, answer["Body"].read()))
-        return self._remembered[number]
+        with translated("read audit events"):
+            answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))
+            return decode_batch(number, answer["Body"].read())
 
     def _remember(self, batch: Batch) -> None:
-        if len(self._remembered) >= _REMEMBERED:
-            self._remembered.clear()
-        self._remembered[batch.number] = batch
+        if batch.number not in self._remembered:
+            ids = tuple(str(event["id"]) for event in batch.events)
+            self._remembered[batch.number] = _Known(parse_instant(batch.recorded_at), ids)
+            self._ids += len(ids)
+
+    def _forget_before(self, needed: int) -> None:
+        """Forget the oldest batches, beyond what fits, that are older than the batch *needed*."""
+        if self._ids <= _REMEMBERED:
+            return
+        for number in sorted(self._remembered):
+            if number >= needed or self._ids <= _REMEMBERED:
+                return
+            self._ids -= len(self._remembered.pop(number).ids)
 
 
 def key_of(number: int) -> str:

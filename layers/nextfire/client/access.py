@@ -179,6 +179,22 @@ def of_folder(auth: Auth | None, key: Path, sign: Callable[[], httpx.Auth]) -> h
     return Bearer(stack_key(key))
 
 
+def ignored_by_folder(auth: Auth | None, key: Path) -> list[str]:
+    """The variables that are set but not sent, because a folder selected the endpoint: its local
+    stack, whose own key is in the file *key*, is called as `of_folder` does.
+
+    Raises:
+        ClientError: The key cannot be used.
+    """
+    found: list[str] = []
+    given = from_environment(API_KEY) if auth in {None, Auth.KEYS} else None
+    if given and given != stack_key(key):
+        found.append(API_KEY)
+    if auth is None and from_environment(TOKEN):
+        found.append(TOKEN)
+    return found
+
+
 def stack_key(file: Path) -> str:
     """The API key of a local stack, from its *file*.
 

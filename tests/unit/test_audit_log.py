@@ -1,0 +1,135 @@
+"""What the writer of the audit chain reads again, and what it remembers."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.adapters import audit_log
+from nextfire.adapters.audit_log import S3AuditLog
+from nextfire.domain.change import ItemChange
+from nextfire.domain.errors import UnavailableError
+from nextfire.usecases.record_changes import RecordChanges
+from tests.builders import NOON
+from tests.fakes import Clock
+
+BATCHES = 3_000
+RETRIES = BATCHES // audit_log._MOST_READS  # noqa: SLF001
+CHANGE = ItemChange("0", "jobs", "MODIFY", {"job_id": "a"}, NOON, {"n": 1}, ("payload",))
+
+
+class Bucket:
+    """A client of S3 with one bucket. `gets` counts the objects that were read."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.gets = 0
+
+    def list_objects_v2(self, **_: object) -> Any:
+        return {"Contents": [{"Key": min(self.objects)}]} if self.objects else {}
+
+    def get_object(self, Key: str, **_: object) -> Any:  # noqa: N803 — as AWS has it
+        self.gets += 1
+        return {"Body": io.BytesIO(self.objects[Key])}
+
+    def put_object(self, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 — as AWS has it
+        assert Key not in self.objects
+        self.objects[Key] = Body
+
+
+class Stack:
+    """A bucket that holds *BATCHES* batches of one event, a millisecond apart."""
+
+    def __init__(self) -> None:
+        self.bucket = Bucket()
+        self.clock = Clock(NOON)
+        self._number = 0
+        writer = self.process()
+        for _ in range(BATCHES):
+            assert self.record(writer) == 1
+
+    def process(self) -> RecordChanges:
+        client: Any = self.bucket
+        return RecordChanges(S3AuditLog(client, bucket="audit"), self.clock)
+
+    def change(self) -> ItemChange:
+        self._number += 1
+        return replace(CHANGE, id=f"write-{self._number}", written_at=self.clock.now())
+
+    def record(self, process: RecordChanges) -> int:
+        self.clock.advance(timedelta(milliseconds=1))
+        return process.record([self.change()])
+
+
+@pytest.fixture(scope="module")
+def full() -> Stack:
+    return Stack()
+
+
+@pytest.fixture
+def stack(full: Stack) -> Stack:
+    full.bucket.gets = 0
+    return full
+
+
+def test_a_process_reads_no_batch_that_it_wrote() -> None:
+    assert Stack().bucket.gets == 0
+
+
+def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> None:
+    """A bounded number with each invocation; an invocation that fails is delivered again."""
+    process, there = stack.process(), len(stack.bucket.objects)
+    failures = 0
+    while True:
+        before = stack.bucket.gets
+        try:
+            assert stack.record(process) == 1
+            break
+        except UnavailableError:
+            failures += 1
+        assert stack.bucket.gets - before <= audit_log._MOST_READS + 1  # noqa: SLF001
+    assert failures <= RETRIES
+    assert there - 1 <= stack.bucket.gets <= there
+
+    stack.bucket.gets = 0
+    for _ in range(50):
+        assert stack.record(process) == 1
+    assert stack.bucket.gets == 0
+
+
+def test_what_is_needed_is_not_forgotten(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More batches in the window than a process remembers are not read with each invocation."""
+    monkeypatch.setattr(audit_log, "_REMEMBERED", 100)
+    monkeypatch.setattr(audit_log, "_MOST_READS", 10 * BATCHES)
+    process = stack.process()
+    assert stack.record(process) == 1
+
+    stack.bucket.gets = 0
+    for _ in range(50):
+        assert stack.record(process) == 1
+    assert stack.bucket.gets == 0
+
+
+def test_the_oldest_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_log, "_REMEMBERED", 20)
+    bucket, clock = Bucket(), Clock(NOON)
+    client: Any = bucket
+    log = S3AuditLog(client, bucket="audit")
+    process = RecordChanges(log, clock)
+    changes = []
+    for number in range(100):
+        clock.advance(timedelta(minutes=1))
+        changes.append(replace(CHANGE, id=f"write-{number}", written_at=clock.now()))
+        assert process.record(changes[-1:]) == 1
+
+    assert bucket.gets == 0
+    assert len(log._remembered) == log._ids == 20  # noqa: SLF001 — what fits
+    # A late second delivery reads the batches from then on, and finds the event.
+    assert process.record(changes[50:51]) == 0
+    assert bucket.gets > 0
+    assert process.record(changes[-1:]) == 0
+    assert len(log._remembered) == log._ids == 20  # noqa: SLF001

@@ -1,0 +1,135 @@
+"""`nextfire audit`: what it prints, and what it says to a call that it cannot carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from nextfire.domain.chain import START, Batch, Event, chain
+from nextfire_cli.audit_bucket import Stored
+from nextfire_cli.aws import Account
+from nextfire_cli.main import app
+
+HASH = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
+Call = Callable[..., Result]
+
+
+def event(**item: str) -> Event:
+    return {
+        "table": "jobs",
+        "item": item,
+        "by": {"tenant": "acme", "principal": "p", "operation": "changeJob"},
+        "writtenAt": "2026-05-24T10:00:00Z",
+        "recordedAt": "2026-05-24T10:00:04.120Z",
+    }
+
+
+class Bucket:
+    """A bucket with one batch of the chain."""
+
+    def __init__(self, *events: Event) -> None:
+        self._events = chain(events, START)
+
+    def objects(self, _since: object) -> Sequence[Stored]:
+        return [Stored(1, datetime(2026, 5, 24, 10, tzinfo=UTC))]
+
+    def batches(self, _numbers: object) -> Sequence[Batch]:
+        return [Batch(1, self._events)]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """`nextfire audit …` where no local stack is up, without a region."""
+    monkeypatch.chdir(tmp_path)
+    environment: dict[str, str | None] = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_CONFIG_FILE": str(tmp_path / "none"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none"),
+        **dict.fromkeys(("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "NEXTFIRE_ENDPOINT")),
+    }
+
+    def run(*args: str, **changes: str | None) -> Result:
+        return CliRunner().invoke(app, ["audit", *args], env=environment | changes)
+
+    return run
+
+
+@pytest.fixture
+def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put events into the bucket of the stack."""
+
+    def put(*events: Event) -> None:
+        found: Any = Bucket(*events)
+        monkeypatch.setattr(Account, "outputs", lambda *_: {"AuditBucket": "audit"})
+        monkeypatch.setattr(Account, "audit_bucket", lambda *_: found)
+
+    return put
+
+
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_without_a_stack_and_a_region_it_names_both_remedies(call: Call, command: str) -> None:
+    result = call(command)
+
+    assert result.exit_code == 1
+    assert "No local stack is up here" in result.stderr
+    for text in ("nextfire up", "--stack Nextfire", "--region", "AWS_REGION"):
+        assert text in result.stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "list"])
+def test_a_named_stack_without_a_region_is_told_so(call: Call, command: str) -> None:
+    result = call(command, "--stack", "Mine")
+
+    assert result.exit_code == 1
+    assert "No AWS region is given for the stack 'Mine'" in result.stderr
+    assert "--stack Mine --region" in result.stderr
+
+
+@pytest.mark.parametrize("expect", ["abc", "", HASH[:-1], HASH + "0", HASH.upper(), "g" * 64])
+def test_a_malformed_hash_is_wrong_usage(
+    call: Call, holds: Callable[..., None], expect: str
+) -> None:
+    holds(event(tenant="acme", job_id="nightly"))
+
+    result = call("verify", "--expect", expect, AWS_REGION="eu-west-1")
+
+    assert result.exit_code == 2
+    assert "--expect" in result.stderr
+    assert "64 digits" in result.stderr
+    assert "broken" not in result.output
+
+
+def test_a_hash_that_no_event_has_is_a_broken_chain(call: Call, holds: Callable[..., None]) -> None:
+    holds(event(tenant="acme", job_id="nightly"))
+
+    result = call("verify", "--expect", HASH, AWS_REGION="eu-west-1")
+
+    assert result.exit_code == 1
+    assert f"no event has the expected hash {HASH}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("item", "shown"),
+    [
+        ({"job_id": "nightly", "tenant": "acme"}, "acme/nightly"),
+        ({"tenant": "acme", "key_id": "3f9c"}, "acme/3f9c"),
+        ({"run_id": "3f9c"}, "3f9c"),
+        ({}, ""),
+    ],
+)
+def test_list_prints_the_tenant_of_an_item_first(
+    call: Call, holds: Callable[..., None], item: dict[str, str], shown: str
+) -> None:
+    holds(event(**item))
+
+    result = call("list", AWS_REGION="eu-west-1")
+
+    assert result.exit_code == 0, result.output
+    [row] = [line for line in result.stdout.splitlines() if "changeJob" in line]
+    assert row.rstrip(" \u2502").split("jobs")[1].strip(" \u2502") == shown
