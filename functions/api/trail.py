@@ -94,6 +94,7 @@ def note_refusal(event: Mapping[str, Any], answer: Mapping[str, Any], request: C
     refused = refused and status != HTTPStatus.TOO_MANY_REQUESTS
     if not refused or operation_of(event) is None:
         return
+    budget: RefusalBudget | None = None
     omitted: int | None = None
     try:
         budget = refusal_budget(services())
@@ -103,6 +104,6 @@ def note_refusal(event: Mapping[str, Any], answer: Mapping[str, Any], request: C
         request_id = str(event["requestContext"].get("requestId"))
         services().requests.note(request_id, request.text(status=status, **more), now())
     except Exception:  # noqa: BLE001 — whatever it is
-        if omitted is not None:
+        if budget is not None and omitted is not None:
             budget.add_omitted(omitted + 1)
         telemetry.logger.exception("refusal not in the audit chain", path=event["rawPath"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from typing import TYPE_CHECKING, Any
 
@@ -185,5 +186,5 @@ def test_the_record_names_the_digest_of_what_ran(world: World, s3: CountingS3) -
     [attempt] = world.run(job, "12:00").attempts
     assert attempt.script_sha256 == digest(NEW)
     stored = _encode_attempt(attempt)
-    assert stored["script"] == hashlib.sha256(NEW).digest(), "32 bytes, not 64 digits"
+    assert stored["script"] == base64.b64encode(hashlib.sha256(NEW).digest()).decode()
     assert attempt.started_at == at("12:00")

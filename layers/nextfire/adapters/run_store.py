@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -637,8 +638,9 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
         "log_parts": attempt.log_parts or None,
-        # Half as long as its digits: an item is paid for by the KB.
-        "script": attempt.script_sha256 and bytes.fromhex(attempt.script_sha256),
+        # In base64 it is shorter than in hexadecimal digits: an item is paid for by the KB.
+        "script": attempt.script_sha256
+        and base64.b64encode(bytes.fromhex(attempt.script_sha256)).decode(),
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -712,7 +714,7 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
                 exit_code=_int(values.get("exit_code")),
                 reason=_text(values, "reason"),
                 log_parts=_count(values, "log_parts"),
-                script_sha256=_digest(values.get("script")),
+                script_sha256=_digest(_text(values, "script")),
             )
         )
         number -= 1
@@ -731,10 +733,10 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _digest(value: Any) -> str | None:
+def _digest(value: str | None) -> str | None:
     if value is None:
         return None
-    digest = bytes(value)
+    digest = base64.b64decode(value, validate=True)
     if len(digest) != _SHA256_BYTES:
         raise ValueError("script is not a digest")
     return digest.hex()
