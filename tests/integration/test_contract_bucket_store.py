@@ -14,7 +14,7 @@ from nextfire.domain.ports import BucketStore
 from nextfire.domain.request_limits import RequestLimit
 from tests.builders import NOON
 from tests.fakes import MemoryBucketStore
-from tests.integration.backends import DYNAMODB, MEMORY
+from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 from tests.integration.deployment import Proxy
 from tests.integration.races import ROUNDS, at_once
 
@@ -76,7 +76,7 @@ def test_of_many_at_once_none_gets_anothers_token(table: str) -> None:
         assert sum(each.tokens for each in taken) == 20
 
 
-@pytest.mark.parametrize("backend", DYNAMODB[:1], indirect=True)
+@on_dynamodb
 def test_an_empty_bucket_is_not_written(table: str) -> None:
     proxy = Proxy(dynamodb())
     store = DynamoDbBucketStore(proxy, table=table)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_an_empty_bucket_is_not_written(table: str) -> None:
     assert len(proxy.calls) == before
 
 
-@pytest.mark.parametrize("backend", DYNAMODB[:1], indirect=True)
+@on_dynamodb
 def test_no_idempotency_key_reaches_a_bucket(table: str) -> None:
     DynamoDbBucketStore(dynamodb(), table=table).take("tenant#acme", LIMIT, 1, NOON)
     requests = DynamoDbRequestStore(dynamodb(), table=table)

@@ -90,9 +90,14 @@ class Covered:
 
 
 def _private_folders(credentials: Collection[Path]) -> set[Path]:
-    """The homes of the executor's user, and the folders of its files *credentials*."""
-    found = {Path.home(), *(file.parent for file in credentials)}
-    with suppress(KeyError):
+    """The homes of the executor's user, if it has any, and the folders of its files *credentials*.
+
+    Both the home of its environment and that of its account, which need not be the same.
+    """
+    found = {file.parent for file in credentials}
+    if home := os.environ.get("HOME"):
+        found.add(Path(home))
+    with suppress(KeyError):  # A user without an account, as in many containers.
         found.add(Path(pwd.getpwuid(os.geteuid()).pw_dir))
     return {path for path in found if len(path.parts) > _TOP_LEVEL}
 
