@@ -257,7 +257,9 @@ class MemoryDueStore:
         consistent: bool,
         since: datetime | None = None,
         after: Slot | None = None,
+        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
+        most = min(self.page, page or self.page)
         seen = self.items if consistent or self._frozen is None else self._frozen
         bucket = bucket_name(minute, shard)
         first = "" if since is None else f"{to_ms(since):013d}"
@@ -272,12 +274,12 @@ class MemoryDueStore:
                     if slot.bucket == bucket
                     and slot.sort_key >= first
                     and (limit is None or slot.sort_key < limit)
-                )[: self.page]
+                )[:most]
                 return [_read(slot, seen[slot]) for slot in (Slot(bucket, key) for key in keys)]
 
-        while page := page_from(first):
-            yield from page
-            first = f"{page[-1].slot.sort_key}\0"
+        while found := page_from(first):
+            yield from found
+            first = f"{found[-1].slot.sort_key}\0"
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         with self._lock:
@@ -415,8 +417,10 @@ class MemoryJobStore:
             raise UndecodableError("job does not decode")
         return self.items.get(key)
 
-    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
-        seen = self.items if self._frozen is None else self._frozen
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
+        seen = self.items if consistent or self._frozen is None else self._frozen
         found: dict[JobKey, Job | Exception] = {
             key: _without_payload(seen[key]) for key in keys if key in seen
         }

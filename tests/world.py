@@ -19,7 +19,9 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import JobRole
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
-from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
@@ -152,14 +154,14 @@ class World:
 
     # The watcher
 
-    def new_watcher(self) -> DispatchDue:
+    def new_watcher(self) -> Dispatch:
         """A watcher that knows nothing yet, as after a restart, and with a later epoch."""
         self.watcher = self.dispatcher(next(self._epochs))
         return self.watcher
 
-    def dispatcher(self, epoch: int, *, executor: Executor | None = None) -> DispatchDue:
+    def dispatcher(self, epoch: int, *, executor: Executor | None = None) -> Dispatch:
         """What dispatches for the holder of *epoch*."""
-        return DispatchDue(
+        return Dispatch(
             jobs=self.faults.through(self.jobs, "jobs"),
             due=self.faults.through(self.due, "due"),
             runs=self.faults.through(self.runs, "runs"),
@@ -167,6 +169,7 @@ class World:
             control=self.faults.through(self.control, "control"),
             clock=self.clock,
             executor=executor or self._executor,
+            lanes=InlineExecutor(),
             shards=range(self.shards),
             epoch=epoch,
             shares=self.shares,

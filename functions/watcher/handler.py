@@ -19,7 +19,8 @@ from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Lease
 from nextfire.settings import WatcherSettings
-from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from nextfire.wiring.telemetry import Telemetry
@@ -27,6 +28,9 @@ from nextfire.wiring.telemetry import Telemetry
 _AFTER_TROUBLE = timedelta(milliseconds=250)
 _TELL_EVERY = timedelta(seconds=5)
 _THREADS = 16
+_BATCHES = 16
+"""In flight. One takes a quarter of a second on AWS, and 20 ms of a core."""
+_REQUESTS = 32
 
 telemetry = Telemetry("watcher")
 
@@ -36,8 +40,10 @@ def _watch_for(group: int) -> Watch:
     """The watcher of *group* in this process; invocations of one process follow each other."""
     settings = WatcherSettings.read()
     executor = ThreadPoolExecutor(_THREADS)
-    # Batches have threads of their own: a poll's shards wait for nothing that they submit.
-    batches = ThreadPoolExecutor(_THREADS)
+    # Three pools, so that nothing waits in a thread for what waits for that thread: a batch in
+    # flight makes single calls, and both have requests go side by side.
+    lanes = ThreadPoolExecutor(_BATCHES)
+    batches = ThreadPoolExecutor(_REQUESTS)
     database = dynamodb()
     control = DynamoDbControlStore(database, table=settings.control_table)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
@@ -47,9 +53,9 @@ def _watch_for(group: int) -> Watch:
         quotas=settings.quotas,
     )
 
-    def dispatcher(lease: Lease) -> DispatchDue:
+    def dispatcher(lease: Lease) -> Dispatch:
         telemetry.logger.info("holds the lease", group=group, epoch=lease.epoch)
-        return DispatchDue(
+        return Dispatch(
             jobs=DynamoDbJobStore(
                 database,
                 table=settings.jobs_table,
@@ -72,6 +78,8 @@ def _watch_for(group: int) -> Watch:
             control=control,
             clock=SystemClock(),
             executor=executor,
+            lanes=lanes,
+            at_once=_BATCHES,
             shards=range(group, settings.read_shards, settings.groups),
             epoch=lease.epoch,
             shares=shares,

@@ -46,7 +46,8 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import many_jobs
 from nextfire.usecases.audit import AuditJobs, AuditReport
-from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
@@ -628,9 +629,9 @@ class Watcher:
         except UnavailableError:
             return
 
-    def _dispatcher(self, lease: Lease) -> DispatchDue:
+    def _dispatcher(self, lease: Lease) -> Dispatch:
         has = self._has
-        return DispatchDue(
+        return Dispatch(
             jobs=has.jobs,
             due=has.due,
             runs=has.runs,
@@ -638,6 +639,7 @@ class Watcher:
             control=has.control,
             clock=has.clock,
             executor=has.inline,
+            lanes=has.inline,
             shards=[0],
             epoch=lease.epoch,
             shares=Shares(backlogs={POOL: 100}, quotas=has.stack.quotas),

@@ -24,7 +24,8 @@ from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import decode_message
 from nextfire.usecases import audit
-from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import Dispatch
 from tests.builders import NOON, a_job
 from tests.fakes import InlineExecutor
 from tests.fuzz import items
@@ -73,7 +74,7 @@ def due(system: Deployment, job: Job) -> None:
 
 def tick(system: Deployment) -> None:
     """Poll and release as a watcher that has just come."""
-    dispatcher = DispatchDue(
+    dispatcher = Dispatch(
         jobs=system.jobs,
         due=system.due,
         runs=system.runs,
@@ -83,6 +84,7 @@ def tick(system: Deployment) -> None:
         control=DynamoDbControlStore(system.database, table=system.control_table),
         clock=SystemClock(),
         executor=InlineExecutor(),
+        lanes=InlineExecutor(),
         shards=range(SHARDS),
         epoch=1,
         shares=Shares(),

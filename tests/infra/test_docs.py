@@ -16,14 +16,16 @@ from pydantic.fields import FieldInfo
 import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api.app import app as api
 from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
-from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
+from nextfire.domain.decisions import MAX_OUTSTANDING
+from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.egress import Egress
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Backoff, JobDefinition, RetryPolicy
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.settings import ExecutorSettings
-from nextfire.usecases.dispatch_due import POLL_EVERY, READ_AT_MOST
+from nextfire.usecases.dispatch.reader import READ_AT_MOST
+from nextfire.usecases.dispatch.tick import POLL_EVERY
 from nextfire.usecases.watch import ENOUGH
 from nextfire_cli.main import app
 from tests.builders import NOON

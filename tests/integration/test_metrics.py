@@ -24,7 +24,7 @@ from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.message import RunMessage
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.settings import ExecutorSettings
-from nextfire.usecases.dispatch_due import Dispatched, TickReport
+from nextfire.usecases.dispatch.report import Dispatched, TickReport
 from nextfire.wiring.execution import build_execute_run
 from nextfire.wiring.telemetry import Telemetry
 from tests.builders import SKIP, a_fire, a_retry, run_key

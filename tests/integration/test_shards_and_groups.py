@@ -25,7 +25,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import RunState
-from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -61,11 +61,11 @@ class WritingTo:
     """A store as a process sees it whose setting is *shards* write shards."""
 
     def __init__(self, store: object, due: MemoryDueStore, shards: int) -> None:
-        self._store, self._due, self._shards = store, due, shards
+        self._store, self._due, self._reader._shards = store, due, shards
 
     def __getattr__(self, method: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._due.shards = self._shards
+            self._due.shards = self._reader._shards
             return getattr(self._store, method)(*args, **kwargs)
 
         return call
@@ -106,7 +106,12 @@ class Watcher:
         self.faults = self.machine.faults
         self.again_at = world.now
         self.alive = True
-        self._world, self._shards, self._ahead, self._ends_at = world, shards, ahead, ends_at
+        self._world, self._reader._shards, self._ahead, self._ends_at = (
+            world,
+            shards,
+            ahead,
+            ends_at,
+        )
         control = self.faults.through(world.control, "control")
         self.watch = Watch(HoldLease(control, group=group, holder=name), self._dispatcher)
 
@@ -130,9 +135,9 @@ class Watcher:
         except Killed:
             self.alive = False
 
-    def _dispatcher(self, lease: Lease) -> DispatchDue:
+    def _dispatcher(self, lease: Lease) -> Dispatch:
         dispatcher = self.machine.dispatcher(lease.epoch)
-        dispatcher._shards = [*self._shards]  # noqa: SLF001 — the world's has all of them
+        dispatcher._reader._shards = [*self._reader._shards]  # noqa: SLF001 — the world's has all of them
         return dispatcher
 
 
@@ -644,5 +649,5 @@ def shards_read(patch: pytest.MonkeyPatch, group: int, groups: int, reads: int) 
         patch.setattr(watcher_function, client, lambda: None)
     watch = watcher_function._watch_for.__wrapped__(group)  # noqa: SLF001
     dispatcher = watch._new_dispatcher(Lease("h", 1, 0))  # noqa: SLF001
-    shards: list[int] = dispatcher._shards  # noqa: SLF001
+    shards: list[int] = dispatcher._reader._shards  # noqa: SLF001
     return shards

@@ -26,7 +26,9 @@ from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import Lease
-from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -66,8 +68,8 @@ class Stand:
         system = self.system
         control = DynamoDbControlStore(database, table=system.control_table)
 
-        def dispatcher(lease: Lease) -> DispatchDue:
-            return DispatchDue(
+        def dispatcher(lease: Lease) -> Dispatch:
+            return Dispatch(
                 jobs=DynamoDbJobStore(database, table=system.jobs_table),
                 due=DynamoDbDueStore(
                     database, table=system.due_table, shards=SHARDS, executor=InlineExecutor()
@@ -81,6 +83,7 @@ class Stand:
                 control=control,
                 clock=self.clock,
                 executor=InlineExecutor(),
+                lanes=InlineExecutor(),
                 shards=range(SHARDS),
                 epoch=lease.epoch,
                 shares=Shares(backlogs={"default": 1_000}),

@@ -30,7 +30,8 @@ from nextfire.domain.ports import (
 )
 from nextfire.usecases.answer_once import AnswerOnce, Once
 from nextfire.usecases.audit import AuditJobs
-from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
@@ -172,9 +173,9 @@ class System:
     def _new_watch(self, actor: Actor, group: int) -> Watch:
         port, setting = self.wire.port, self.setting
 
-        def dispatcher(lease: Lease) -> DispatchDue:
+        def dispatcher(lease: Lease) -> Dispatch:
             self.kernel.tell(actor.name, f"holds the lease of {group}, epoch {lease.epoch}")
-            return DispatchDue(
+            return Dispatch(
                 jobs=port(actor, "jobs"),
                 due=port(actor, "due"),
                 runs=port(actor, "runs"),
@@ -182,6 +183,7 @@ class System:
                 control=port(actor, "control"),
                 clock=actor,
                 executor=actor,
+                lanes=actor,
                 shards=range(group, setting.shards, setting.groups),
                 epoch=lease.epoch,
                 shares=setting.shares,

@@ -11,20 +11,20 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 
-from nextfire.domain.decisions import DueAction, DueDecision, decide_due
+from nextfire.domain.due_decisions import Decision, Drop, decide_due
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease, Written
 from nextfire.domain.run import Run
 from nextfire.usecases.answer_once import Once
-from nextfire.usecases.dispatch_due import DispatchDue
+from nextfire.usecases.dispatch.actions import Actions
+from nextfire.usecases.dispatch.gates import TenantRates
 from nextfire.usecases.find_unsent import FindUnsent
 from tests.builders import at
 from tests.fakes import Killed, MemoryControlStore, MemoryJobStore, MemoryRunStore
@@ -110,11 +110,11 @@ def forget_what_was_taken(history: History) -> None:
 
 
 def drop_what_waits(patch: pytest.MonkeyPatch) -> None:
-    def drop(dispatch: Any, entries: Any, *_: object) -> None:
+    def drop(rates: Any, entries: Any, *_: object) -> None:
         if entries:
-            dispatch._due.delete([stored.slot for stored in entries])  # noqa: SLF001
+            rates._waiting._due.delete([stored.slot for stored in entries])  # noqa: SLF001
 
-    patch.setattr(DispatchDue, "_wait_for_quota", drop)
+    patch.setattr(TenantRates, "_wait", drop)
 
 
 def retries_for_themselves(patch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,8 @@ def retries_for_themselves(patch: pytest.MonkeyPatch) -> None:
         made = grouped(dispatch, decision)
         return made if made.dispatch == 1 else made.model_copy(update={"abreast": None})
 
-    grouped = DispatchDue._message  # noqa: SLF001
-    patch.setattr(DispatchDue, "_message", message)
+    grouped = Actions._message  # noqa: SLF001
+    patch.setattr(Actions, "_message", message)
 
 
 def answers_of_their_own(history: History) -> None:
@@ -183,12 +183,12 @@ def undo_and_keep_the_record(history: History) -> None:
 def let_go_of_ids(patch: pytest.MonkeyPatch) -> None:
     """The id of a deleted job is free at once, and what was due of it is dropped."""
 
-    def drop(entry: Any, job: Any, *more: Any) -> DueDecision:
+    def drop(entry: Any, job: Any, *more: Any) -> Decision:
         decision = decide_due(entry, job, *more)
         former = job is not None and job.uid != entry.uid
-        return replace(decision, action=DueAction.DROP) if former else decision
+        return Drop("planted") if former else decision
 
-    patch.setattr("nextfire.usecases.dispatch_due.decide_due", drop)
+    patch.setattr("nextfire.usecases.dispatch.tick.decide_due", drop)
     patch.setattr(FindUnsent, "of", lambda *_: [])
 
 
@@ -394,7 +394,7 @@ def test_every_flow_happens_and_every_write_goes_wrong() -> None:
     begun: set[str] = set()
     hit: Counter[tuple[str, str]] = Counter()
     scripts = 0
-    for seed in range(80):
+    for seed in range(120):
         history = History(seed, told=True)
         outcome = history.play()
         begun |= {event[32:] for event in history.kernel.events or [] if " dice " in event}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from nextfire.domain.decisions import DueAction, DueDecision, Missed
+from nextfire.domain.due_decisions import Cover, Missed
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.cover_missed import Covered, cover_missed
@@ -17,7 +17,7 @@ FORMER = "uid00002"
 
 def covered(runs: MemoryRunStore) -> Covered:
     """What becomes of the entry of 08:00, if nothing up to noon is to run."""
-    decision = DueDecision(DueAction.COVER, "late", owner=JOB, missed=Missed(NOON))
+    decision = Cover(Missed(NOON), "late", JOB)
     return cover_missed(runs, a_fire(JOB, at("08:00")), decision, NOON)
 
 

@@ -10,20 +10,26 @@ import pytest
 
 from nextfire.domain.decisions import (
     MIN_RETRY_DELAY,
-    MISFIRE_AFTER,
-    ORPHAN_AGE,
     ClaimAction,
-    DueAction,
-    DueDecision,
-    Missed,
     decide_claim,
-    decide_due,
     decide_ending,
-    decide_misfire,
     decide_overlap,
     decide_pickup,
 )
 from nextfire.domain.due import DueEntry
+from nextfire.domain.due_decisions import (
+    MISFIRE_AFTER,
+    ORPHAN_AGE,
+    Cover,
+    Decision,
+    Drop,
+    Fire,
+    Leave,
+    Missed,
+    Resend,
+    decide_due,
+    decide_misfire,
+)
 from nextfire.domain.instants import MINUTE
 from nextfire.domain.job import Backoff, Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
@@ -52,12 +58,8 @@ LATER = at("12:00:01")
 def test_the_present_version_fires_with_a_successor() -> None:
     decision = decide_due(a_fire(JOB, NOON), JOB, LATER)
 
-    assert (decision.action, decision.run, decision.dispatch, decision.pool) == (
-        DueAction.FIRE,
-        run_key(),
-        1,
-        "default",
-    )
+    assert isinstance(decision, Fire)
+    assert (decision.run, decision.pool) == (run_key(), "default")
     assert decision.successor == a_fire(JOB, at("13:00"))
     assert decision.reason
 
@@ -67,6 +69,7 @@ def test_the_successor_follows_the_occurrence_not_the_clock() -> None:
 
     decision = decide_due(a_fire(job, NOON), job, at("18:30"))
 
+    assert isinstance(decision, Fire)
     assert decision.successor == a_fire(JOB, at("13:00"))
 
 
@@ -75,7 +78,8 @@ def test_the_last_occurrence_fires_without_a_successor() -> None:
 
     decision = decide_due(a_fire(job, NOON), job, LATER)
 
-    assert (decision.action, decision.successor) == (DueAction.FIRE, None)
+    assert isinstance(decision, Fire)
+    assert decision.successor is None
 
 
 @pytest.mark.parametrize("changed_at", ["12:00", "12:00:00.001", "15:00"])
@@ -84,11 +88,8 @@ def test_an_older_version_owns_its_occurrences_up_to_the_change(changed_at: str)
 
     decision = decide_due(a_fire(JOB, NOON), changed, at("15:00"))
 
-    assert (decision.action, decision.run, decision.successor) == (
-        DueAction.FIRE,
-        run_key(),
-        None,
-    )
+    assert isinstance(decision, Fire)
+    assert (decision.run, decision.successor) == (run_key(), None)
 
 
 def test_an_older_version_owns_nothing_after_the_change() -> None:
@@ -98,7 +99,7 @@ def test_an_older_version_owns_nothing_after_the_change() -> None:
 
     decision = decide_due(a_fire(JOB, NOON), changed, LATER)
 
-    assert decision.action is DueAction.DROP
+    assert isinstance(decision, Drop)
     assert decision.reason == f"replaced by schedule version {changed.schedule_version}"
 
 
@@ -106,7 +107,7 @@ def test_an_older_version_owns_nothing_after_the_change() -> None:
 def test_the_state_of_a_job_does_not_matter_its_version_does(state: JobState) -> None:
     decision = decide_due(a_fire(JOB, NOON), replace(JOB, state=state), LATER)
 
-    assert decision.action is DueAction.FIRE
+    assert isinstance(decision, Fire)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,8 @@ def test_what_is_not_seen_is_left_for_a_minute_then_dropped(
     left = decide_due(entry, job, NOON + ORPHAN_AGE - timedelta(milliseconds=1))  # type: ignore[arg-type]
     dropped = decide_due(entry, job, NOON + ORPHAN_AGE)  # type: ignore[arg-type]
 
-    assert (left.action, dropped.action) == (DueAction.LEAVE, DueAction.DROP)
+    assert isinstance(left, Leave)
+    assert isinstance(dropped, Drop)
     assert left.reason.startswith(reason)
     assert dropped.reason.endswith("60 s after it was due")
 
@@ -135,13 +137,14 @@ def test_what_was_due_before_its_job_was_made_again_goes_on_record() -> None:
     """By an executor, which finds another creation and makes it CANCELLED."""
     entry = a_fire(JOB, NOON)
 
-    def decided(created_at: datetime) -> DueDecision:
+    def decided(created_at: datetime) -> Decision:
         again = replace(JOB, uid="uid00002", created_at=created_at)
         return decide_due(entry, again, NOON + ORPHAN_AGE)
 
     sent = decided(NOON)
-    assert (sent.action, sent.run, sent.successor) == (DueAction.FIRE, run_key(), None)
-    assert decided(NOON - timedelta(milliseconds=1)).action is DueAction.DROP
+    assert isinstance(sent, Fire)
+    assert (sent.run, sent.successor) == (run_key(), None)
+    assert isinstance(decided(NOON - timedelta(milliseconds=1)), Drop)
 
 
 @pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.CANCELLED])
@@ -149,14 +152,16 @@ def test_what_is_left_of_a_former_version_takes_its_turn_unless_the_job_was_dele
     state: JobState,
 ) -> None:
     job = a_job(since=at("11:30"), overlap="QUEUE", misfire=SKIP)
-    changed = replace(job.with_new_version(at("15:00")), state=state)
+    changed = replace(job.with_new_version(at("14:30")), state=state)
 
     missed = decide_due(a_fire(job, NOON), changed, at("15:00"))
     ordinary = decide_due(a_fire(job, NOON), changed, LATER)
 
     deleted = state is JobState.CANCELLED
-    assert (missed.action, missed.exclusive) == (DueAction.COVER, not deleted)
-    assert (ordinary.action, ordinary.owner is None) == (DueAction.FIRE, deleted)
+    assert isinstance(missed, Cover)
+    assert missed.exclusive is not deleted
+    assert isinstance(ordinary, Fire)
+    assert (ordinary.owner is None) is deleted
 
 
 def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
@@ -166,8 +171,9 @@ def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
     before = decide_due(a_fire(JOB, NOON - 3 * MINUTE), forgotten, LATER)
     after = decide_due(a_fire(JOB, NOON), forgotten, LATER)
 
-    assert (before.action, before.successor) == (DueAction.FIRE, None)
-    assert after.action is DueAction.DROP
+    assert isinstance(before, Fire)
+    assert before.successor is None
+    assert isinstance(after, Drop)
 
 
 def test_a_job_from_a_backup_gives_no_version_again_that_was_given_since() -> None:
@@ -185,21 +191,19 @@ def test_a_retry_is_never_checked(job: object) -> None:
         at("15:00"),
     )
 
-    assert (decision.action, decision.run, decision.dispatch, decision.pool) == (
-        DueAction.FIRE,
-        run_key(),
-        4,
-        "batch",
-    )
-    assert decision.successor is None
+    assert decision == Resend(run_key(), 4, "batch", Trigger.SCHEDULE)
+    assert decision.reason == "retry is due"
 
 
 def test_a_run_on_request_takes_no_turn_among_those_of_a_job_that_was_made_again() -> None:
     """It would wait for the other's runs, or have one of them replaced by it."""
     entry = replace(a_retry(run_key(), NOON, dispatch=1), trigger=Trigger.MANUAL)
 
-    assert decide_due(entry, JOB, NOON).owner == JOB
-    assert decide_due(entry, replace(JOB, uid="uid00002"), NOON).owner is None
+    mine = decide_due(entry, JOB, NOON)
+    another = decide_due(entry, replace(JOB, uid="uid00002"), NOON)
+    assert isinstance(mine, Resend)
+    assert isinstance(another, Resend)
+    assert (mine.owner, another.owner) == (JOB, None)
 
 
 # Claims
@@ -471,8 +475,7 @@ def test_what_is_covered_is_of_the_entry_s_version(policy: MisfirePolicy) -> Non
     decision = decide_due(entry_for(old, "12:00"), new, at("15:00"))
 
     # `misfire` is not of the schedule: what holds is what the job says now.
-    assert decision.action is DueAction.COVER
-    assert decision.owner is not None
+    assert isinstance(decision, Cover)
     assert (decision.owner.definition.schedule, decision.owned_until) == ("0 * * * *", at("12:30"))
     assert decision.missed == Missed(at("14:59"))
 
@@ -483,7 +486,8 @@ def test_the_last_of_a_version_that_ended_is_its_latest() -> None:
 
     decision = decide_due(entry_for(old, "12:00"), new, at("15:00"))
 
-    assert (decision.action, decision.successor) == (DueAction.FIRE, None)
+    assert isinstance(decision, Fire)
+    assert decision.successor is None
     assert "the latest" in decision.reason
 
 

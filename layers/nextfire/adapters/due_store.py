@@ -65,6 +65,7 @@ class DynamoDbDueStore:
         consistent: bool,
         since: datetime | None = None,
         after: Slot | None = None,
+        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         request: dict[str, Any] = {
             "TableName": self._table,
@@ -85,13 +86,15 @@ class DynamoDbDueStore:
             )
         if after is not None:
             request["ExclusiveStartKey"] = _key(after)
+        if page is not None:
+            request["Limit"] = page
         while True:
             with translated("read due entries"):
-                page = self._client.query(**request)
-            yield from map(_decode, page["Items"])
-            if "LastEvaluatedKey" not in page:
+                answer = self._client.query(**request)
+            yield from map(_decode, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
                 return
-            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         found: set[Slot] = set()

@@ -124,12 +124,17 @@ class DynamoDbJobStore:
         item = answer.get("Item")
         return decode_job(item) if item else None
 
-    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
         found: dict[JobKey, Job | Exception] = {}
         for chunk in chunks([*dict.fromkeys(keys)], _GET_LIMIT):
             with translated("get jobs"):
                 answer = self._client.batch_get_item(
-                    RequestItems={self._table: _WITHOUT_PAYLOAD | {"Keys": [*map(_key, chunk)]}}
+                    RequestItems={
+                        self._table: _WITHOUT_PAYLOAD
+                        | {"Keys": [*map(_key, chunk)], "ConsistentRead": consistent}
+                    }
                 )
             for item in answer["Responses"].get(self._table, []):
                 key = JobKey(item["tenant"]["S"], item["job_id"]["S"])

@@ -31,6 +31,9 @@ class FairQueue:
     def __len__(self) -> int:
         return sum(map(len, self._waiting.values()))
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
     @property
     def next_at(self) -> datetime:
         """When the next entry was due. There must be one."""

@@ -126,9 +126,11 @@ class JobStore(Protocol):
             UndecodableError: The stored item does not read as a job.
         """
 
-    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
-        """The jobs among *keys* without their payloads, by eventually consistent reads; one that
-        does not decode maps to its error.
+    def get_many(
+        self, keys: Collection[JobKey], *, consistent: bool = False
+    ) -> Mapping[JobKey, Job | Exception]:
+        """The jobs among *keys* without their payloads, by *consistent* reads or by eventually
+        consistent ones; one that does not decode maps to its error.
 
         Absent: no such job, or it could not be read this time; `get` tells.
         """
@@ -227,6 +229,7 @@ class DueStore(Protocol):
         consistent: bool,
         since: datetime | None = None,
         after: Slot | None = None,
+        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         """The entries of one bucket, by due instant, page by page as they are asked for.
 
@@ -239,6 +242,7 @@ class DueStore(Protocol):
             since: Leave out what is due before this; asked for with *before* only.
             after: Begin behind this slot of the bucket, whether something lies there or not; asked
                 for with *before* and without *since* only.
+            page: How many are read at a time, at most; None: as many as the store gives.
         """
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:

@@ -1,15 +1,18 @@
-"""Put on record that occurrences do not run: one range record, however many they are."""
+"""Put on record that occurrences do not run: one range record, however many they are. A watcher
+does where nothing of the job is to run, otherwise the executor of the run that was sent instead.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nextfire.domain.decisions import DueAction, DueDecision, owned
-from nextfire.domain.due import DueEntry
+from nextfire.domain.due import DueEntry, fire
+from nextfire.domain.due_decisions import Cover, Missed, missed_from, owned
 from nextfire.domain.ids import RunKey, run_id, runs_from
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage, SkippedRange
 from nextfire.domain.ports import RunStore
 from nextfire.domain.run import Run, Trigger, of_creation
 
@@ -18,7 +21,7 @@ _MOMENT = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What became of a COVER decision: `written`, a record that is new, and the entry that follows.
+    """What became of a `Cover` decision: `written`, a record that is new, and what follows.
 
     Without `written` the occurrence of the entry has a record already, its own or a range's.
     """
@@ -27,8 +30,8 @@ class Covered:
     successor: DueEntry | None
 
 
-def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: datetime) -> Covered:
-    """Carry out *decision* (COVER) over *entry*.
+def cover_missed(runs: RunStore, entry: DueEntry, decision: Cover, now: datetime) -> Covered:
+    """Carry out *decision* over *entry*.
 
     The record has the id that the run of the entry's own occurrence would have, so that one of the
     two exists: a message of that run that is still in a queue finds it SKIPPED; a run that was
@@ -39,15 +42,8 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
         UnavailableError: The store did not answer.
         UndecodableError: A record on the way does not read as a run.
     """
-    job, missed = decision.owner, decision.missed
-    if decision.action is not DueAction.COVER or job is None or missed is None:
-        raise ValueError(f"{decision.action} is nothing to cover")
-    first = entry.occurs_at
-    until = min(missed.until, decision.owned_until or missed.until)
-    stretch = job.stretch(entry, until)
-    last, count = stretch.last, stretch.count
-    if missed.but_latest and stretch.before_last is not None:
-        last, count = stretch.before_last, stretch.count - 1
+    job, first = decision.owner, entry.occurs_at
+    last, count = missed_from(entry, job, decision.missed, decision.owned_until)
     there = _newest(runs, job, last)
     if there is not None and there.key.scheduled_at > first:
         # Runs stand in the way: up to the earliest of them.
@@ -68,6 +64,62 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: DueDecision, now: da
     until = there.covers_until
     ordinal = entry.ordinal + job.stretch(entry, until).count - 1
     return Covered(None, owned(job.following(until, ordinal), decision.owned_until))
+
+
+def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: datetime) -> list[Run]:
+    """Put on record what *message* says was missed before its run. Done again, after a crash or for
+    another message, it finds what was written, and goes on from there.
+
+    Args:
+        runs: The records.
+        job: The job that has the id now; None if none has.
+        message: Its first dispatch, or a later one.
+        now: The instant.
+
+    Returns:
+        The records that are new.
+
+    Raises:
+        UnavailableError: The store did not answer.
+        UndecodableError: A record on the way does not read as a run.
+    """
+    written: list[Run] = []
+    for row in message.missed:
+        owner = _as_of(job, message.key, row.version)
+        if owner is None:
+            written += _record_as_told(runs, message.key, row, now)
+            continue
+        decision = Cover(Missed(row.last), row.reason, owner, owned_until=row.last)
+        entry: DueEntry | None = fire(
+            owner.key, owner.uid, row.version, row.first, ordinal=row.ordinal
+        )
+        while entry is not None:
+            covered = cover_missed(runs, entry, decision, now)
+            written += [covered.written] if covered.written else []
+            entry = covered.successor
+    return written
+
+
+def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
+    """*job* as it was in *version*; None where that is forgotten, or the job is another."""
+    if job is None or job.uid != key.uid:
+        return None
+    if job.schedule_version == version:
+        return job
+    past = next((each for each in job.replaced if each.version == version), None)
+    return None if past is None else job.as_of(past)
+
+
+def _record_as_told(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> list[Run]:
+    """Without its schedule a row cannot be taken apart: it is put on record whole, if nothing of it
+    is.
+    """
+    between = runs.between(key.job, runs_from(row.first), _after(row.last), page=1, lenient=True)
+    if any(run.key.uid == key.uid and run.trigger is not Trigger.MANUAL for run in between):
+        return []
+    first = RunKey(key.job, run_id(key.uid, row.first))
+    skipped = Run.skipped(first, row.reason, cut(now), covered_to=row.last, covered=row.count)
+    return [skipped] if runs.skip(skipped) == skipped else []
 
 
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from nextfire.domain.ports import Lease
-from nextfire.usecases.dispatch_due import POLL_EVERY, DispatchDue, TickReport
+from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases.dispatch.tick import POLL_EVERY, Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 
 ENOUGH = 1_000
@@ -18,10 +19,10 @@ BUSY_POLL_EVERY = timedelta(seconds=2)
 class Watch:
     """One watcher of a group, stepped by whoever has the clock."""
 
-    def __init__(self, lease: HoldLease, dispatcher: Callable[[Lease], DispatchDue]) -> None:
+    def __init__(self, lease: HoldLease, dispatcher: Callable[[Lease], Dispatch]) -> None:
         self._lease = lease
         self._new_dispatcher = dispatcher
-        self._dispatcher: DispatchDue | None = None
+        self._dispatcher: Dispatch | None = None
         self._epoch = 0
         self._polled_at: datetime | None = None
         self._polled = False

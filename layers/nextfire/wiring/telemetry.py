@@ -16,7 +16,7 @@ from nextfire.domain.run import AttemptOutcome, Run, RunState
 
 if TYPE_CHECKING:  # each function has use cases of its own to import
     from nextfire.usecases.audit import AuditReport
-    from nextfire.usecases.dispatch_due import Dispatched, TickReport
+    from nextfire.usecases.dispatch.report import Dispatched, TickReport
     from nextfire.usecases.execute_run import Handled
 
 _NOTES = 20
@@ -68,9 +68,7 @@ class Telemetry:
         self.count(Metric.TICKS, int(report.polled))
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
-        self.count(Metric.SKIPPED, sum(run.covered for run in report.skipped))
-        for record in report.skipped[:_NOTES]:
-            self._tell_skipped(record)
+        self._skipped(report.skipped)
         self.count(Metric.QUARANTINED, report.quarantined)
         self._tell(report.notes)
 
@@ -97,6 +95,11 @@ class Telemetry:
                 reason=run.reason,
             )
 
+    def _skipped(self, records: Sequence[Run]) -> None:
+        self.count(Metric.SKIPPED, sum(run.covered for run in records))
+        for record in records[:_NOTES]:
+            self._tell_skipped(record)
+
     def _tell_skipped(self, run: Run) -> None:
         self.logger.info(
             run.reason or "skipped",
@@ -113,6 +116,7 @@ class Telemetry:
         self.count(Metric.QUARANTINED, int(handled.quarantined))
         run = handled.run
         self.count(Metric.SKIPPED, int(handled.skipped))
+        self._skipped(handled.missed)
         if handled.outcome is AttemptOutcome.SUCCEEDED:
             self.count(Metric.SUCCEEDED)
         elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):

@@ -1,0 +1,302 @@
+"""Who has to wait: for room in its pool's queue, for its job's turn, for its tenant's quota.
+
+A gate lets through what may go on, and postpones the rest. Gates are used by several threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from nextfire.domain.decisions import OverlapDecision, decide_overlap
+from nextfire.domain.due import DueEntry, DueKind, StoredEntry
+from nextfire.domain.due_decisions import Cover, Fire, Resend
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import RunKey, runs_from
+from nextfire.domain.instants import floor_minute, isoformat
+from nextfire.domain.job import Job
+from nextfire.domain.ports import ControlStore, RunQueue, RunStore
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.usecases.dispatch.holding import BATCH
+from nextfire.usecases.dispatch.report import Due, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, Why
+
+_ROOM_AFTER = timedelta(seconds=1)
+_PARTS = 10
+_KEEPS_ROOM = 100  # a queue that is bounded to less is for those who come first
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Who gets how much. `backlogs`: by pool, the messages that its queue may hold; a pool that is
+    not named has no bound. `weights`: by tenant, its part of the turns where all cannot go at once;
+    1 where it is not named. `quotas`: what each may have at most.
+    """
+
+    backlogs: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+    quotas: TenantQuotas = NO_QUOTAS
+
+
+class Gate(Protocol):
+    """Lets some through."""
+
+    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
+        """Those of *wanted* that may go on; the others are postponed."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many messages a queue still takes, as it said at `asked_at` and less what was sent.
+
+    The last tenth, `kept`, of a queue of some size is for tenants of whom nothing waits for room:
+    one that fills a queue does not keep the others out of it. Each gets a part of it, the same for
+    all, each time that the queue is asked. `refused`: the tenants of whom something has to wait;
+    `before`: those when it was asked last.
+    """
+
+    left: int
+    asked_at: datetime
+    kept: int
+    before: Collection[str] = ()
+    refused: set[str] = field(default_factory=set)
+    given: Counter[str] = field(default_factory=Counter)
+
+    def lets_in(self, entry: DueEntry) -> bool:
+        """Whether there is room for *entry*; if so, that is taken."""
+        tenant = entry.job.tenant
+        if self.left <= self.kept:
+            waits = entry.held or tenant in self.refused or tenant in self.before
+            part = 0 if waits else max(self.kept // _PARTS, 1)
+            if self.left <= 0 or (self.kept and self.given[tenant] >= part):
+                self.refused.add(tenant)
+                return False
+            self.given[tenant] += 1
+        self.left -= 1
+        return True
+
+
+class PoolRoom:
+    """Lets through what the pools' queues can take. The misfire policy decides over what the others
+    miss meanwhile.
+    """
+
+    def __init__(self, queue: RunQueue, bounds: Mapping[str, int], waiting: Waiting) -> None:
+        self._queue = queue
+        self._bounds = bounds
+        self._waiting = waiting
+        self._rooms: dict[str, _Room] = {}
+        self._lock = threading.Lock()
+
+    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
+        admitted: list[Due] = []
+        held_back: list[StoredEntry] = []
+        with self._lock:
+            for due in wanted:
+                if self._has_room(due, now, report):
+                    admitted.append(due)
+                else:
+                    held_back.append(due.stored)
+        if held_back:
+            report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
+            report.held_back += len(held_back)
+            self._waiting.postpone(held_back, Why.NO_ROOM)
+        return admitted
+
+    def _has_room(self, due: Due, now: datetime, report: TickReport) -> bool:
+        decision = due.decision
+        if not isinstance(decision, Fire | Resend | Cover) or decision.pool not in self._bounds:
+            return True
+        room = self._room(decision.pool, now, report)
+        # What does not run takes no room, but waits for it: others may be sent before it.
+        return room.left > 0 if isinstance(decision, Cover) else room.lets_in(due.entry)
+
+    def _room(self, pool: str, now: datetime, report: TickReport) -> _Room:
+        """The queue is asked once, and again when what was sent since may have filled it."""
+        room, bound = self._rooms.get(pool), self._bounds[pool]
+        if room is None or (room.left <= room.kept and now - room.asked_at >= _ROOM_AFTER):
+            try:
+                left = bound - self._queue.backlog(pool)
+            except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
+                left = BATCH  # a bound that is passed does no harm; a run that waits may
+                report.notes.append(f"the backlog of pool {pool} is not known: {error}")
+            kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
+            before = () if room is None else room.refused
+            room = self._rooms[pool] = _Room(left, now, kept, before)
+        return room
+
+
+class Turns:
+    """Lets through what may join its job's earlier runs in the queue, and says which of those it
+    replaces. Only jobs whose overlap policy asks for it pay for the question.
+    """
+
+    def __init__(self, runs: RunStore, executor: Executor, waiting: Waiting) -> None:
+        self._runs = runs
+        self._executor = executor
+        self._waiting = waiting
+
+    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:  # noqa: ARG002 — a gate's
+        asked = {
+            due.stored.slot: self._executor.submit(self._overlap, due, *question)
+            for due in wanted
+            if (question := _asks_for_turn(due)) is not None
+        }
+        if not asked:
+            return wanted
+        admitted: list[Due] = []
+        held_back: list[StoredEntry] = []
+        undecided: list[StoredEntry] = []
+        for due in wanted:
+            try:
+                overlap = _answer(asked.get(due.stored.slot))
+            except UnavailableError as error:
+                held_back.append(due.stored)
+                report.notes.append(str(error))
+                continue
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
+                undecided.append(due.stored)
+                report.cannot_decide(due.stored, error)
+                continue
+            if overlap.joins:
+                admitted.append(_with_end(due, overlap))
+            else:
+                held_back.append(due.stored)
+                report.notes.append(f"{due.stored.slot.sort_key} waits: {overlap.reason}")
+        report.held_back += len(held_back)
+        self._waiting.postpone(held_back, Why.NO_TURN)
+        self._waiting.postpone(undecided, Why.BROKEN)
+        return admitted
+
+    def _overlap(self, due: Due, job: Job, run: RunKey) -> OverlapDecision:
+        at, decision = run.scheduled_at, due.decision
+        before = self._runs.between(
+            job.key, "0", runs_from(at), newest_first=True, page=1, lenient=True
+        )
+        missed = decision.missed if isinstance(decision, Fire) else ()
+        return decide_overlap(job, at, before, missed_from=missed[0].first if missed else None)
+
+
+def _asks_for_turn(due: Due) -> tuple[Job, RunKey] | None:
+    """The job and the run whose turn it is to be: not that of a retry, which has had it, nor of a
+    version that nobody knows any more.
+    """
+    match due.decision:
+        case Fire() | Resend() | Cover() as decision if decision.exclusive:
+            if decision.owner is not None and decision.run is not None:
+                return decision.owner, decision.run
+    return None
+
+
+def _answer(asked: Future[OverlapDecision] | None) -> OverlapDecision:
+    return OverlapDecision(True) if asked is None else asked.result()
+
+
+def _with_end(due: Due, overlap: OverlapDecision) -> Due:
+    decision = due.decision
+    if overlap.cancel is None or not isinstance(decision, Fire | Resend):
+        return due
+    what = f"the occurrence at {isoformat(decision.run.scheduled_at)}"
+    if due.entry.kind is DueKind.RETRY:
+        what = decision.run.execution_id
+    return replace(due, ends=(overlap.cancel, f"{overlap.reason} {what}"))
+
+
+class TenantRates:
+    """Lets through what the tenants' quotas of runs per minute allow; the others wait for the next
+    minute. Only tenants that have one pay for the question.
+    """
+
+    def __init__(
+        self, control: ControlStore, quotas: TenantQuotas, executor: Executor, waiting: Waiting
+    ) -> None:
+        self._control = control
+        self._quotas = quotas
+        self._executor = executor
+        self._waiting = waiting
+        self._spent: dict[str, datetime] = {}
+
+    def unspent(
+        self, batch: list[StoredEntry], now: datetime, report: TickReport
+    ) -> list[StoredEntry]:
+        """*batch* without the entries of tenants that have had all their runs of this minute: those
+        are not even decided over.
+        """
+        minute = floor_minute(now)
+        if minute not in [*self._spent.values()]:
+            return batch
+        over = [
+            s
+            for s in batch
+            if s.entry.kind in _SENT and self._spent.get(s.entry.job.tenant) == minute
+        ]
+        self._wait(over, report)
+        return [stored for stored in batch if stored not in over]
+
+    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
+        minute = floor_minute(now)
+        most = {
+            tenant: rate
+            for tenant in {due.tenant for due in wanted}
+            if (rate := self._quotas.of(tenant).runs_per_minute) is not None
+        }
+        if not most:
+            return wanted
+        firing = Counter(due.tenant for due in wanted if _is_sent(due))
+        left = self._take(minute, {t: (firing[t], most[t]) for t in most if firing[t]}, report)
+        admitted: list[Due] = []
+        over: list[StoredEntry] = []
+        again: list[StoredEntry] = []
+        for due in wanted:
+            tenant = due.tenant
+            if not _is_sent(due) or tenant not in most:
+                admitted.append(due)
+            elif tenant not in left:
+                again.append(due.stored)
+            elif left[tenant]:
+                left[tenant] -= 1
+                admitted.append(due)
+            else:
+                over.append(due.stored)
+        self._waiting.postpone(again, Why.NO_ANSWER)
+        self._wait(over, report)
+        return admitted
+
+    def _take(
+        self, minute: datetime, wanted: Mapping[str, tuple[int, int]], report: TickReport
+    ) -> dict[str, int]:
+        """How many runs each tenant of *wanted* (how many, of how many) may have now; one whose
+        quota is not known is left out.
+        """
+        asked = {
+            tenant: self._executor.submit(self._control.take_runs, tenant, minute, firing, rate)
+            for tenant, (firing, rate) in wanted.items()
+        }
+        left: dict[str, int] = {}
+        for tenant, answer in asked.items():
+            try:
+                left[tenant] = answer.result()
+            except UnavailableError as error:
+                report.notes.append(f"the quota of {tenant} is not known: {error}")
+            else:
+                if left[tenant] < wanted[tenant][0]:
+                    self._spent[tenant] = minute
+        return left
+
+    def _wait(self, entries: list[StoredEntry], report: TickReport) -> None:
+        if entries:
+            report.notes.append(f"{len(entries)} runs wait for their tenants' quotas")
+            report.held_back += len(entries)
+            self._waiting.postpone(entries, Why.NO_QUOTA)
+
+
+_SENT = (DueKind.FIRE, DueKind.RETRY)
+
+
+def _is_sent(due: Due) -> bool:
+    return isinstance(due.decision, Fire | Resend)

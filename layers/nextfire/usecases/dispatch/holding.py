@@ -1,0 +1,148 @@
+"""What is held in memory: nothing of it is written, so a watcher that dies loses nothing."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+
+from nextfire.domain.due import Slot, StoredEntry
+from nextfire.domain.fair_queue import FairQueue
+from nextfire.domain.ids import JobKey
+
+BATCH = 100
+"""Entries handled together; the keys of one BatchGetItem."""
+_SPARE_EVERY = timedelta(seconds=10)
+_FRESH = timedelta(seconds=5)
+
+
+class Holding:
+    """Entries until they are done with, used by several threads.
+
+    An entry is held until its instant, then ready: tenants take turns. Those of a batch are *in
+    work*; what else is due of their jobs waits until they are done, so that of a job one thing goes
+    on at a time. What can wait is *spare*: it goes where nothing else is ready, and once in ten
+    seconds all the same. A slot that is ignored is not held again before its time.
+
+    Args:
+        weights: Of the tenants' turns.
+        budget: Entries in memory; a quarter more for those that have just come due.
+    """
+
+    def __init__(self, weights: Mapping[str, int], budget: int) -> None:
+        self._budget = budget
+        self._lock = threading.RLock()
+        self._held: dict[Slot, StoredEntry] = {}
+        self._heap: list[tuple[datetime, str, str]] = []
+        self._ready = FairQueue(weights)
+        self._spare: dict[Slot, StoredEntry] = {}
+        self._spare_at: datetime | None = None
+        self._ignored: dict[Slot, datetime] = {}
+        self._in_work: set[Slot] = set()
+        self._jobs: set[JobKey] = set()
+        self._behind: dict[JobKey, list[StoredEntry]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._spare)
+
+    @property
+    def room(self) -> int:
+        """How many more entries are to be read."""
+        return max(self._budget - len(self), 0)
+
+    @property
+    def busy(self) -> bool:
+        """Whether more is ready than is in work."""
+        return bool(self._ready)
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When there is something to do: the past, if there is something now."""
+        with self._lock:
+            if self._ready:
+                return self._ready.next_at
+            if self._spare:
+                return next(iter(self._spare.values())).entry.at
+            return self._heap[0][0] if self._heap else None
+
+    def knows(self, slot: Slot) -> bool:
+        """Whether *slot* is held, in work, or to be left alone."""
+        return any(
+            slot in known for known in (self._held, self._ignored, self._in_work, self._spare)
+        )
+
+    def hold(self, stored: StoredEntry, now: datetime) -> None:
+        """Hold *stored* until its instant, unless the memory is used up: then it is read again."""
+        with self._lock:
+            over = self._budget // 4 if stored.entry.at >= now - _FRESH else 0
+            if self.knows(stored.slot) or len(self) >= self._budget + over:
+                return
+            self._held[stored.slot] = stored
+            slot = stored.slot
+            heapq.heappush(self._heap, (stored.entry.at, slot.bucket, slot.sort_key))
+
+    def take(self, now: datetime) -> list[StoredEntry]:
+        """Up to `BATCH` entries whose instant has come, now in work; see `done`."""
+        with self._lock:
+            while self._heap and self._heap[0][0] <= now:
+                _, bucket, sort_key = heapq.heappop(self._heap)
+                slot = Slot(bucket, sort_key)
+                if slot in self._spare:
+                    self._held[slot] = self._spare.pop(slot)
+                if slot in self._held:
+                    self._ready.push(self._held[slot])
+            batch = self._take_ready()
+            self._spare_at = self._spare_at or now
+            if not batch or now - self._spare_at >= _SPARE_EVERY:
+                spare = self._take_spare(BATCH - len(batch))
+                self._spare_at = now if spare else self._spare_at
+                batch += spare
+            self._in_work.update(stored.slot for stored in batch)
+            self._jobs.update(stored.entry.job for stored in batch)
+            return batch
+
+    def _take_ready(self) -> list[StoredEntry]:
+        batch: list[StoredEntry] = []
+        while self._ready and len(batch) < BATCH:
+            stored = self._ready.pop()
+            if stored.entry.job in self._jobs:
+                self._behind.setdefault(stored.entry.job, []).append(stored)
+                continue
+            del self._held[stored.slot]
+            batch.append(stored)
+        return batch
+
+    def _take_spare(self, most: int) -> list[StoredEntry]:
+        slots = [s for s, each in self._spare.items() if each.entry.job not in self._jobs][:most]
+        return [self._spare.pop(slot) for slot in slots]
+
+    def done(self, batch: Collection[StoredEntry]) -> None:
+        """*batch* is in work no more."""
+        with self._lock:
+            for stored in batch:
+                self._in_work.discard(stored.slot)
+                self._jobs.discard(stored.entry.job)
+                for behind in self._behind.pop(stored.entry.job, ()):
+                    self._ready.push(behind)
+
+    def set_aside(self, stored: StoredEntry, until: datetime | None) -> None:
+        """Keep *stored*, of a batch, as spare, *until* then at the latest."""
+        slot = stored.slot
+        with self._lock:
+            self._spare[slot] = stored
+            if until is not None:
+                heapq.heappush(self._heap, (until, slot.bucket, slot.sort_key))
+
+    def ignore(self, slots: Iterable[Slot], until: datetime) -> None:
+        """Leave *slots* alone until then."""
+        with self._lock:
+            self._ignored.update((slot, until) for slot in slots)
+
+    def ignores(self, slot: Slot) -> bool:
+        return slot in self._ignored
+
+    def forget(self, now: datetime) -> None:
+        """What was to be ignored until *now* may be held again."""
+        with self._lock:
+            self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}

@@ -1,0 +1,251 @@
+"""What is due, read from the buckets of each shard: where its cursor is, and what comes late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Executor, Future
+from datetime import datetime, timedelta
+from itertools import islice
+
+from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.instants import MINUTE, floor_minute
+from nextfire.domain.ports import Clock, ControlStore, DueStore
+
+LOOK_AHEAD = timedelta(seconds=2)
+CLOSED_AFTER = timedelta(seconds=30)
+"""How long after a bucket's minute writers may still be writing into it."""
+ENDING_EVERY = timedelta(seconds=2)
+"""How often a bucket is read between the end of its minute and its closing."""
+STRAGGLER_BUCKETS = 10
+READ_AT_MOST = 2_000
+"""Entries read from a shard in one poll; the rest waits in the table, the earliest come first."""
+READ_AT_LEAST = 50
+"""…however little room there is in memory: what has just come due is to be seen."""
+BUCKETS_AT_MOST = 60
+"""Buckets read from a shard in one poll. After an outage of days the cursor needs several polls to
+reach the present; one long poll would outlive the lease, and so would the next holder's.
+"""
+_WRITTEN_LATE = 2 * LOOK_AHEAD  # an entry may come into the table so long after it was due
+_UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
+_READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
+_NO_TIME = timedelta()
+_MOMENT = timedelta(milliseconds=1)
+
+Found = list[StoredEntry | BrokenEntry]
+Hold = Callable[[Found], None]
+
+
+class BucketReader:
+    """Reads the buckets of *shards*, from their cursors to `LOOK_AHEAD` from now.
+
+    Args:
+        due: The entries.
+        control: The cursors.
+        clock: The time.
+        executor: On it the shards are read side by side.
+        shards: Those of the group.
+        epoch: Of the lease: a cursor that a later holder has moved is not moved back.
+        room: How many more entries can be held; all shards together read about as many.
+    """
+
+    def __init__(
+        self,
+        due: DueStore,
+        control: ControlStore,
+        clock: Clock,
+        executor: Executor,
+        *,
+        shards: Collection[int],
+        epoch: int,
+        room: Callable[[], int],
+    ) -> None:
+        self._due = due
+        self._control = control
+        self._clock = clock
+        self._executor = executor
+        self._shards = list(shards)
+        self._epoch = epoch
+        self._room = room
+        self._most = READ_AT_MOST
+        self._full = False
+        self._cursors: dict[int, datetime] = {}
+        self._reading: dict[int, Future[tuple[Found, datetime]]] = {}
+        self._read_until: dict[str, datetime] = {}
+        self._reached: dict[str, Slot] = {}
+        self._ending_read_at: dict[int, datetime] = {}
+        self._stragglers_at: datetime | None = None
+
+    def read(self, now: datetime, hold: Hold, notes: list[str]) -> None:
+        """Read every bucket from the cursors on; move the cursors over closed, empty ones.
+
+        A shard that does not answer in time holds up nothing: the reads that follow take its answer
+        when it has come, and read the others.
+
+        Raises:
+            UnavailableError: A read failed. What was read is held, of the other shards too.
+        """
+        self._seed(now)
+        room = self._room()
+        self._full = not room
+        self._most = max(READ_AT_LEAST, min(READ_AT_MOST, room // max(len(self._shards), 1)))
+        trouble = self._read_shards(now, hold, notes)
+        if self._stragglers_at is None or now - self._stragglers_at >= MINUTE:
+            self._stragglers_at = now
+            trouble = self._read_stragglers(hold, notes) or trouble
+        if trouble is not None:
+            raise trouble
+
+    def _seed(self, now: datetime) -> None:
+        if len(self._cursors) == len(self._shards):
+            return
+        self._control.seed_cursors(max(self._shards) + 1, floor_minute(now) - _UNSEEDED)
+        cursors = self._control.cursors(self._shards)
+        if len(cursors) < len(self._shards):
+            raise UnavailableError("A cursor has gone as soon as it was set. Try again.")
+        self._cursors.update(cursors)
+
+    def _read_shards(self, now: datetime, hold: Hold, notes: list[str]) -> UnavailableError | None:
+        """Hold what the shards answer in time. Returns the trouble of one that cannot be read."""
+        slow = set(self._reading)
+        for shard in self._shards:
+            if shard not in slow:
+                self._reading[shard] = self._executor.submit(self._read_shard, shard, now)
+        trouble: UnavailableError | None = None
+        for shard, reading in [*self._reading.items()]:
+            left = _NO_TIME if shard in slow else now + _READ_FOR - self._clock.now()
+            del self._reading[shard]
+            try:
+                found, cursor = reading.result(max(left, _NO_TIME).total_seconds())
+            except TimeoutError:
+                self._reading[shard] = reading
+                if shard not in slow:
+                    notes.append(f"shard {shard} does not answer")
+                continue
+            except UnavailableError as error:
+                trouble = error
+            else:
+                hold(found)
+                self._move_cursor(shard, cursor)
+        return trouble
+
+    def _move_cursor(self, shard: int, minute: datetime) -> None:
+        moved = minute != self._cursors[shard]
+        if moved and self._control.move_cursor(shard, minute, self._epoch):
+            self._cursors[shard] = minute
+
+    def _read_stragglers(self, hold: Hold, notes: list[str]) -> UnavailableError | None:
+        """Hold what the shards answer in time; what they do not is read in a minute."""
+        until = self._clock.now() + _READ_FOR
+        answering = [shard for shard in self._shards if shard not in self._reading]
+        trouble: UnavailableError | None = None
+        for late in [self._executor.submit(self._stragglers, shard) for shard in answering]:
+            try:
+                left = max(until - self._clock.now(), _NO_TIME)
+                hold(late.result(left.total_seconds()))
+            except TimeoutError:
+                notes.append("a shard's last minutes are not read again: no answer")
+            except UnavailableError as error:
+                trouble = error
+        return trouble
+
+    def _stragglers(self, shard: int) -> Found:
+        """What was written late into buckets that the cursor has passed."""
+        found: Found = []
+        for back in range(1, STRAGGLER_BUCKETS + 1):
+            minute = self._cursors[shard] - back * MINUTE
+            late = self._due.read(minute, shard, before=None, consistent=False)
+            found += islice(late, READ_AT_MOST)
+        return found
+
+    def _read_shard(self, shard: int, now: datetime) -> tuple[Found, datetime]:
+        """What is due of *shard*, and where its cursor may stand."""
+        found: Found = []
+        cursor = minute = self._cursors[shard]
+        until = now + LOOK_AHEAD
+        for _ in range(BUCKETS_AT_MOST):
+            if minute > floor_minute(until) or len(found) >= self._most:
+                break
+            closed = now >= minute + MINUTE + CLOSED_AFTER
+            if not closed and now >= minute + MINUTE + LOOK_AHEAD:
+                # Only what is written late still comes there: looked at less often.
+                if now < self._ending_read_at.get(shard, now - ENDING_EVERY) + ENDING_EVERY:
+                    minute += MINUTE
+                    continue
+                self._ending_read_at[shard] = now
+            if closed:
+                whole = self._due.read(minute, shard, before=None, consistent=True, page=self._most)
+                found += islice(whole, self._most)
+            else:
+                found += self._read_open(minute, shard, now)
+            minute += MINUTE
+            if closed and not found:
+                cursor = minute
+        # Whatever holds the cursor back, the present is read.
+        while minute <= floor_minute(until):
+            minute = max(minute, floor_minute(now) - MINUTE)
+            found += self._read_open(minute, shard, now)
+            minute += MINUTE
+        return found, cursor
+
+    def _read_open(self, minute: datetime, shard: int, now: datetime) -> Found:
+        """What is due in a bucket that is still written to. Where much waits, its keys come first:
+        what has come due since the last poll, however long ago that was, is read as well, or it
+        might never be; and of what lies between a part in each poll, from where the last one ended.
+        """
+        until, most = now + LOOK_AHEAD, self._most
+        due = self._due.read(minute, shard, before=until, consistent=False, page=most)
+        found = [*islice(due, most)]
+        bucket = bucket_name(minute, shard)
+        if len(found) < most:
+            self._reached.pop(bucket, None)
+            self._read_until.pop(bucket, None)
+            return found
+        known_until = self._read_until.get(bucket, minute) - _WRITTEN_LATE
+        self._read_until[bucket] = until
+        end = found[-1].slot
+        found += self._fresh(minute, shard, now, found[-1], known_until)
+        return found if self._full else found + self._between(minute, shard, until, end)
+
+    def _fresh(
+        self,
+        minute: datetime,
+        shard: int,
+        now: datetime,
+        last: StoredEntry | BrokenEntry,
+        known_until: datetime,
+    ) -> Found:
+        """What has come due since the last poll, behind *last*."""
+        until, found = now + LOOK_AHEAD, []
+        # What was carried along into this bucket was due before its minute. What is due together
+        # with the last one, however much, is left to the parts.
+        at = last.entry.at if isinstance(last, StoredEntry) else minute
+        for since in (max(minute, at + _MOMENT, min(now, known_until)), now):
+            if since >= until:
+                continue
+            due = self._due.read(
+                minute, shard, since=since, before=until, consistent=False, page=self._most
+            )
+            part = [*islice(due, self._most)]
+            found += part
+            if len(part) < self._most:
+                break
+        return found
+
+    def _between(self, minute: datetime, shard: int, until: datetime, end: Slot) -> Found:
+        """The next part of what lies behind *end*."""
+        bucket, most = bucket_name(minute, shard), 2 * self._most
+        reached = max(self._reached.get(bucket, end), end, key=_by_key)
+        behind = self._due.read(
+            minute, shard, after=reached, before=until, consistent=False, page=most
+        )
+        between = [*islice(behind, most)]
+        if len(between) == most:
+            self._reached[bucket] = between[-1].slot
+        else:
+            self._reached.pop(bucket, None)
+        return between
+
+
+def _by_key(slot: Slot) -> str:
+    return slot.sort_key

@@ -1,0 +1,73 @@
+"""What a step of the watcher did, for logs and metrics; and the value that goes through a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Self
+
+from nextfire.domain.due import DueEntry, StoredEntry
+from nextfire.domain.due_decisions import Decision
+from nextfire.domain.ids import RunKey
+from nextfire.domain.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An entry that is due, and what was decided over it. `ends`: the run that it replaces, and
+    why, where it does.
+    """
+
+    stored: StoredEntry
+    decision: Decision
+    ends: tuple[Run, str] | None = None
+
+    @property
+    def entry(self) -> DueEntry:
+        return self.stored.entry
+
+    @property
+    def tenant(self) -> str:
+        return self.stored.entry.job.tenant
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """A run that was sent, and how late. `held_back`: it had to wait for its pool's queue, its
+    job's turn or its tenant's quota, and that is why.
+    """
+
+    run: RunKey
+    lateness: timedelta
+    reason: str
+    held_back: bool = False
+
+
+@dataclass(slots=True)
+class TickReport:
+    """What one step did. `skipped`: the records that it wrote for what does not run; `held_back`:
+    how often a due run had to wait in the table; `notes`: what was not simply dispatched, and why.
+    """
+
+    dispatched: list[Dispatched] = field(default_factory=list)
+    skipped: list[Run] = field(default_factory=list)
+    polled: bool = False
+    undelivered: int = 0
+    held_back: int = 0
+    quarantined: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def cannot_decide(self, stored: StoredEntry, error: Exception) -> None:
+        self.quarantined += 1
+        key = stored.slot.sort_key
+        self.notes.append(f"cannot decide {key}: {type(error).__name__}: {error}")
+
+    def __iadd__(self, other: TickReport) -> Self:
+        self.dispatched += other.dispatched
+        self.skipped += other.skipped
+        self.held_back += other.held_back
+        self.polled = self.polled or other.polled
+        self.undelivered += other.undelivered
+        self.quarantined += other.quarantined
+        self.notes += other.notes
+        return self

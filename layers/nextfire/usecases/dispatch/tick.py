@@ -1,0 +1,376 @@
+"""The tick of the watcher that holds its group's lease."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry
+from nextfire.domain.due_decisions import (
+    Cover,
+    Drop,
+    Fire,
+    GoOn,
+    Leave,
+    Resend,
+    Resume,
+    decide_due,
+    held_as,
+    is_certain,
+)
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.job import Job
+from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.domain.run import Trigger
+from nextfire.usecases.dispatch.actions import Actions, Followed
+from nextfire.usecases.dispatch.gates import Gate, PoolRoom, Shares, TenantRates, Turns
+from nextfire.usecases.dispatch.holding import Holding
+from nextfire.usecases.dispatch.quarantine import Quarantine
+from nextfire.usecases.dispatch.reader import BucketReader, Found
+from nextfire.usecases.dispatch.report import Dispatched, Due, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.go_on_backfill import GoOnBackfill
+
+POLL_EVERY = timedelta(milliseconds=500)
+BUDGET = 20_000
+"""Entries in memory, where nobody says how much memory there is."""
+_SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
+_LEFT_FOR = timedelta(seconds=2)
+_WAITED_FOR = 0.05  # seconds, for a batch in flight where no other can be begun
+
+Read = dict[Slot, Job | Exception | None]
+
+
+class Dispatch:
+    """The dispatching of one group's shards by the holder of its lease.
+
+    `poll` brings what is due within 2 s from the table into memory; `release` dispatches what has
+    come due, tenants by turns. Between the two nothing is written, so a watcher that dies loses
+    nothing: its successor reads the same entries.
+
+    Args:
+        executor: For single calls, side by side.
+        lanes: On it up to `at_once` batches are in flight, each with its calls one after the other.
+        budget: Entries held in memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        jobs: JobStore,
+        due: DueStore,
+        runs: RunStore,
+        queue: RunQueue,
+        control: ControlStore,
+        clock: Clock,
+        executor: Executor,
+        lanes: Executor,
+        shards: Collection[int],
+        epoch: int,
+        shares: Shares,
+        at_once: int = 1,
+        budget: int = BUDGET,
+    ) -> None:
+        self._jobs = jobs
+        self._due = due
+        self._clock = clock
+        self._executor = executor
+        self._lanes = lanes
+        self._at_once = at_once
+        self._flying: dict[Future[TickReport], list[StoredEntry]] = {}
+        self._holding = holding = Holding(shares.weights, budget)
+        self._waiting = waiting = Waiting(due, holding, clock)
+        self._quarantine = Quarantine(jobs, due)
+        self._reader = BucketReader(
+            due, control, clock, executor, shards=shards, epoch=epoch, room=lambda: holding.room
+        )
+        self._room: Gate = PoolRoom(queue, shares.backlogs, waiting)
+        self._turns: Gate = Turns(runs, executor, waiting)
+        self._rates = TenantRates(control, shares.quotas, executor, waiting)
+        backfill = GoOnBackfill(jobs, runs, due, queue, clock)
+        self._actions = Actions(
+            jobs, runs, queue, backfill, clock, executor, waiting, shares.quotas
+        )
+
+    @property
+    def backlog(self) -> int:
+        """How many entries are held."""
+        return len(self._holding)
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When there is something to release: the past, if there is something now."""
+        return self._holding.next_at
+
+    def poll(self, now: datetime) -> TickReport:
+        """Hold what is due.
+
+        Raises:
+            UnavailableError: A read failed. What was read is held.
+        """
+        report = TickReport()
+        self._holding.forget(now)
+        self._reader.read(now, lambda found: self._hold(found, now, report), report.notes)
+        report.polled = True
+        return report
+
+    def _hold(self, found: Found, now: datetime, report: TickReport) -> None:
+        for stored in found:
+            if not isinstance(stored, BrokenEntry):
+                self._holding.hold(stored, now)
+            elif not self._holding.knows(stored.slot):
+                again = self._quarantine.set_aside(stored, now, report)
+                if again is not None:
+                    self._holding.ignore([stored.slot], now + again)
+
+    def release(self, now: datetime) -> TickReport:
+        """Begin to dispatch what has come due, in batches, as many as may be in flight.
+
+        Returns:
+            What came of those that have ended.
+
+        Raises:
+            UnavailableError: Nothing of a batch could be decided. Its entries are read again.
+        """
+        report = self._landed()
+        begun = 0
+        for _ in range(self._at_once - len(self._flying)):
+            batch = self._holding.take(now)
+            if not batch:
+                break
+            begun += 1
+            self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch
+        next_at = self._holding.next_at
+        if not begun and self._flying and next_at is not None and next_at <= now:
+            wait(self._flying, _WAITED_FOR, FIRST_COMPLETED)
+        report += self._landed()
+        return report
+
+    def finish(self) -> TickReport:
+        """Wait for what is in flight, before the lease is let go."""
+        wait(self._flying)
+        return self._landed()
+
+    def _landed(self) -> TickReport:
+        report, trouble = TickReport(), None
+        for flight in [each for each in self._flying if each.done()]:
+            self._holding.done(self._flying.pop(flight))
+            try:
+                report += flight.result()
+            except UnavailableError as error:
+                trouble = error
+                report.notes.append(str(error))
+        if trouble is not None and not report.dispatched:
+            raise trouble
+        return report
+
+    def _carry_out(self, batch: list[StoredEntry], now: datetime) -> TickReport:
+        """Decide, admit, send, store what follows, delete: in this order for each entry."""
+        report = TickReport()
+        batch = self._rates.unspent(batch, now, report)
+        if not batch:
+            return report
+        # Room is asked for first: what waits for it, second after second, costs no certainty.
+        decided, followers = _in_order(self._decide(batch, now, report))
+        certain = self._confirm(self._room.admit(decided, now, report), now, report)
+        gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
+        gone += self._actions.resume(_of(Resume, certain), report)
+        gone += self._actions.go_on(_of(GoOn, certain), report)
+        wanted = self._turns.admit(_of(Fire | Resend | Cover, certain), now, report)
+        admitted = self._rates.admit(wanted, now, report)
+        followed = self._send(_of(Fire | Resend, admitted), report)
+        at_once = bool(followers) or not self._holding.busy
+        followed += self._cover(_of(Cover, admitted), now, report, at_once=at_once)
+        gone += self._follow(followed, now, report)
+        self._due.delete(gone)
+        self._holding.ignore(gone, now + _SEEN_AGAIN)
+        missed = {due.stored.slot for due in decided if _misses(due)}
+        if followers and missed <= {*gone}:
+            report += self._carry_out(followers, now)
+        return report
+
+    # Decide
+
+    def _decide(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> list[Due]:
+        jobs = self._jobs.get_many({s.entry.job for s in batch if _asks_for_job(s.entry)})
+        return self._decided(batch, {s.slot: jobs.get(s.entry.job) for s in batch}, now, report)
+
+    def _confirm(self, decided: list[Due], now: datetime, report: TickReport) -> list[Due]:
+        """Decide again, on consistent reads, where not just to send: the first read may have been
+        stale, and what does not run must be certain.
+        """
+        unsure = [due.stored for due in decided if not is_certain(due.decision)]
+        if not unsure:
+            return decided
+        read_again = self._decided(unsure, self._read(unsure), now, report)
+        again = {due.stored.slot: due for due in read_again}
+        confirmed: list[Due] = []
+        for due in decided:  # in this order: whoever is first has the room and the quota
+            sure = due if is_certain(due.decision) else again.get(due.stored.slot)
+            if sure is None:
+                continue
+            if isinstance(sure.decision, Leave):
+                self._holding.ignore([due.stored.slot], now + _LEFT_FOR)
+            elif isinstance(sure.decision, Drop):
+                report.notes.append(f"dropped {due.stored.slot.sort_key}: {sure.decision.reason}")
+            confirmed.append(_covering_first(sure) if isinstance(due.decision, Cover) else sure)
+        return confirmed
+
+    def _read(self, entries: list[StoredEntry]) -> Read:
+        """Their jobs, by consistent reads: together, but for those that are to be written, which
+        are read whole, and those that are not found.
+        """
+        together = {s.entry.job for s in entries if s.entry.kind is DueKind.FIRE}
+        try:
+            found = self._jobs.get_many(together, consistent=True) if together else {}
+        except UnavailableError as error:  # what is certain goes on
+            found = dict.fromkeys(together, error)
+        alone = {
+            key: self._executor.submit(self._jobs.get, key)
+            for key in {s.entry.job for s in entries}
+            if key not in found
+        }
+        read: Read = {}
+        for stored in entries:
+            key = stored.entry.job
+            try:
+                read[stored.slot] = found[key] if key in found else alone[key].result()
+            except Exception as error:  # noqa: BLE001 — told when it is decided over
+                read[stored.slot] = error
+        return read
+
+    def _decided(
+        self, entries: list[StoredEntry], jobs: Read, now: datetime, report: TickReport
+    ) -> list[Due]:
+        """The decisions, but for entries whose job cannot be had: one must not stop the others."""
+        decided: list[Due] = []
+        unread: list[StoredEntry] = []
+        undecided: list[StoredEntry] = []
+        for stored in entries:
+            try:
+                job = jobs[stored.slot]
+                if isinstance(job, Exception):
+                    raise job
+                decided.append(Due(stored, decide_due(stored.entry, job, now)))
+            except UnavailableError as error:
+                unread.append(stored)
+                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
+            except Exception as error:  # noqa: BLE001 — kept where it is, told and alarmed
+                undecided.append(stored)
+                report.cannot_decide(stored, error)
+        self._waiting.postpone(unread, Why.NO_ANSWER)
+        self._waiting.postpone(undecided, Why.BROKEN)
+        return decided
+
+    # Send, cover, follow
+
+    def _send(self, going: list[Due], report: TickReport) -> list[Followed]:
+        """Send the runs; of those that were accepted, what is to follow."""
+        sent = self._actions.send(going)
+        done_at = self._clock.now()
+        followed: list[Followed] = []
+        unsent: list[StoredEntry] = []
+        for index, due in enumerate(going):
+            decision = due.decision
+            assert isinstance(decision, Fire | Resend)  # noqa: S101 — for the type checker
+            if index not in sent:
+                # Nor is its successor stored: a chain is to have one end, and that waits.
+                unsent.append(due.stored)
+                report.undelivered += 1
+                key = due.stored.slot.sort_key
+                report.notes.append(f"not sent, stays: {key} to {decision.pool}")
+                continue
+            followed.append((due, decision.successor if isinstance(decision, Fire) else None))
+            due_at = decision.due_at if isinstance(decision, Fire) else due.entry.at
+            report.dispatched.append(
+                Dispatched(decision.run, done_at - due_at, decision.reason, due.entry.held)
+            )
+        self._waiting.postpone(unsent, Why.NO_ANSWER)
+        return followed
+
+    def _cover(
+        self, missed: list[Due], now: datetime, report: TickReport, *, at_once: bool
+    ) -> list[Followed]:
+        """Put on record what does not run: *at_once*, or when nothing else is to be done, or
+        together with the job's next run.
+        """
+        if at_once:
+            return self._actions.cover(missed, now, report) if missed else []
+        for due in missed:
+            assert isinstance(due.decision, Cover)  # noqa: S101 — for the type checker
+            self._holding.set_aside(due.stored, due.decision.next_at)
+        return []
+
+    def _follow(self, followed: list[Followed], now: datetime, report: TickReport) -> list[Slot]:
+        """Store what follows, and end what is replaced. Returns what is done with."""
+        unended = self._actions.end_replaced([due for due, _ in followed], now, report)
+        marked = [(due, held_as(due.entry, successor, now)) for due, successor in followed]
+        successors = [successor for _, successor in marked if successor is not None]
+        in_store = self._due.put(successors, self._clock.now()) if successors else set()
+        gone: list[Slot] = []
+        waiting: list[StoredEntry] = []
+        for due, successor in marked:
+            if successor is not None and successor not in in_store:
+                waiting.append(due.stored)
+                key = due.stored.slot.sort_key
+                report.notes.append(f"successor not stored, stays: {key}")
+            elif due.stored.slot in unended:
+                waiting.append(due.stored)
+            else:
+                gone.append(due.stored.slot)
+        self._waiting.postpone(waiting, Why.NO_ANSWER)
+        return gone
+
+
+def _of(kinds: object, decided: Iterable[Due]) -> list[Due]:
+    return [due for due in decided if isinstance(due.decision, kinds)]  # type: ignore[arg-type]
+
+
+def _asks_for_job(entry: DueEntry) -> bool:
+    """Whether its decision depends on the job: a retry has been decided over."""
+    if entry.kind is not DueKind.RETRY:
+        return True
+    return entry.trigger is Trigger.MANUAL and entry.exclusive
+
+
+def _misses(due: Due) -> bool:
+    """Whether something of the entry's chain does not run."""
+    return isinstance(due.decision, Cover) or (
+        isinstance(due.decision, Fire) and bool(due.decision.missed)
+    )
+
+
+def _covering_first(due: Due) -> Due:
+    """*due*, with what was missed put on record before anything of its job is sent."""
+    decision = due.decision
+    if isinstance(decision, Fire) and decision.cover_first is not None:
+        return replace(due, decision=decision.cover_first)
+    return due
+
+
+def _in_order(decided: list[Due]) -> tuple[list[Due], list[StoredEntry]]:
+    """*decided* without what follows a missed stretch in its own chain; and that.
+
+    A watcher that died between storing a successor and deleting its entry left both: what the first
+    one covers is to be on record before the other is decided over, or its occurrence would be sent,
+    and covered as well.
+    """
+    missed: dict[tuple[str, int], datetime] = {}
+    for due in filter(_misses, decided):
+        at, chain = due.entry.occurs_at, _chain(due)
+        missed[chain] = min(at, missed.get(chain, at))
+    followers = [
+        due for due in decided if due.entry.occurs_at > missed.get(_chain(due), due.entry.occurs_at)
+    ]
+    if not followers:
+        return decided, []
+    followed, behind = {_chain(due) for due in followers}, {id(due) for due in followers}
+    first = [due for due in decided if id(due) not in behind]
+    in_order = [_covering_first(due) if _chain(due) in followed else due for due in first]
+    return in_order, [due.stored for due in followers]
+
+
+def _chain(due: Due) -> tuple[str, int]:
+    return due.entry.uid, due.entry.version
