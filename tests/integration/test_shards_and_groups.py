@@ -61,11 +61,11 @@ class WritingTo:
     """A store as a process sees it whose setting is *shards* write shards."""
 
     def __init__(self, store: object, due: MemoryDueStore, shards: int) -> None:
-        self._store, self._due, self._reader._shards = store, due, shards
+        self._store, self._due, self._shards = store, due, shards
 
     def __getattr__(self, method: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._due.shards = self._reader._shards
+            self._due.shards = self._shards
             return getattr(self._store, method)(*args, **kwargs)
 
         return call
@@ -106,12 +106,7 @@ class Watcher:
         self.faults = self.machine.faults
         self.again_at = world.now
         self.alive = True
-        self._world, self._reader._shards, self._ahead, self._ends_at = (
-            world,
-            shards,
-            ahead,
-            ends_at,
-        )
+        self._world, self._shards, self._ahead, self._ends_at = world, shards, ahead, ends_at
         control = self.faults.through(world.control, "control")
         self.watch = Watch(HoldLease(control, group=group, holder=name), self._dispatcher)
 
@@ -137,7 +132,7 @@ class Watcher:
 
     def _dispatcher(self, lease: Lease) -> Dispatch:
         dispatcher = self.machine.dispatcher(lease.epoch)
-        dispatcher._reader._shards = [*self._reader._shards]  # noqa: SLF001 — the world's has all of them
+        dispatcher._reader._shards = [*self._shards]  # noqa: SLF001 — the world's has all of them
         return dispatcher
 
 

@@ -96,9 +96,11 @@ class PoolRoom:
     def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
         admitted: list[Due] = []
         held_back: list[StoredEntry] = []
+        for pool in {pool for due in wanted if (pool := self._bounded(due)) is not None}:
+            self._ask(pool, now, report)
         with self._lock:
             for due in wanted:
-                if self._has_room(due, now, report):
+                if self._has_room(due):
                     admitted.append(due)
                 else:
                     held_back.append(due.stored)
@@ -108,27 +110,34 @@ class PoolRoom:
             self._waiting.postpone(held_back, Why.NO_ROOM)
         return admitted
 
-    def _has_room(self, due: Due, now: datetime, report: TickReport) -> bool:
-        decision = due.decision
-        if not isinstance(decision, Fire | Resend | Cover) or decision.pool not in self._bounds:
-            return True
-        room = self._room(decision.pool, now, report)
-        # What does not run takes no room, but waits for it: others may be sent before it.
-        return room.left > 0 if isinstance(decision, Cover) else room.lets_in(due.entry)
+    def _bounded(self, due: Due) -> str | None:
+        """The pool in whose queue *due* needs room, if that has a bound."""
+        if isinstance(due.decision, Fire | Resend | Cover) and due.decision.pool in self._bounds:
+            return due.decision.pool
+        return None
 
-    def _room(self, pool: str, now: datetime, report: TickReport) -> _Room:
+    def _has_room(self, due: Due) -> bool:
+        pool = self._bounded(due)
+        if pool is None:
+            return True
+        room = self._rooms[pool]
+        # What does not run takes no room, but waits for it: others may be sent before it.
+        return room.left > 0 if isinstance(due.decision, Cover) else room.lets_in(due.entry)
+
+    def _ask(self, pool: str, now: datetime, report: TickReport) -> None:
         """The queue is asked once, and again when what was sent since may have filled it."""
         room, bound = self._rooms.get(pool), self._bounds[pool]
-        if room is None or (room.left <= room.kept and now - room.asked_at >= _ROOM_AFTER):
-            try:
-                left = bound - self._queue.backlog(pool)
-            except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
-                left = BATCH  # a bound that is passed does no harm; a run that waits may
-                report.notes.append(f"the backlog of pool {pool} is not known: {error}")
-            kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
-            before = () if room is None else room.refused
-            room = self._rooms[pool] = _Room(left, now, kept, before)
-        return room
+        if room is not None and (room.left > room.kept or now - room.asked_at < _ROOM_AFTER):
+            return
+        try:
+            left = bound - self._queue.backlog(pool)
+        except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
+            left = BATCH  # a bound that is passed does no harm; a run that waits may
+            report.notes.append(f"the backlog of pool {pool} is not known: {error}")
+        kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
+        before = () if room is None else room.refused
+        with self._lock:
+            self._rooms[pool] = _Room(left, now, kept, before)
 
 
 class Turns:

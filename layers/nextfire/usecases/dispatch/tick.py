@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -144,13 +145,16 @@ class Dispatch:
             self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch
         next_at = self._holding.next_at
         if not begun and self._flying and next_at is not None and next_at <= now:
-            wait(self._flying, _WAITED_FOR, FIRST_COMPLETED)
+            with suppress(Exception):  # told below; the oldest is likely to be the next to end
+                next(iter(self._flying)).result(_WAITED_FOR)
         report += self._landed()
         return report
 
     def finish(self) -> TickReport:
         """Wait for what is in flight, before the lease is let go."""
-        wait(self._flying)
+        for flight in [*self._flying]:
+            with suppress(Exception):  # told below
+                flight.result()
         return self._landed()
 
     def _landed(self) -> TickReport:
