@@ -1,0 +1,259 @@
+"""What a watcher still dispatches when more is due than it can send, and how it recovers.
+
+The real dispatcher on the in-memory stores, in the model of `one_core`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from hashlib import blake2s
+from itertools import pairwise
+
+from benchmarks import one_core
+from benchmarks.one_core import Watcher
+from benchmarks.report import Result, tell
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import JobDefinition
+from tests.builders import a_definition, a_job
+
+POLICIES = ("RUN_LATEST", "RUN_ALL", "SKIP")
+START = datetime(2026, 5, 24, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+SCALE = 50
+"""The model's core is that many times slower: it sends about 6,000 runs a minute, not 300,000."""
+ON_TIME = timedelta(seconds=1)
+FOR = timedelta(minutes=30)
+LAST = timedelta(minutes=10)
+STARVED_AFTER = 3
+"""Fair intervals without a run. The fair interval is the period times the load, at least 1."""
+NORMAL_LOAD = 0.8
+OUTAGES = {"210 s": timedelta(seconds=210), "1 h": timedelta(hours=1), "24 h": timedelta(days=1)}
+GIVEN_UP = 3.0
+"""Recovery is given up after that many times its ideal duration."""
+CALM = MINUTE
+"""Recovered: for that long, all jobs had their run on time."""
+HOURLY_SCALE = 250
+HOURLY_FOR = timedelta(minutes=150)
+SAMPLE = timedelta(minutes=20)
+"""For that long the longest recovery is watched, and its whole duration computed from that."""
+
+
+def with_jobs(
+    count: int, period: timedelta, policy: str, *, outage: timedelta, scale: float
+) -> Watcher:
+    """A watcher that begins at `START`, and *count* jobs of *period*, spread evenly over it, that
+    nobody has watched for *outage*.
+    """
+    watcher = Watcher(START, scale=scale)
+    began = START - outage - period
+    text = f"PT{int(period.total_seconds())}S"
+    for number in range(count):
+        offset = period * number / count
+        definition = _definition(text, policy)
+        job = a_job(
+            f"job{number}",
+            uid=blake2s(str(number).encode(), digest_size=8).hexdigest(),
+            since=began + offset,
+            definition=definition,
+        )
+        watcher.jobs.put(job)
+        first = job.next_entry(START - outage - timedelta(milliseconds=1))
+        assert first is not None
+        watcher.due.put([first], first.at)
+    watcher.watched_since(START - outage - MINUTE)
+    return watcher
+
+
+@cache
+def _definition(schedule: str, policy: str) -> JobDefinition:
+    return a_definition(schedule, "INTERVAL", misfire={"policy": policy})
+
+
+def measure_capacity(scale: float) -> float:
+    """Runs a minute from a backlog of ordinary entries, each with a successor, none of which is
+    a minute late: what is sent from the tenth second of it to the sixtieth.
+    """
+    count = int(60 * 1e6 / (sum(one_core.ENTRY_CPU.values()) - 50) / scale * 1.3)
+    watcher = with_jobs(count, timedelta(days=1), "RUN_LATEST", outage=timedelta(), scale=scale)
+    for slot, entry in [*watcher.due.items.items()]:
+        del watcher.due.items[slot]
+    for job in watcher.jobs.items.values():
+        watcher.due.put([job.fire_entry(START, 1)], START)
+    watcher.watch(START + MINUTE)
+    began = START + timedelta(seconds=10)
+    return sum(at >= began for at, _, _ in watcher.queue.sent) * 60 / 50
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """What became of a load above capacity in the last minutes of a history."""
+
+    goodput: float
+    starved: int
+    records: int
+    calls: str
+
+
+def overload(capacity: float, load: float, policy: str, scale: float = SCALE) -> Overload:
+    """Minutely jobs of *load* times *capacity*, for `FOR`."""
+    count = round(capacity * load)
+    watcher = with_jobs(count, MINUTE, policy, outage=timedelta(), scale=scale)
+    watcher.watch(START + FOR)
+    began = START + FOR - LAST
+    runs = sum(at >= began for at, _, _ in watcher.queue.sent)
+    fair = MINUTE * max(load, 1)
+    starved = _starved(watcher, count, began, longest=STARVED_AFTER * fair)
+    calls = ", ".join(f"{c} {n}" for c, n in watcher.core.calls.most_common(6))
+    return Overload(runs / (LAST / MINUTE) / capacity, starved, len(watcher.runs.items), calls)
+
+
+def _starved(watcher: Watcher, count: int, began: datetime, *, longest: timedelta) -> int:
+    """How many jobs had no run for longer than *longest* between *began* and now."""
+    sent_at: dict[JobKey, list[datetime]] = {}
+    for at, job, _ in watcher.queue.sent:
+        if at >= began:
+            sent_at.setdefault(job, [began]).append(at)
+    now = watcher.kernel.clock.now()
+    gaps = [max(b - a for a, b in pairwise([*each, now])) for each in sent_at.values()]
+    return sum(gap > longest for gap in gaps) + count - len(sent_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How long a recovery took, of its ideal duration. `given_up`: it takes longer than that."""
+
+    took: timedelta
+    ideal: timedelta
+    given_up: bool = False
+
+    @property
+    def ratio(self) -> float:
+        return self.took / self.ideal
+
+
+def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
+    """Minutely jobs of `NORMAL_LOAD` times *capacity* after nobody dispatched for *outage*."""
+    count = round(capacity * NORMAL_LOAD)
+    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
+    spare = capacity * (1 - NORMAL_LOAD)
+    backlog = count * (outage / MINUTE if policy == "RUN_ALL" else 1)
+    ideal = backlog / spare * MINUTE
+    now, late_at, seen = START, START, 0
+    on_time: list[tuple[datetime, JobKey]] = []
+    while now < START + GIVEN_UP * ideal + CALM:
+        now += timedelta(seconds=10)
+        watcher.watch(now)
+        for at, job, scheduled_at in watcher.queue.sent[seen:]:
+            if at - scheduled_at >= ON_TIME:
+                late_at = max(late_at, at)
+            else:
+                on_time.append((at, job))
+        seen = len(watcher.queue.sent)
+        on_time = [(at, job) for at, job in on_time if at > now - CALM - ON_TIME]
+        if now - late_at > CALM and len({job for _, job in on_time}) == count:
+            return Recovery(late_at - START, ideal)
+    return Recovery(now - START, ideal, given_up=True)
+
+
+def drain(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
+    """`recover`, computed from a part: from how much the backlog shrinks during `SAMPLE`."""
+    count = round(capacity * NORMAL_LOAD)
+    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
+    watcher.watch(START + MINUTE)
+    before = len(watcher.queue.sent)
+    watcher.watch(START + MINUTE + SAMPLE)
+    a_minute = (len(watcher.queue.sent) - before) / (SAMPLE / MINUTE)
+    backlog = count * (outage / MINUTE)
+    ideal = backlog / (capacity - count) * MINUTE
+    shrinks = a_minute - count
+    if shrinks * GIVEN_UP <= capacity - count:
+        return Recovery(ideal * GIVEN_UP, ideal, given_up=True)
+    return Recovery(backlog / shrinks * MINUTE, ideal)
+
+
+def hourly(scale: float = HOURLY_SCALE) -> Overload:
+    """Hourly jobs of twice the capacity under SKIP, for some hours."""
+    capacity = measure_capacity(scale)
+    count = round(capacity * 2 * 60)
+    watcher = with_jobs(count, timedelta(hours=1), "SKIP", outage=timedelta(), scale=scale)
+    watcher.watch(START + HOURLY_FOR)
+    began = START + HOURLY_FOR - timedelta(hours=1)
+    runs = sum(at >= began for at, _, _ in watcher.queue.sent)
+    return Overload(runs / 60 / capacity, 0, len(watcher.runs.items), "")
+
+
+def measure() -> Result:
+    """All histories, in a process per core."""
+    result = Result()
+    capacity = measure_capacity(SCALE)
+    result.add("capacity", "runs a minute of the model's core", capacity)
+    tell(f"capacity: {capacity:,.0f} runs a minute")
+    histories: dict[tuple[str, ...], Callable[[], Overload | Recovery]] = {
+        ("hourly", "2", "SKIP"): hourly,
+    }
+    for name, outage in OUTAGES.items():
+        for policy in reversed(POLICIES):
+            part = policy == "RUN_ALL" and outage > OUTAGES["210 s"]
+            histories["outage", name, policy] = partial(
+                drain if part else recover, capacity, outage, policy
+            )
+    for load in (2, 1.1):
+        for policy in POLICIES:
+            histories["load", str(load), policy] = partial(overload, capacity, load, policy)
+    found = _play(histories)
+    for load in ("1.1", "2"):
+        worst = min(_goodput(found["load", load, policy]) for policy in POLICIES)
+        key = f"goodput_{round(float(load) * 100)}"
+        result.add(key, f"runs a minute of capacity, at {load} x", worst, least=0.9)
+    for (kind, what, policy), each in found.items():
+        key = f"{kind}_{what}_{policy}".replace(" ", "").replace(".", "_").lower()
+        if isinstance(each, Overload):
+            result.values[key] = {"goodput": round(each.goodput, 4), "starved": each.starved}
+            told = f"goodput {each.goodput:.3f}, {each.starved} starved"
+            result.say(f"  {kind} {what} x, {policy}", told)
+        else:
+            result.values[key] = round(each.ratio, 3)
+            told = f"{'> ' if each.given_up else ''}{each.ratio:.2f} of {each.ideal}"
+            result.say(f"  {kind} of {what}, {policy}", told)
+    recoveries = [each for each in found.values() if isinstance(each, Recovery)]
+    worst = max(each.ratio for each in recoveries)
+    result.add("recovery_ratio", "time to recover ÷ ideal, worst", worst, most=1.5)
+    starved = sum(
+        each.starved
+        for (kind, *_), each in found.items()
+        if kind == "load" and isinstance(each, Overload)
+    )
+    result.add("starved", "jobs without a run for 3 fair intervals", starved, most=0)
+    hourly_skip = _goodput(found["hourly", "2", "SKIP"])
+    result.add("goodput_200_hourly_skip", "the same of hourly jobs, SKIP, at 2 x", hourly_skip)
+    result.notes += _notes()
+    return result
+
+
+def _goodput(found: Overload | Recovery) -> float:
+    assert isinstance(found, Overload)
+    return found.goodput
+
+
+def _play(
+    histories: dict[tuple[str, ...], Callable[[], Overload | Recovery]],
+) -> dict[tuple[str, ...], Overload | Recovery]:
+    began = time.monotonic()
+    found: dict[tuple[str, ...], Overload | Recovery] = {}
+    with ProcessPoolExecutor() as pool:
+        playing = {pool.submit(play): name for name, play in histories.items()}
+        for done in as_completed(playing):
+            name = playing[done]
+            found[name] = done.result()
+            tell(f"{len(found)} of {len(histories)}: {' '.join(name)}: {found[name]}")
+    tell(f"all histories in {time.monotonic() - began:.0f} s")
+    return {name: found[name] for name in histories}
+
+
+def _notes() -> list[str]:
+    return []
