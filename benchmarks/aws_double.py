@@ -122,7 +122,8 @@ class Aws:
         end = bisect_left(keys, values[":before"]["S"]) if ":before" in values else len(keys)
         if after := request.get("ExclusiveStartKey"):
             start = max(start, bisect_left(keys, f"{after['entry']['S']}\0"))
-        page, size, most = [], 0, request.get("Limit", len(keys))
+        page: list[str] = []
+        size, most = 0, request.get("Limit", len(keys))
         while start < end and len(page) < most and size < PAGE_BYTES:
             item = items.get(keys[start])
             start += 1
@@ -244,7 +245,9 @@ class Connection(asyncio.Protocol):
 
     def _write(self, status: int, text: str, kind: str) -> None:
         body = text.encode()
-        head = f"HTTP/1.1 {status} OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"HTTP/1.1 {status} OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         if not self._transport.is_closing():
             self._transport.write(head.encode() + body)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -20,6 +20,7 @@ from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, to_ms
+from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
@@ -82,7 +83,9 @@ class Core(Actor):
         """Microseconds of the core so far."""
         self.calls: Counter[str] = Counter()
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> SimulatedFuture[T]:
+    def submit(
+        self, fn: Callable[..., T], /, *args: object, **kwargs: object
+    ) -> SimulatedFuture[T]:
         """Run *fn* on one of the threads, when one is free."""
         future: SimulatedFuture[T] = SimulatedFuture(self.kernel)
 
@@ -126,15 +129,15 @@ class CostedPorts:
 
 
 class _Port:
-    def __init__(self, core: Core, port: Any, name: str) -> None:
+    def __init__(self, core: Core, port: object, name: str) -> None:
         self._core, self._port, self._name = core, port, name
 
-    def __getattr__(self, method: str) -> Any:
+    def __getattr__(self, method: str) -> object:
         do, call, core = getattr(self._port, method), f"{self._name}.{method}", self._core
         if not callable(do):
             return do
 
-        def costed(*args: Any, **kwargs: Any) -> Any:
+        def costed(*args: object, **kwargs: object) -> object:
             count = _batch_size(args)
             if count is None:
                 core.spend(call, SINGLE_CPU, SINGLE_TAKES * 1000)
@@ -144,7 +147,7 @@ class _Port:
                 core.spend(call, ENTRY_CPU.get(call, OTHER_ENTRY_CPU) * count, takes * 1000)
             return do(*args, **kwargs)
 
-        def paged(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        def paged(*args: object, **kwargs: Any) -> Iterator[object]:  # noqa: ANN401
             found, takes = None, PAGE_TAKES if call == "due.read" else SINGLE_TAKES
             size = PAGE if call == "due.read" else kwargs.get("page", 100)
             while True:
@@ -174,7 +177,7 @@ class _Items(dict[Slot, Any]):
         self.keys_of: dict[str, list[str]] = {}
         self.stored: dict[str, dict[str, StoredEntry]] = {}
 
-    def __setitem__(self, slot: Slot, item: Any) -> None:
+    def __setitem__(self, slot: Slot, item: DueEntry | Mapping[str, str]) -> None:
         if slot not in self:
             insort(self.keys_of.setdefault(slot.bucket, []), slot.sort_key)
         self.stored.setdefault(slot.bucket, {})[slot.sort_key] = StoredEntry(slot, item)
@@ -186,7 +189,7 @@ class _Items(dict[Slot, Any]):
         keys = self.keys_of[slot.bucket]
         del keys[bisect_left(keys, slot.sort_key)]
 
-    def pop(self, slot: Slot, default: Any = None) -> Any:
+    def pop(self, slot: Slot, default: object = None) -> object:  # type: ignore[override]
         item = self.get(slot, default)
         if slot in self:
             del self[slot]
@@ -227,6 +230,13 @@ class SortedDueStore(MemoryDueStore):
             first = f"{page[-1]}\0"
 
 
+class _Jobs(MemoryJobStore):
+    """`MemoryJobStore` of jobs without payload, whose history nobody reads."""
+
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        return {key: self.items[key] for key in keys if key in self.items}
+
+
 @dataclass(slots=True)
 class CountingQueue:
     """`RunQueue` that only counts, each run once. `sent`: instant, job, occurrence."""
@@ -256,7 +266,7 @@ class Watcher:
         self.kernel = Kernel("one core", now)
         self.core = Core(self.kernel, scale=scale)
         due = SortedDueStore(shards=shards)
-        jobs = MemoryJobStore(due)
+        jobs = _Jobs(due)
         stores: Stores = memory_stores(self.kernel.clock, ("default",), shards=shards)
         stores.due, stores.jobs, stores.runs = due, jobs, MemoryRunStore(due, jobs)
         self.queue = CountingQueue(self.kernel.clock.now)
