@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -177,7 +178,7 @@ class _Items(dict[Slot, Any]):
         self.keys_of: dict[str, list[str]] = {}
         self.stored: dict[str, dict[str, StoredEntry]] = {}
 
-    def __setitem__(self, slot: Slot, item: DueEntry | Mapping[str, str]) -> None:
+    def __setitem__(self, slot: Slot, item: DueEntry) -> None:
         if slot not in self:
             insort(self.keys_of.setdefault(slot.bucket, []), slot.sort_key)
         self.stored.setdefault(slot.bucket, {})[slot.sort_key] = StoredEntry(slot, item)
@@ -189,7 +190,7 @@ class _Items(dict[Slot, Any]):
         keys = self.keys_of[slot.bucket]
         del keys[bisect_left(keys, slot.sort_key)]
 
-    def pop(self, slot: Slot, default: object = None) -> object:  # type: ignore[override]
+    def pop(self, slot: Slot, default: object = None) -> object:
         item = self.get(slot, default)
         if slot in self:
             del self[slot]
@@ -231,7 +232,7 @@ class SortedDueStore(MemoryDueStore):
 
 
 class _Jobs(MemoryJobStore):
-    """`MemoryJobStore` of jobs without payload, whose history nobody reads."""
+    """`MemoryJobStore` of jobs without payload, whose history is not read."""
 
     def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
         return {key: self.items[key] for key in keys if key in self.items}
@@ -239,21 +240,26 @@ class _Jobs(MemoryJobStore):
 
 @dataclass(slots=True)
 class CountingQueue:
-    """`RunQueue` that only counts, each run once. `sent`: instant, job, occurrence."""
+    """`RunQueue` that only counts, each run once. `sent`: instant, job, occurrence. `takes`: which
+    messages it accepts.
+    """
 
     now: Callable[[], datetime]
     sent: list[tuple[datetime, JobKey, datetime]] = field(default_factory=list)
+    takes: Callable[[RunMessage], bool] = lambda _: True
     _seen: set[tuple[str, int]] = field(default_factory=set)
 
     def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
         now = self.now()
-        for _, message in messages:
+        taken = {i for i, (_, message) in enumerate(messages) if self.takes(message)}
+        for index in sorted(taken):
+            _, message = messages[index]
             of = (f"{message.job_id} {message.run_id}", message.dispatch)
             if of not in self._seen:
                 self._seen.add(of)
                 key = message.key
                 self.sent.append((now, key.job, key.scheduled_at))
-        return set(range(len(messages)))
+        return taken
 
     def backlog(self, pool: str) -> int:  # noqa: ARG002
         return 0
@@ -275,22 +281,25 @@ class Watcher:
         world.queue = cast("Any", self.queue)
         world.faults = cast("Any", CostedPorts(self.core))
         self._lives = 0
-        self._until = now
 
     def watched_since(self, at: datetime) -> None:
-        """Say that nobody has watched since *at*: the cursors are still there."""
+        """Start from the cursors that a watcher left at *at*."""
         for shard in range(self.world.shards):
             self.world.control.moved[shard] = (floor_minute(at), 1)
 
     def watch(self, until: datetime) -> None:
         """Dispatch until *until*. What is under way then continues in the next call."""
-        self._until = until
         if not self._lives:
             self._lives = 1
             Actor.submit(self.core, self._live)
         kernel = self.kernel
-        kernel.steps = 0  # its limit is for the histories of tests
-        kernel.run(lambda: kernel.clock.now() >= until)
+        while (now := kernel.clock.now()) < until:
+            kernel.steps = 0  # its limit is for shorter histories
+            end_at = min(now + _LIFE, until)
+            kernel.run(partial(self._is_past, end_at))
+
+    def _is_past(self, at: datetime) -> bool:
+        return self.kernel.clock.now() >= at
 
     def _live(self) -> None:
         control, core = self.world.faults.through(self.world.control, "control"), self.core

@@ -40,7 +40,7 @@ GIVEN_UP = 2.0
 """Recovery is given up after that many times its ideal duration."""
 CALM = MINUTE
 """Recovered: for that long, all jobs had their run on time."""
-HOURLY_SCALE = 250
+HOURLY_SCALE = max(250, 5 * SCALE)
 HOURLY_FOR = timedelta(minutes=150)
 SAMPLE = timedelta(minutes=10)
 """For that long the longest recovery is watched, and its whole duration computed from that."""
@@ -49,8 +49,8 @@ SAMPLE = timedelta(minutes=10)
 def with_jobs(
     count: int, period: timedelta, policy: str, *, outage: timedelta, scale: float
 ) -> Watcher:
-    """A watcher that begins at `START`, and *count* jobs of *period*, spread evenly over it, that
-    nobody has watched for *outage*.
+    """A watcher that begins at `START`, and *count* jobs of *period*, spread evenly over it,
+    that were not dispatched for *outage*.
     """
     watcher = Watcher(START, scale=scale)
     began = START - outage - period
@@ -140,7 +140,7 @@ class Recovery:
 
 
 def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
-    """Minutely jobs of `NORMAL_LOAD` times *capacity* after nobody dispatched for *outage*."""
+    """Minutely jobs of `NORMAL_LOAD` times *capacity* after an outage of all watchers for *outage*."""
     count = round(capacity * NORMAL_LOAD)
     watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
     spare = capacity * (1 - NORMAL_LOAD)
@@ -293,6 +293,6 @@ def _notes() -> list[str]:
     )
     hourly_jobs = (
         f"Hourly jobs: spread evenly over the hour, {HOURLY_FOR / MINUTE:.0f} minutes, of which "
-        f"the last 60 count; the core is {HOURLY_SCALE} times slower."
+        f"the last 60 count; the core is {HOURLY_SCALE:g} times slower."
     )
     return [model, goodput, recovery, hourly_jobs]

@@ -45,7 +45,7 @@ def measure_paused(result: Result) -> None:
         wait_until(lambda: watchers.holder() is not None, most=4 * _SETTLE, what="a holder")
         _sleep_until(first_at + BEFORE)
         holder = watchers.holder()
-        assert holder is not None, "nobody holds the lease"  # noqa: S101
+        assert holder is not None, "the lease has no holder"  # noqa: S101
         tell(f"the watcher stands still for {STOPPED.total_seconds():.0f} s")
         os.kill(holder.record.pid, signal.SIGSTOP)
         try:

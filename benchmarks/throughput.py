@@ -176,7 +176,7 @@ def _wait_for(of: Group, sent: int, *, most: timedelta | None = None) -> None:
         RuntimeError: They were not, and *most* is not given; or the watcher has ended.
     """
     until = time.monotonic() + (most or _MOST).total_seconds()
-    told = time.monotonic()
+    reported_at = time.monotonic()
     while (figures := of.figures()).sent < sent:
         if of.watcher.poll() is not None:
             raise RuntimeError("the watcher has ended")
@@ -184,7 +184,7 @@ def _wait_for(of: Group, sent: int, *, most: timedelta | None = None) -> None:
             if most is not None:
                 return
             raise RuntimeError(f"only {figures.sent:,} of {sent:,} messages in {_MOST}")
-        if time.monotonic() > told + 15:
-            told = time.monotonic()
+        if time.monotonic() > reported_at + 15:
+            reported_at = time.monotonic()
             tell(f"{figures.sent:,} sent")
         time.sleep(0.2)
