@@ -140,7 +140,7 @@ class Recovery:
 
 
 def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
-    """Minutely jobs of `NORMAL_LOAD` times *capacity* after an outage of all watchers for *outage*."""
+    """Minutely jobs of `NORMAL_LOAD` times *capacity*, not dispatched for *outage* before."""
     count = round(capacity * NORMAL_LOAD)
     watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
     spare = capacity * (1 - NORMAL_LOAD)

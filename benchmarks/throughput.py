@@ -53,6 +53,11 @@ class Group:
         fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def waited(self) -> float:
+        """Seconds for which its threads were ready to run and other processes had the cores."""
+        tasks = Path(f"/proc/{self.watcher.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9
+
     def end(self) -> float:
         """End the watcher. Returns the most memory that was resident, in MiB."""
         lines = Path(f"/proc/{self.watcher.pid}/status").read_text().splitlines()
@@ -125,14 +130,18 @@ def measure() -> Result:
     with group(entries=ENTRIES, shards=settings.read_shards) as full:
         _wait_for(full, 1)
         time.sleep(WARM_UP)
+        waited = full.waited()
         began, cpu, before = time.monotonic(), full.cpu(), full.figures()
         time.sleep(MEASURED)
+        waited = full.waited() - waited
         after, used, took = full.figures(), full.cpu() - cpu, time.monotonic() - began
         if after.sent >= ENTRIES:
             raise RuntimeError(f"all {ENTRIES:,} entries were sent before the measuring ended")
         full.end()
     runs = after.sent - before.sent
     result.add("cpu_share", "CPU of the watcher, of one core", used / took, least=LEAST_SHARE)
+    left = max(took - waited, used)
+    result.add("cpu_share_undisturbed", "the same of the time that others left it", used / left)
     result.add("runs_per_s", "runs a second", runs / took)
     result.add("cpu_ms_per_run", "CPU per run", used / max(runs, 1) * 1000, unit="ms")
     for name, count in sorted(after.calls.items()):
@@ -158,7 +167,8 @@ def measure() -> Result:
         f"{settings.read_shards} shards are due at one instant; measured for {MEASURED:.0f} s, "
         f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: where other "
         "processes use the cores, it is lower than the watcher's own limit "
-        f"(load per core at the end: {share:.1f})."
+        f"(load per core at the end: {share:.1f}). The time that others left it is the elapsed "
+        "time less that for which its threads were ready to run and did not (schedstat)."
     )
     result.notes.append(
         f"Memory: the most that was resident (VmHWM) of a watcher process that sent "
