@@ -23,9 +23,9 @@ from nextfire.domain.run import Run
 JOBS = 300
 POLICIES = ("RUN_LATEST", "RUN_ALL", "SKIP")
 MINUTE = timedelta(minutes=1)
-BEFORE = timedelta(seconds=45)
+BEFORE = timedelta(seconds=30)
 STOPPED = timedelta(seconds=210)
-AFTER = timedelta(seconds=150)
+AFTER = timedelta(seconds=120)
 ON_TIME = timedelta(seconds=1)
 WITHIN = 90
 """Seconds after the watcher continues, at most, until the last late run is sent."""
