@@ -140,8 +140,7 @@ def measure() -> Result:
         full.end()
     runs = after.sent - before.sent
     result.add("cpu_share", "CPU of the watcher, of one core", used / took, least=LEAST_SHARE)
-    left = max(took - waited, used)
-    result.add("cpu_share_undisturbed", "the same of the time that others left it", used / left)
+    result.add("waited_s", "its threads were ready and had no core", waited, unit="s")
     result.add("runs_per_s", "runs a second", runs / took)
     result.add("cpu_ms_per_run", "CPU per run", used / max(runs, 1) * 1000, unit="ms")
     for name, count in sorted(after.calls.items()):
@@ -167,8 +166,8 @@ def measure() -> Result:
         f"{settings.read_shards} shards are due at one instant; measured for {MEASURED:.0f} s, "
         f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: where other "
         "processes use the cores, it is lower than the watcher's own limit "
-        f"(load per core at the end: {share:.1f}). The time that others left it is the elapsed "
-        "time less that for which its threads were ready to run and did not (schedstat)."
+        f"(load per core at the end: {share:.1f}). Then its threads wait for a core (schedstat; of "
+        "several threads that wait at once, each counts)."
     )
     result.notes.append(
         f"Memory: the most that was resident (VmHWM) of a watcher process that sent "
