@@ -1,0 +1,318 @@
+"""A deterministic model of a watcher: one core, calls that overlap, a simulated clock.
+
+`Watcher` runs the real dispatcher on the in-memory stores. Its tasks are greenlets of the
+simulation's kernel: a task that waits for a call gives way to the others, so calls overlap as they
+do on threads. Each call first uses the core, which serves one task at a time, then takes its
+latency. The same arguments always produce the same history.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry, bucket_name
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey
+from nextfire.domain.instants import floor_minute, to_ms
+from nextfire.domain.job import Job
+from nextfire.domain.message import RunMessage
+from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.watch import Watch
+from tests.fakes import MemoryDueStore, MemoryJobStore, MemoryRunStore, Stores, memory_stores
+from tests.simulation.kernel import Actor, Kernel, SimulatedFuture
+from tests.world import World
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+THREADS = 16
+"""Of the dispatcher's executor, as in `functions/watcher`."""
+BATCH = 100
+"""Entries per batch call for which `BATCH_TAKES` holds; twice as many take twice as long."""
+SINGLE_TAKES = 10
+"""Milliseconds of a call for one item; also of a page of `runs.between`."""
+BATCH_TAKES = {
+    "jobs.get_many": 40,
+    "queue.send": 60,
+    "due.put": 50,
+    "due.delete": 50,
+    "due.mark_held": 50,
+}
+"""Milliseconds. A batch call that is not listed takes `OTHER_BATCH_TAKES`."""
+OTHER_BATCH_TAKES = 50
+PAGE_TAKES = 20
+"""Milliseconds of a page of `due.read`."""
+PAGE = 1_000
+
+ENTRY_CPU = {
+    "jobs.get_many": 40,
+    "queue.send": 60,
+    "due.put": 50,
+    "due.delete": 50,
+    "due.mark_held": 50,
+}
+"""Microseconds of the core per entry of a batch call; together 200 per ordinary run."""
+OTHER_ENTRY_CPU = 50
+SINGLE_CPU = 300
+"""Microseconds of the core per call for one item, and per page."""
+BACKGROUND = ("control.", "due.read", "queue.backlog")
+"""Calls at a fixed rate, however many runs there are: their CPU cost is not scaled."""
+_AFTER_TROUBLE = timedelta(milliseconds=250)
+_LIFE = timedelta(minutes=1)
+_US = timedelta(microseconds=1)
+
+
+class Core(Actor):
+    """A process with one core and a bounded number of threads. *scale*: how many times slower it
+    is than the watcher of the model, so that fewer jobs fill it.
+    """
+
+    def __init__(self, kernel: Kernel, *, scale: float) -> None:
+        super().__init__(kernel, "watcher")
+        self._scale = scale
+        self._free_at = 0
+        self._queued: deque[Callable[[], object]] = deque()
+        self._running = 0
+        self.used = 0
+        """Microseconds of the core so far."""
+        self.calls: Counter[str] = Counter()
+
+    def submit(
+        self, fn: Callable[..., T], /, *args: object, **kwargs: object
+    ) -> SimulatedFuture[T]:
+        """Run *fn* on one of the threads, when one is free."""
+        future: SimulatedFuture[T] = SimulatedFuture(self.kernel)
+
+        def carry_out() -> None:
+            try:
+                if future.set_running_or_notify_cancel():
+                    try:
+                        future.set_result(fn(*args, **kwargs))
+                    except Exception as error:  # noqa: BLE001 — as an executor does
+                        future.set_exception(error)
+            finally:
+                self._running -= 1
+                self._start()
+
+        self._queued.append(carry_out)
+        self._start()
+        return future
+
+    def _start(self) -> None:
+        while self._queued and self._running < THREADS:
+            self._running += 1
+            super().submit(self._queued.popleft())
+
+    def spend(self, call: str, cpu: int, latency: int) -> None:
+        """Use the core for *cpu* µs as soon as it is free, then wait *latency* µs."""
+        self.calls[call] += 1
+        scaled = cpu if call.startswith(BACKGROUND) else int(cpu * self._scale)
+        self.used += scaled
+        self._free_at = max(self._free_at, self.kernel.at) + scaled
+        self.kernel.pause(self._free_at - self.kernel.at + latency)
+
+
+class CostedPorts:
+    """In the place of `World.faults`: every call through it costs time."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    def through(self, port: P, name: str) -> P:
+        return cast("P", _Port(self.core, port, name))
+
+
+class _Port:
+    def __init__(self, core: Core, port: object, name: str) -> None:
+        self._core, self._port, self._name = core, port, name
+
+    def __getattr__(self, method: str) -> object:
+        do, call, core = getattr(self._port, method), f"{self._name}.{method}", self._core
+        if not callable(do):
+            return do
+
+        def costed(*args: object, **kwargs: object) -> object:
+            count = _batch_size(args)
+            if count is None:
+                core.spend(call, SINGLE_CPU, SINGLE_TAKES * 1000)
+            else:
+                calls = max(-(-count // BATCH), 1)
+                takes = BATCH_TAKES.get(call, OTHER_BATCH_TAKES) * calls
+                core.spend(call, ENTRY_CPU.get(call, OTHER_ENTRY_CPU) * count, takes * 1000)
+            return do(*args, **kwargs)
+
+        def paged(*args: object, **kwargs: Any) -> Iterator[object]:  # noqa: ANN401
+            found, takes = None, PAGE_TAKES if call == "due.read" else SINGLE_TAKES
+            size = PAGE if call == "due.read" else kwargs.get("page", 100)
+            while True:
+                core.spend(call, SINGLE_CPU, takes * 1000)
+                found = do(*args, **kwargs) if found is None else found
+                page = [*islice(found, size)]
+                yield from page
+                if len(page) < size:
+                    return
+
+        chosen = paged if call in {"due.read", "runs.between"} else costed
+        setattr(self, method, chosen)
+        return chosen
+
+
+def _batch_size(args: Sequence[Any]) -> int | None:
+    """How many items a batch call has; None for a call for one item."""
+    is_batch = bool(args) and isinstance(args[0], list | set | frozenset | dict | tuple)
+    return len(args[0]) if is_batch else None
+
+
+class _Items(dict[Slot, Any]):
+    """The due table, its keys in order per bucket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys_of: dict[str, list[str]] = {}
+        self.stored: dict[str, dict[str, StoredEntry]] = {}
+
+    def __setitem__(self, slot: Slot, item: DueEntry) -> None:
+        if slot not in self:
+            insort(self.keys_of.setdefault(slot.bucket, []), slot.sort_key)
+        self.stored.setdefault(slot.bucket, {})[slot.sort_key] = StoredEntry(slot, item)
+        super().__setitem__(slot, item)
+
+    def __delitem__(self, slot: Slot) -> None:
+        super().__delitem__(slot)
+        del self.stored[slot.bucket][slot.sort_key]
+        keys = self.keys_of[slot.bucket]
+        del keys[bisect_left(keys, slot.sort_key)]
+
+    def pop(self, slot: Slot, default: object = None) -> object:
+        item = self.get(slot, default)
+        if slot in self:
+            del self[slot]
+        return item
+
+
+class SortedDueStore(MemoryDueStore):
+    """`MemoryDueStore` for many entries: a page does not sort the whole table."""
+
+    def __init__(self, *, shards: int = 1) -> None:
+        super().__init__(shards=shards)
+        self._items = _Items()
+        self.items = cast("dict[Slot, DueEntry | Mapping[str, str]]", self._items)
+
+    def read(
+        self,
+        minute: datetime,
+        shard: int,
+        *,
+        before: datetime | None,
+        consistent: bool,  # noqa: ARG002
+        since: datetime | None = None,
+        after: Slot | None = None,
+    ) -> Iterator[StoredEntry | BrokenEntry]:
+        bucket = bucket_name(minute, shard)
+        first = "" if since is None else f"{to_ms(since):013d}"
+        first = first if after is None else f"{after.sort_key}\0"
+        limit = None if before is None else f"{to_ms(before):013d}"
+        while True:
+            keys = self._items.keys_of.get(bucket, [])
+            start = bisect_left(keys, first)
+            end = len(keys) if limit is None else bisect_left(keys, limit)
+            page = keys[start : min(start + PAGE, end)]
+            if not page:
+                return
+            stored = self._items.stored[bucket]
+            yield from [stored[key] for key in page]
+            first = f"{page[-1]}\0"
+
+
+class _Jobs(MemoryJobStore):
+    """`MemoryJobStore` of jobs without payload, whose history is not read."""
+
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        return {key: self.items[key] for key in keys if key in self.items}
+
+
+@dataclass(slots=True)
+class CountingQueue:
+    """`RunQueue` that only counts, each run once. `sent`: instant, job, occurrence. `takes`: which
+    messages it accepts.
+    """
+
+    now: Callable[[], datetime]
+    sent: list[tuple[datetime, JobKey, datetime]] = field(default_factory=list)
+    takes: Callable[[RunMessage], bool] = lambda _: True
+    _seen: set[tuple[str, int]] = field(default_factory=set)
+
+    def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
+        now = self.now()
+        taken = {i for i, (_, message) in enumerate(messages) if self.takes(message)}
+        for index in sorted(taken):
+            _, message = messages[index]
+            of = (f"{message.job_id} {message.run_id}", message.dispatch)
+            if of not in self._seen:
+                self._seen.add(of)
+                key = message.key
+                self.sent.append((now, key.job, key.scheduled_at))
+        return taken
+
+    def backlog(self, pool: str) -> int:  # noqa: ARG002
+        return 0
+
+
+class Watcher:
+    """The real dispatcher of one group in the model, from *now* on."""
+
+    def __init__(self, now: datetime, *, scale: float, shards: int = 4) -> None:
+        self.kernel = Kernel("one core", now)
+        self.core = Core(self.kernel, scale=scale)
+        due = SortedDueStore(shards=shards)
+        jobs = _Jobs(due)
+        stores: Stores = memory_stores(self.kernel.clock, ("default",), shards=shards)
+        stores.due, stores.jobs, stores.runs = due, jobs, MemoryRunStore(due, jobs)
+        self.queue = CountingQueue(self.kernel.clock.now)
+        self.world = world = World(clock=self.kernel.clock, stores=stores, shards=shards)
+        self.due, self.jobs, self.runs = due, jobs, stores.runs
+        world.queue = cast("Any", self.queue)
+        world.faults = cast("Any", CostedPorts(self.core))
+        self._lives = 0
+
+    def watched_since(self, at: datetime) -> None:
+        """Start from the cursors that a watcher left at *at*."""
+        for shard in range(self.world.shards):
+            self.world.control.moved[shard] = (floor_minute(at), 1)
+
+    def watch(self, until: datetime) -> None:
+        """Dispatch until *until*. What is under way then continues in the next call."""
+        if not self._lives:
+            self._lives = 1
+            Actor.submit(self.core, self._live)
+        kernel = self.kernel
+        while (now := kernel.clock.now()) < until:
+            kernel.steps = 0  # its limit is for shorter histories
+            end_at = min(now + _LIFE, until)
+            kernel.run(partial(self._is_past, end_at))
+
+    def _is_past(self, at: datetime) -> bool:
+        return self.kernel.clock.now() >= at
+
+    def _live(self) -> None:
+        control, core = self.world.faults.through(self.world.control, "control"), self.core
+        while True:
+            lease = HoldLease(control, group=0, holder=f"watcher-{self._lives}")
+            watch = Watch(lease, lambda lease: self.world.dispatcher(lease.epoch, executor=core))
+            self._lives += 1
+            end_at = core.now() + _LIFE
+            while (now := core.now()) < end_at:
+                try:
+                    _, again_at = watch.step(now)
+                except UnavailableError:
+                    again_at = now + _AFTER_TROUBLE
+                wait = max(min(again_at, end_at) - core.now(), timedelta())
+                self.kernel.pause(max(wait // _US, 1))
+            watch.end()

@@ -1,0 +1,304 @@
+"""What a watcher still dispatches when more is due than it can send, and how it recovers.
+
+The real dispatcher on the in-memory stores, in the model of `one_core`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
+from hashlib import blake2s
+from itertools import pairwise
+
+from benchmarks import one_core
+from benchmarks.one_core import Watcher
+from benchmarks.paused import measure_paused
+from benchmarks.report import Result, tell
+from nextfire.domain.ids import JobKey
+from nextfire.domain.job import JobDefinition
+from tests.builders import a_definition, a_job
+
+POLICIES = ("RUN_LATEST", "RUN_ALL", "SKIP")
+START = datetime(2026, 5, 24, 12, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+SCALE = float(os.environ.get("OVERLOAD_SCALE", "60"))
+"""The model's core is that many times slower: it sends some 5,000 runs a minute, not 300,000."""
+LOADS = (2, 1.1)
+ON_TIME = max(timedelta(seconds=1), SCALE * timedelta(milliseconds=20))
+"""A second; more where so slow a core needs longer for what is due within a moment."""
+FOR = timedelta(minutes=30)
+LAST = timedelta(minutes=10)
+STARVED_AFTER = 3
+"""Fair intervals without a run. The fair interval is the period times the load, at least 1."""
+NORMAL_LOAD = 0.8
+OUTAGES = {"210 s": timedelta(seconds=210), "1 h": timedelta(hours=1), "24 h": timedelta(days=1)}
+GIVEN_UP = 2.0
+"""Recovery is given up after that many times its ideal duration."""
+CALM = MINUTE
+"""Recovered: for that long, all jobs had their run on time."""
+HOURLY_SCALE = max(250, 5 * SCALE)
+HOURLY_FOR = timedelta(minutes=150)
+SAMPLE = timedelta(minutes=10)
+"""For that long the longest recovery is watched, and its whole duration computed from that."""
+
+
+def with_jobs(
+    count: int, period: timedelta, policy: str, *, outage: timedelta, scale: float
+) -> Watcher:
+    """A watcher that begins at `START`, and *count* jobs of *period*, spread evenly over it,
+    that were not dispatched for *outage*.
+    """
+    watcher = Watcher(START, scale=scale)
+    began = START - outage - period
+    text = f"PT{int(period.total_seconds())}S"
+    for number in range(count):
+        offset = period * number / count
+        definition = _definition(text, policy)
+        job = a_job(
+            f"job{number}",
+            uid=blake2s(str(number).encode(), digest_size=8).hexdigest(),
+            since=began + offset,
+            definition=definition,
+        )
+        watcher.jobs.put(job)
+        first = job.next_entry(START - outage - timedelta(milliseconds=1))
+        assert first is not None  # noqa: S101 — an INTERVAL has one
+        watcher.due.put([first], first.at)
+    watcher.watched_since(START - outage - MINUTE)
+    return watcher
+
+
+@cache
+def _definition(schedule: str, policy: str) -> JobDefinition:
+    return a_definition(schedule, "INTERVAL", misfire={"policy": policy})
+
+
+def measure_capacity(scale: float) -> float:
+    """Runs a minute from a backlog of ordinary entries, each with a successor, none of which is
+    a minute late: what is sent from the tenth second of it to the sixtieth.
+    """
+    count = int(60 * 1e6 / (sum(one_core.ENTRY_CPU.values()) - 50) / scale * 1.3)
+    watcher = with_jobs(count, timedelta(days=1), "RUN_LATEST", outage=timedelta(), scale=scale)
+    for slot in [*watcher.due.items]:
+        del watcher.due.items[slot]
+    for job in watcher.jobs.items.values():
+        watcher.due.put([job.fire_entry(START, 1)], START)
+    watcher.watch(START + MINUTE)
+    began = START + timedelta(seconds=10)
+    return sum(at >= began for at, _, _ in watcher.queue.sent) * 60 / 50
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """What became of a load above capacity in the last minutes of a history."""
+
+    goodput: float
+    starved: int
+    records: int
+    calls: str
+
+
+def overload(capacity: float, load: float, policy: str, scale: float = SCALE) -> Overload:
+    """Minutely jobs of *load* times *capacity*, for `FOR`."""
+    count = round(capacity * load)
+    watcher = with_jobs(count, MINUTE, policy, outage=timedelta(), scale=scale)
+    watcher.watch(START + FOR)
+    began = START + FOR - LAST
+    runs = sum(at >= began for at, _, _ in watcher.queue.sent)
+    fair = MINUTE * max(load, 1)
+    starved = _starved(watcher, count, began, longest=STARVED_AFTER * fair)
+    calls = ", ".join(f"{c} {n}" for c, n in watcher.core.calls.most_common(6))
+    return Overload(runs / (LAST / MINUTE) / capacity, starved, len(watcher.runs.items), calls)
+
+
+def _starved(watcher: Watcher, count: int, began: datetime, *, longest: timedelta) -> int:
+    """How many jobs had no run for longer than *longest* between *began* and now."""
+    sent_at: dict[JobKey, list[datetime]] = {}
+    for at, job, _ in watcher.queue.sent:
+        if at >= began:
+            sent_at.setdefault(job, [began]).append(at)
+    now = watcher.kernel.clock.now()
+    gaps = [max(b - a for a, b in pairwise([*each, now])) for each in sent_at.values()]
+    return sum(gap > longest for gap in gaps) + count - len(sent_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How long a recovery took, of its ideal duration. `given_up`: it takes longer than that."""
+
+    took: timedelta
+    ideal: timedelta
+    given_up: bool = False
+
+    @property
+    def ratio(self) -> float:
+        return self.took / self.ideal
+
+
+def recover(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
+    """Minutely jobs of `NORMAL_LOAD` times *capacity*, not dispatched for *outage* before."""
+    count = round(capacity * NORMAL_LOAD)
+    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
+    spare = capacity * (1 - NORMAL_LOAD)
+    backlog = count * (outage / MINUTE if policy == "RUN_ALL" else 1)
+    ideal = backlog / spare * MINUTE
+    now, late_at, seen = START, START, 0
+    on_time: list[tuple[datetime, JobKey]] = []
+    while now < START + GIVEN_UP * ideal + CALM:
+        now += timedelta(seconds=10)
+        watcher.watch(now)
+        for at, job, scheduled_at in watcher.queue.sent[seen:]:
+            if at - scheduled_at >= ON_TIME:
+                late_at = max(late_at, at)
+            else:
+                on_time.append((at, job))
+        seen = len(watcher.queue.sent)
+        on_time = [(at, job) for at, job in on_time if at > now - CALM - ON_TIME]
+        if now - late_at > CALM and len({job for _, job in on_time}) == count:
+            return Recovery(late_at - START, ideal)
+    return Recovery(now - START, ideal, given_up=True)
+
+
+def drain(capacity: float, outage: timedelta, policy: str, scale: float = SCALE) -> Recovery:
+    """`recover`, computed from a part: from how much the backlog shrinks during `SAMPLE`."""
+    count = round(capacity * NORMAL_LOAD)
+    watcher = with_jobs(count, MINUTE, policy, outage=outage, scale=scale)
+    watcher.watch(START + MINUTE)
+    before = len(watcher.queue.sent)
+    watcher.watch(START + MINUTE + SAMPLE)
+    a_minute = (len(watcher.queue.sent) - before) / (SAMPLE / MINUTE)
+    backlog = count * (outage / MINUTE)
+    ideal = backlog / (capacity - count) * MINUTE
+    shrinks = a_minute - count
+    if shrinks * GIVEN_UP <= capacity - count:
+        return Recovery(ideal * GIVEN_UP, ideal, given_up=True)
+    return Recovery(backlog / shrinks * MINUTE, ideal)
+
+
+def hourly(scale: float = HOURLY_SCALE) -> Overload:
+    """Hourly jobs of twice the capacity under SKIP, for some hours."""
+    capacity = measure_capacity(scale)
+    count = round(capacity * 2 * 60)
+    watcher = with_jobs(count, timedelta(hours=1), "SKIP", outage=timedelta(), scale=scale)
+    watcher.watch(START + HOURLY_FOR)
+    began = START + HOURLY_FOR - timedelta(hours=1)
+    runs = sum(at >= began for at, _, _ in watcher.queue.sent)
+    return Overload(runs / 60 / capacity, 0, len(watcher.runs.items), "")
+
+
+def measure() -> Result:
+    """All histories, in a process per core; then the local stack, unless `OVERLOAD_LOCAL` is 0."""
+    result = Result()
+    capacity = measure_capacity(SCALE)
+    result.add("capacity", "runs a minute of the model's core", capacity)
+    tell(f"capacity: {capacity:,.0f} runs a minute")
+    found = _play(_histories(capacity))
+    overloads = {k: v for k, v in found.items() if isinstance(v, Overload)}
+    recoveries = {k: v for k, v in found.items() if isinstance(v, Recovery)}
+    for load in LOADS:
+        worst = min(
+            v.goodput
+            for (kind, of, _), v in overloads.items()
+            if (kind, of) == ("minutely", str(load))
+        )
+        key = f"goodput_{round(load * 100)}"
+        result.add(key, f"runs a minute of capacity, at {load} x, worst", worst, least=0.9)
+    worst = max(each.ratio for each in recoveries.values())
+    result.add("recovery_ratio", "time to recover ÷ ideal, worst", worst, most=1.5)
+    starved = sum(each.starved for (kind, *_), each in overloads.items() if kind == "minutely")
+    result.add("starved", "jobs without a run for 3 fair intervals", starved, most=0)
+    for (kind, times, policy), each in overloads.items():
+        if kind == "hourly":
+            key = "goodput_200_hourly_skip"
+            result.add(key, f"the same of hourly jobs, SKIP, at {times} x", each.goodput)
+            continue
+        key = f"minutely_{times.replace('.', '_')}_{policy.lower()}"
+        result.values[key] = {"goodput": round(each.goodput, 4), "starved": each.starved}
+        text = f"{each.goodput:.3f}, {each.starved} starved, {each.records} records"
+        result.say(f"  minutely jobs at {times} x, {policy}", text)
+    for (_, outage, policy), recovery in recoveries.items():
+        key = f"outage_{outage.replace(' ', '')}_{policy.lower()}"
+        result.values[key] = round(recovery.ratio, 3)
+        text = f"{'> ' if recovery.given_up else ''}{recovery.ratio:.2f} of {recovery.ideal}"
+        result.say(f"  outage of {outage}, {policy}", text)
+    result.notes += _notes()
+    if os.environ.get("OVERLOAD_LOCAL") != "0":
+        measure_paused(result)
+    return result
+
+
+def _histories(capacity: float) -> dict[tuple[str, str, str], Callable[[], Overload | Recovery]]:
+    """By kind, load or outage, and policy; the longest first."""
+    histories: dict[tuple[str, str, str], Callable[[], Overload | Recovery]] = {}
+    for load in LOADS:
+        for policy in POLICIES:
+            play = partial(overload, capacity, load, policy)
+            histories["minutely", str(load), policy] = play
+    histories["hourly", "2", "SKIP"] = hourly
+    for name, outage in OUTAGES.items():
+        for policy in POLICIES:
+            is_long = policy == "RUN_ALL" and outage > OUTAGES["210 s"]
+            do = drain if is_long else recover
+            histories["outage", name, policy] = partial(do, capacity, outage, policy)
+    return histories
+
+
+def _play(
+    histories: dict[tuple[str, str, str], Callable[[], Overload | Recovery]],
+) -> dict[tuple[str, str, str], Overload | Recovery]:
+    began = time.monotonic()
+    found: dict[tuple[str, str, str], Overload | Recovery] = {}
+    with ProcessPoolExecutor() as pool:
+        playing = {pool.submit(play): name for name, play in histories.items()}
+        for done in as_completed(playing):
+            name = playing[done]
+            found[name] = done.result()
+            tell(f"{len(found)} of {len(histories)}: {' '.join(name)}: {found[name]}")
+    tell(f"all histories in {time.monotonic() - began:.0f} s")
+    return {name: found[name] for name in histories}
+
+
+def _notes() -> list[str]:
+    batches = ", ".join(f"{call} {takes} ms" for call, takes in one_core.BATCH_TAKES.items())
+    per_run = sum(one_core.ENTRY_CPU.values()) - one_core.ENTRY_CPU["due.mark_held"]
+    background = ", ".join(each.rstrip(".") for each in one_core.BACKGROUND)
+    model = (
+        "The model: the real dispatcher on in-memory stores and a simulated clock. Its tasks run "
+        f"on {one_core.THREADS} threads that share one core. Each call first uses the core, one "
+        f"after the other, and then waits for its answer, while other tasks proceed: {batches} "
+        f"for up to {one_core.BATCH} entries, a page of due.read {one_core.PAGE_TAKES} ms, a call "
+        f"for one item {one_core.SINGLE_TAKES} ms. A run's share of the batch calls uses the core "
+        f"for {per_run} µs, a call for one item, or a page, for {one_core.SINGLE_CPU} µs; times "
+        f"{SCALE:g}, so that fewer jobs fill it. Calls at a fixed rate ({background}) are not "
+        "scaled. Capacity is measured in the same model: what is sent of a backlog of ordinary "
+        "entries, each with a successor, none of them a minute late."
+    )
+    goodput = (
+        f"Goodput: minutely jobs, spread evenly over the minute, for {FOR / MINUTE:.0f} minutes; "
+        f"runs a minute in the last {LAST / MINUTE:.0f}, ÷ capacity. Starved: jobs that in these "
+        f"minutes had no run for longer than {STARVED_AFTER} times the fair interval, which is a "
+        "minute times the load."
+    )
+    recovery = (
+        f"Recovery, at {NORMAL_LOAD:g} x capacity: from the watcher's start until the last run "
+        f"that is sent {ON_TIME.total_seconds():g} s or more after it was due, before a minute "
+        "in which each job has its run on time. The ideal is the backlog to run ÷ the spare "
+        "capacity; under RUN_LATEST and SKIP the backlog is one run of each job. Given up after "
+        f"{GIVEN_UP:g} times the ideal. RUN_ALL after 1 h and 24 h takes hours and days: computed "
+        f"from how much the backlog shrinks in {SAMPLE / MINUTE:.0f} minutes."
+    )
+    hourly_jobs = (
+        f"Hourly jobs: spread evenly over the hour, {HOURLY_FOR / MINUTE:.0f} minutes, of which "
+        f"the last 60 count; the core is {HOURLY_SCALE:g} times slower."
+    )
+    limits = (
+        "Not scaled are the dispatcher's own time limits (seconds) and batch sizes. On a core that "
+        "is slowed down, calls for one item reach such a limit sooner than they would: a smaller "
+        "OVERLOAD_SCALE is truer and takes longer."
+    )
+    return [model, limits, goodput, recovery, hourly_jobs]

@@ -1,0 +1,199 @@
+"""How many runs a second one group sends, how much of a core it uses for that, and its memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.request import urlopen
+
+from benchmarks.aws_double import Figures, Serving
+from benchmarks.report import Result, tell
+from infra.settings import Settings
+from nextfire.domain.instants import floor_minute
+
+ROOT = Path(__file__).resolve().parents[1]
+WARM_UP = 5.0
+"""Seconds between the first message and the beginning of what is measured."""
+MEASURED = 20.0
+ENTRIES = 120_000
+"""Due at once, for the throughput: more than are sent while it is measured."""
+MANY_SHARDS = 64
+MANY_ENTRIES = 200_000
+MANY_FOR = timedelta(seconds=90)
+"""For that long they are sent, at most."""
+LEAST_SHARE = 0.7
+MOST_MEMORY = 130
+_TICKS = os.sysconf("SC_CLK_TCK")
+_MOST = timedelta(minutes=8)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A watcher process and the server that it works with."""
+
+    watcher: subprocess.Popen[bytes]
+    endpoint: str
+
+    def figures(self) -> Figures:
+        with urlopen(f"{self.endpoint}/figures") as answer:  # noqa: S310 — our own
+            return Figures.model_validate_json(answer.read())
+
+    def cpu(self) -> float:
+        """CPU seconds of the watcher process so far."""
+        text = Path(f"/proc/{self.watcher.pid}/stat").read_text()
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def waited(self) -> float:
+        """Seconds for which its threads were ready to run and other processes had the cores."""
+        tasks = Path(f"/proc/{self.watcher.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9
+
+    def end(self) -> float:
+        """End the watcher. Returns the most memory that was resident, in MiB."""
+        lines = Path(f"/proc/{self.watcher.pid}/status").read_text().splitlines()
+        [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+        self.watcher.send_signal(signal.SIGKILL)
+        self.watcher.wait()
+        return int(peak) / 1024
+
+
+@contextmanager
+def group(*, entries: int, shards: int) -> Iterator[Group]:
+    """A group whose *entries* are due at one instant, a moment ago."""
+    due_at = floor_minute(datetime.now(UTC))
+    serving = Serving(due_at=due_at, entries=entries, shards=shards)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("layers", "cli", "")),
+    }
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.aws_double", serving.model_dump_json()],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    watcher: subprocess.Popen[bytes] | None = None
+    try:
+        assert server.stdout is not None  # noqa: S101 — asked for above
+        port = int(server.stdout.readline())
+        endpoint = f"http://127.0.0.1:{port}"
+        tell(f"a server with {entries:,} entries in {shards} shards")
+        watcher = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.invoke"],
+            env=environment | _environment(endpoint, shards),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+        )
+        yield Group(watcher, endpoint)
+    finally:
+        for process in (watcher, server):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _environment(endpoint: str, shards: int) -> dict[str, str]:
+    pool = {"queueUrl": f"{endpoint}/1/default.fifo", "maxTimeout": "PT1H", "maxBacklog": 10**9}
+    return {
+        **{f"NEXTFIRE_{name.upper()}_TABLE": name for name in ("jobs", "due", "runs", "control")},
+        "NEXTFIRE_POOLS": json.dumps({"default": pool}),
+        "NEXTFIRE_WRITE_SHARDS": str(shards),
+        "NEXTFIRE_READ_SHARDS": str(shards),
+        "NEXTFIRE_LIFE": "PT1H",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(Settings().watcher_memory),
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "POWERTOOLS_SERVICE_NAME": "watcher",
+        "POWERTOOLS_METRICS_NAMESPACE": "nextfire",
+        "POWERTOOLS_LOG_LEVEL": "CRITICAL",
+    }
+
+
+def measure() -> Result:
+    """First the throughput with the default shards, then the memory with many."""
+    result = Result()
+    settings = Settings()
+    with group(entries=ENTRIES, shards=settings.read_shards) as full:
+        _wait_for(full, 1)
+        time.sleep(WARM_UP)
+        waited = full.waited()
+        began, cpu, before = time.monotonic(), full.cpu(), full.figures()
+        time.sleep(MEASURED)
+        waited = full.waited() - waited
+        after, used, took = full.figures(), full.cpu() - cpu, time.monotonic() - began
+        if after.sent >= ENTRIES:
+            raise RuntimeError(f"all {ENTRIES:,} entries were sent before the measuring ended")
+        full.end()
+    runs = after.sent - before.sent
+    result.add("cpu_share", "CPU of the watcher, of one core", used / took, least=LEAST_SHARE)
+    result.add("waited_s", "its threads were ready and had no core", waited, unit="s")
+    result.add("runs_per_s", "runs a second", runs / took)
+    result.add("cpu_ms_per_run", "CPU per run", used / max(runs, 1) * 1000, unit="ms")
+    for name, count in sorted(after.calls.items()):
+        calls = count - before.calls.get(name, 0)
+        if calls:
+            result.say(f"  {name} calls a run", f"{calls / max(runs, 1):.4f}")
+    with group(entries=MANY_ENTRIES, shards=MANY_SHARDS) as many:
+        _wait_for(many, 1)
+        began = time.monotonic()
+        _wait_for(many, MANY_ENTRIES, most=MANY_FOR)
+        sent, took = many.figures().sent, time.monotonic() - began
+        peak = many.end()
+    key = f"peak_mb_{MANY_SHARDS}_shards"
+    what = f"peak memory, {MANY_SHARDS} shards, {MANY_ENTRIES:,} entries"
+    result.add(key, what, peak, most=MOST_MEMORY, unit="MiB")
+    key, what = f"runs_per_s_{MANY_SHARDS}_shards", f"runs a second, {MANY_SHARDS} shards"
+    result.add(key, what, sent / took)
+    share = os.getloadavg()[0] / (os.cpu_count() or 1)
+    result.notes.append(
+        f"The watcher's handler in its own process, over HTTP against a server in another that "
+        f"answers after {Serving.model_fields['fastest'].default * 1000:.0f} to "
+        f"{Serving.model_fields['slowest'].default * 1000:.0f} ms. {ENTRIES:,} INTERVAL jobs in "
+        f"{settings.read_shards} shards are due at one instant; measured for {MEASURED:.0f} s, "
+        f"{WARM_UP:.0f} s after the first message. The share is of elapsed time: where other "
+        "processes use the cores, it is lower than the watcher's own limit "
+        f"(load per core at the end: {share:.1f}). Then its threads wait for a core (schedstat; of "
+        "several threads that wait at once, each counts)."
+    )
+    result.notes.append(
+        f"Memory: the most that was resident (VmHWM) of a watcher process that sent "
+        f"the {MANY_ENTRIES:,} entries of one minute for {MANY_FOR.total_seconds():.0f} s at most, "
+        f"{sent:,} here; Lambda's own runtime needs some, too, of the function's "
+        f"{settings.watcher_memory} MB."
+    )
+    return result
+
+
+def _wait_for(of: Group, sent: int, *, most: timedelta | None = None) -> None:
+    """Wait until *sent* messages were sent; or for *most*, if that is given.
+
+    Raises:
+        RuntimeError: They were not, and *most* is not given; or the watcher has ended.
+    """
+    until = time.monotonic() + (most or _MOST).total_seconds()
+    reported_at = time.monotonic()
+    while (figures := of.figures()).sent < sent:
+        if of.watcher.poll() is not None:
+            raise RuntimeError("the watcher has ended")
+        if time.monotonic() > until:
+            if most is not None:
+                return
+            raise RuntimeError(f"only {figures.sent:,} of {sent:,} messages in {_MOST}")
+        if time.monotonic() > reported_at + 15:
+            reported_at = time.monotonic()
+            tell(f"{figures.sent:,} sent")
+        time.sleep(0.2)

@@ -1,0 +1,70 @@
+"""Liveness: an overloaded dispatcher sends as much as it can, and an outage's backlog ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import cache
+
+import pytest
+
+from benchmarks.one_core import Watcher
+from benchmarks.overload import MINUTE, POLICIES, measure_capacity
+from tests.simulation.liveness import Case, play
+
+DISPATCHER_STAYS_ALIVE = False
+"""Whether the dispatcher keeps these invariants. Set it to True together with the dispatcher that
+does; the test of the dispatcher that does not is then skipped, and can be deleted.
+"""
+SCALE = 150.0
+"""The core of these histories sends less than 2,000 runs a minute."""
+OVERLOADED_FOR = 20 * MINUTE
+OUTAGE = timedelta(seconds=210)
+CASES = [Case(policy, load) for policy in POLICIES for load in (1.1, 2)]
+CASES += [Case(policy, 0.8, OUTAGE) for policy in POLICIES]
+
+
+@cache
+def _capacity() -> float:
+    return measure_capacity(SCALE)
+
+
+def _play(case: Case, plant: Callable[[Watcher], None] = lambda _: None) -> list[str]:
+    return play(case, _capacity(), scale=SCALE, overloaded_for=OVERLOADED_FOR, plant=plant)
+
+
+@pytest.mark.skipif(not DISPATCHER_STAYS_ALIVE, reason="the dispatcher collapses under overload")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_overload_and_outages_leave_it_alive(case: Case) -> None:
+    assert not _play(case)
+
+
+@pytest.mark.skipif(DISPATCHER_STAYS_ALIVE, reason="the dispatcher stays alive")
+@pytest.mark.parametrize("case", [Case("RUN_LATEST", 2), Case("RUN_LATEST", 0.8, OUTAGE)], ids=str)
+def test_a_dispatcher_that_only_writes_range_records_is_found(case: Case) -> None:
+    assert any(
+        "it sent" in each or "sent late" in each or "had no run" in each for each in _play(case)
+    )
+
+
+def _send_nothing_late(watcher: Watcher) -> None:
+    """A queue that takes nothing that is a minute late."""
+    watcher.queue.takes = lambda m: watcher.queue.now() - m.key.scheduled_at <= MINUTE
+
+
+def _leave_one_alone(watcher: Watcher) -> None:
+    watcher.queue.takes = lambda message: message.job_id != "job7"
+
+
+PLANTS = {
+    "what is late is never sent": (Case("RUN_ALL", 0.5, OUTAGE), _send_nothing_late, "had no run"),
+    "one job is left alone": (Case("RUN_ALL", 0.5), _leave_one_alone, "job7 had neither"),
+}
+
+
+@pytest.mark.parametrize(("case", "plant", "found"), PLANTS.values(), ids=[*PLANTS])
+def test_a_planted_defect_of_liveness_is_found(
+    case: Case, plant: Callable[[Watcher], None], found: str
+) -> None:
+    assert not _play(case), "nothing is planted yet"
+    assert any(found in each for each in _play(case, plant))
