@@ -599,6 +599,7 @@ class MemoryControlStore:
 class _Message:
     body: str
     group: str
+    message_id: str
     visible_at: datetime
     receipt: int = 0
 
@@ -612,7 +613,7 @@ class MemoryFifo:
         self._clock = clock
         self._messages: list[_Message] = []
         self._sent: dict[tuple[str, str], datetime] = {}
-        self._receipts = 0
+        self._receipts = self._ids = 0
         self._lock = threading.Lock()
         self.order: Callable[[str], float] = lambda _: 0
         """Which groups are handed out first; within one, what was sent first."""
@@ -630,7 +631,8 @@ class MemoryFifo:
             now = self._clock.now()
             if now - self._sent.get((group, dedup), now - DEDUP_WINDOW) >= DEDUP_WINDOW:
                 self._sent[group, dedup] = now
-                self._messages.append(_Message(body, group, now))
+                self._ids += 1
+                self._messages.append(_Message(body, group, f"message-{self._ids}", now))
 
     def purge(self) -> None:
         """Delete what is in the queue, as somebody may do by hand."""
@@ -663,17 +665,21 @@ class MemoryFifo:
     def _deliver(self, message: _Message, visible_at: datetime) -> MemoryDelivery:
         self._receipts += 1
         message.receipt, message.visible_at = self._receipts, visible_at
-        return MemoryDelivery(message.body, self, message, self._receipts)
+        return MemoryDelivery(
+            message.body, self, message, self._receipts, message.message_id, message.group
+        )
 
 
 @dataclass(slots=True)
 class MemoryDelivery:
-    """`Delivery`."""
+    """`FifoDelivery`."""
 
     body: str
     queue: MemoryFifo
     message: _Message
     receipt: int
+    message_id: str
+    group: str
 
     def hide(self, duration: timedelta) -> None:
         self.queue.hide(self.message, self.receipt, duration)
