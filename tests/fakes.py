@@ -60,6 +60,8 @@ from nextfire.domain.script import (
     StoredScript,
     Upload,
 )
+from nextfire.usecases.dispatch_due import TickReport
+from nextfire.usecases.execute_run import Handled
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -712,6 +714,38 @@ class MemoryRunQueue:
 
     def backlog(self, pool: str) -> int:
         return len(self.queues[pool]) if pool in self.queues else 0
+
+
+class MemoryNotices:
+    """`Notices` of all loops. `defects`: errors other than an outage."""
+
+    def __init__(self) -> None:
+        self.defects: list[Exception | str] = []
+        self.outcomes: list[Handled] = []
+
+    def warn(self, what: str, why: Exception | str) -> None:  # noqa: ARG002
+        if isinstance(why, Exception) and not isinstance(why, UnavailableError):
+            self.defects.append(why)
+
+    def fail(self, what: str, why: Exception | str) -> None:  # noqa: ARG002
+        self.defects.append(why)
+
+    def assert_no_defect(self) -> None:
+        if self.defects:
+            why = self.defects[0]
+            raise why if isinstance(why, Exception) else AssertionError(why)
+
+    def handled(self, handled: Handled) -> None:
+        self.outcomes.append(handled)
+
+    def took_lease(self, group: int, epoch: int) -> None:
+        pass
+
+    def tick(self, report: TickReport) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
 
 
 class MemoryDeadLetters:

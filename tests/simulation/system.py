@@ -148,15 +148,19 @@ class System:
             actor.dies_in = dice.randrange(within)
         return actor
 
-    def start(self, actor: Actor, do: Callable[[], Any]) -> Future[Any]:
+    def start(
+        self, actor: Actor, do: Callable[[], Any], *, survives_outages: bool = False
+    ) -> Future[Any]:
         """Run *do* in *actor*. What it does not handle is put on record."""
 
         def guarded() -> Any:
             try:
                 return do()
-            except (Killed, UnavailableError):
+            except Killed:
                 raise
             except Exception as error:
+                if isinstance(error, UnavailableError) and not survives_outages:
+                    raise
                 self.escaped.append(f"{actor.name}: {type(error).__name__}: {error}")
                 self.kernel.tell(actor.name, f"ESCAPED {error!r}")
                 raise
@@ -186,7 +190,7 @@ class System:
         else:
             watching = self._new_watcher(self.process("watcher"), group)
             self.watchers.append(watching.actor)
-        self.start(watching.actor, lambda: self._watch(watching))
+        self.start(watching.actor, lambda: self._watch(watching), survives_outages=True)
 
     def _new_watcher(self, actor: Actor, group: int) -> Watching:
         port, setting = self.wire.port, self.setting
@@ -253,7 +257,7 @@ class System:
             actor.on_stop = stop
             worker.serve()
 
-        self.start(actor, serve)
+        self.start(actor, serve, survives_outages=True)
         return actor
 
     def invoke_executor(self, pool: str) -> None:
@@ -284,7 +288,7 @@ class System:
                 if delivery.message_id not in names:
                     delivery.acknowledge()
 
-        self.start(actor, invoke)
+        self.start(actor, invoke, survives_outages=True)
 
     def check_handed_back(self, actor: Actor, stay: Sequence[SimulatedDelivery]) -> None:
         """Of a group's messages that stay, all but the first were to be made visible."""
