@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,6 +24,8 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
+from nextfire.domain.ports import Lease
+from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.fakes import MemoryDueStore, MemoryJobStore, MemoryRunStore, Stores, memory_stores
@@ -34,6 +37,8 @@ T = TypeVar("T")
 
 THREADS = 16
 """Of the dispatcher's executor, as in `functions/watcher`."""
+LANES = 16
+"""Batches in flight, as there."""
 BATCH = 100
 """Entries per batch call for which `BATCH_TAKES` holds; twice as many take twice as long."""
 SINGLE_TAKES = 10
@@ -117,6 +122,16 @@ class Core(Actor):
         self.used += scaled
         self._free_at = max(self._free_at, self.kernel.at) + scaled
         self.kernel.pause(self._free_at - self.kernel.at + latency)
+
+
+class _Lanes(Executor):
+    """Threads of their own, of the process *core*, for the batches in flight."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
+        return Actor.submit(self._core, fn, *args, **kwargs)
 
 
 class CostedPorts:
@@ -214,6 +229,7 @@ class SortedDueStore(MemoryDueStore):
         consistent: bool,  # noqa: ARG002
         since: datetime | None = None,
         after: Slot | None = None,
+        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         bucket = bucket_name(minute, shard)
         first = "" if since is None else f"{to_ms(since):013d}"
@@ -223,18 +239,23 @@ class SortedDueStore(MemoryDueStore):
             keys = self._items.keys_of.get(bucket, [])
             start = bisect_left(keys, first)
             end = len(keys) if limit is None else bisect_left(keys, limit)
-            page = keys[start : min(start + PAGE, end)]
-            if not page:
+            found = keys[start : min(start + PAGE, end)]
+            if not found:
                 return
             stored = self._items.stored[bucket]
-            yield from [stored[key] for key in page]
-            first = f"{page[-1]}\0"
+            yield from [stored[key] for key in found]
+            first = f"{found[-1]}\0"
 
 
 class _Jobs(MemoryJobStore):
     """`MemoryJobStore` of jobs without payload, whose history is not read."""
 
-    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+    def get_many(
+        self,
+        keys: Collection[JobKey],
+        *,
+        consistent: bool = False,  # noqa: ARG002
+    ) -> Mapping[JobKey, Job | Exception]:
         return {key: self.items[key] for key in keys if key in self.items}
 
 
@@ -305,7 +326,7 @@ class Watcher:
         control, core = self.world.faults.through(self.world.control, "control"), self.core
         while True:
             lease = HoldLease(control, group=0, holder=f"watcher-{self._lives}")
-            watch = Watch(lease, lambda lease: self.world.dispatcher(lease.epoch, executor=core))
+            watch = Watch(lease, self._dispatcher)
             self._lives += 1
             end_at = core.now() + _LIFE
             while (now := core.now()) < end_at:
@@ -315,4 +336,10 @@ class Watcher:
                     again_at = now + _AFTER_TROUBLE
                 wait = max(min(again_at, end_at) - core.now(), timedelta())
                 self.kernel.pause(max(wait // _US, 1))
+            watch.finish()
             watch.end()
+
+    def _dispatcher(self, lease: Lease) -> Dispatch:
+        return self.world.dispatcher(
+            lease.epoch, executor=self.core, lanes=_Lanes(self.core), at_once=LANES
+        )

@@ -60,6 +60,8 @@ from nextfire.domain.script import (
     StoredScript,
     Upload,
 )
+from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases.execute_run import Handled
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -603,6 +605,7 @@ class MemoryControlStore:
 class _Message:
     body: str
     group: str
+    message_id: str
     visible_at: datetime
     receipt: int = 0
 
@@ -616,7 +619,7 @@ class MemoryFifo:
         self._clock = clock
         self._messages: list[_Message] = []
         self._sent: dict[tuple[str, str], datetime] = {}
-        self._receipts = 0
+        self._receipts = self._ids = 0
         self._lock = threading.Lock()
         self.order: Callable[[str], float] = lambda _: 0
         """Which groups are handed out first; within one, what was sent first."""
@@ -634,7 +637,8 @@ class MemoryFifo:
             now = self._clock.now()
             if now - self._sent.get((group, dedup), now - DEDUP_WINDOW) >= DEDUP_WINDOW:
                 self._sent[group, dedup] = now
-                self._messages.append(_Message(body, group, now))
+                self._ids += 1
+                self._messages.append(_Message(body, group, f"message-{self._ids}", now))
 
     def purge(self) -> None:
         """Delete what is in the queue, as somebody may do by hand."""
@@ -667,17 +671,21 @@ class MemoryFifo:
     def _deliver(self, message: _Message, visible_at: datetime) -> MemoryDelivery:
         self._receipts += 1
         message.receipt, message.visible_at = self._receipts, visible_at
-        return MemoryDelivery(message.body, self, message, self._receipts)
+        return MemoryDelivery(
+            message.body, self, message, self._receipts, message.message_id, message.group
+        )
 
 
 @dataclass(slots=True)
 class MemoryDelivery:
-    """`Delivery`."""
+    """`FifoDelivery`."""
 
     body: str
     queue: MemoryFifo
     message: _Message
     receipt: int
+    message_id: str
+    group: str
 
     def hide(self, duration: timedelta) -> None:
         self.queue.hide(self.message, self.receipt, duration)
@@ -710,6 +718,38 @@ class MemoryRunQueue:
 
     def backlog(self, pool: str) -> int:
         return len(self.queues[pool]) if pool in self.queues else 0
+
+
+class MemoryNotices:
+    """`Notices` of all loops. `defects`: errors other than an outage."""
+
+    def __init__(self) -> None:
+        self.defects: list[Exception | str] = []
+        self.outcomes: list[Handled] = []
+
+    def warn(self, what: str, why: Exception | str) -> None:  # noqa: ARG002
+        if isinstance(why, Exception) and not isinstance(why, UnavailableError):
+            self.defects.append(why)
+
+    def fail(self, what: str, why: Exception | str) -> None:  # noqa: ARG002
+        self.defects.append(why)
+
+    def assert_no_defect(self) -> None:
+        if self.defects:
+            why = self.defects[0]
+            raise why if isinstance(why, Exception) else AssertionError(why)
+
+    def handled(self, handled: Handled) -> None:
+        self.outcomes.append(handled)
+
+    def took_lease(self, group: int, epoch: int) -> None:
+        pass
+
+    def tick(self, report: TickReport) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
 
 
 class MemoryDeadLetters:

@@ -25,6 +25,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import RunState
+from nextfire.settings import WatcherSettings
 from nextfire.usecases.dispatch.tick import Dispatch
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
@@ -640,9 +641,5 @@ def shards_read(patch: pytest.MonkeyPatch, group: int, groups: int, reads: int) 
     }
     for name, value in environment.items():
         patch.setenv(f"NEXTFIRE_{name.upper()}", value)
-    for client in ("dynamodb", "sqs"):
-        patch.setattr(watcher_function, client, lambda: None)
-    watch = watcher_function._watch_for.__wrapped__(group)  # noqa: SLF001
-    dispatcher = watch._new_dispatcher(Lease("h", 1, 0))  # noqa: SLF001
-    shards: list[int] = dispatcher._reader._shards  # noqa: SLF001
-    return shards
+    config = watcher_function.config_of(WatcherSettings.read(), group)
+    return list(config.shards)

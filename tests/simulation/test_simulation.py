@@ -22,10 +22,13 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Lease, Written
 from nextfire.domain.run import Run
+from nextfire.usecases import message_batch
 from nextfire.usecases.answer_once import Once
 from nextfire.usecases.dispatch.actions import Actions
 from nextfire.usecases.dispatch.gates import TenantRates
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.message_batch import MessageBatch
+from nextfire.usecases.watcher_life import WatcherLife
 from tests.builders import at
 from tests.fakes import Killed, MemoryControlStore, MemoryJobStore, MemoryRunStore
 from tests.simulation.flows import FLOWS, TENANTS
@@ -188,8 +191,87 @@ def let_go_of_ids(patch: pytest.MonkeyPatch) -> None:
         former = job is not None and job.uid != entry.uid
         return Drop("planted") if former else decision
 
-    patch.setattr("nextfire.usecases.dispatch.tick.decide_due", drop)
+    patch.setattr("nextfire.usecases.dispatch.deciding.decide_due", drop)
     patch.setattr(FindUnsent, "of", lambda *_: [])
+
+
+def goes_on_with_a_group(patch: pytest.MonkeyPatch) -> None:
+    """The batch begins the messages behind one that stays."""
+
+    class Blind(set[str]):
+        def __contains__(self, _: object) -> bool:
+            return False
+
+    patch.setattr(message_batch, "set", Blind, raising=False)
+
+
+def no_hand_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageBatch, "_hand_back", lambda *_: None)
+
+
+def answers_with_the_first(patch: pytest.MonkeyPatch) -> None:
+    """The messages behind one that stays are left out of the answer, and so deleted."""
+
+    def carry_out(batch: Any, messages: Any, **terms: Any) -> Any:
+        stay = whole(batch, messages, **terms)
+        firsts = {message.group: message for message in reversed(stay)}
+        return [message for message in stay if firsts[message.group] is message]
+
+    whole = MessageBatch.carry_out
+    patch.setattr(MessageBatch, "carry_out", carry_out)
+
+
+def deletes_before(patch: pytest.MonkeyPatch) -> None:
+    """A worker's messages are deleted as they begin."""
+
+    def carry_out(batch: Any, messages: Any, **terms: Any) -> Any:
+        for message in messages:
+            batch._done(message)  # noqa: SLF001
+        return whole(batch, messages, **terms)
+
+    whole = MessageBatch.carry_out
+    patch.setattr(MessageBatch, "carry_out", carry_out)
+
+
+def keeps_its_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WatcherLife, "end", lambda _: None)
+
+
+def ends_in_trouble(patch: pytest.MonkeyPatch) -> None:
+    """A store that does not answer ends the watcher's life."""
+
+    def turn(life: Any, now: Any) -> Any:
+        report, again_at = life._watch.step(now)  # noqa: SLF001
+        life.dispatched += len(report.dispatched) if report else 0
+        return again_at
+
+    patch.setattr(WatcherLife, "turn", turn)
+
+
+LOOPS = {
+    "a batch that continues a group after one that stays": (
+        goes_on_with_a_group,
+        "was not handed back|began on .* ran",
+    ),
+    "a hand-back that is left out": (no_hand_back, "was not handed back"),
+    "an answer without those behind one that stays": (answers_with_the_first, "not at rest"),
+    "a message that is deleted before it is done": (
+        deletes_before,
+        "not at rest|began on .* ran",
+    ),
+    "a watcher that does not release its lease": (keeps_its_lease, "keeps its lease"),
+    "a watcher whose life an outage ends": (ends_in_trouble, "UnavailableError"),
+}
+
+
+@pytest.mark.parametrize(("plant", "told"), LOOPS.values(), ids=[*LOOPS])
+def test_a_planted_defect_of_a_loop_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], told: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        found = (each for seed in range(TRIES) for each in History(seed).play().violations)
+        assert any(re.search(told, each) for each in found)
 
 
 def nothing(_: object) -> None:

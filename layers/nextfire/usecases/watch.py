@@ -61,6 +61,10 @@ class Watch:
         report = self._dispatcher.release(now)
         return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)
 
+    def finish(self) -> TickReport:
+        """Wait for what is in flight. Returns what came of it."""
+        return TickReport() if self._dispatcher is None else self._dispatcher.finish()
+
     def end(self) -> None:
         """Let the lease go, so that the standby takes over at once."""
         self._dispatcher = None

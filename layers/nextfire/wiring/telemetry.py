@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 
@@ -43,6 +45,12 @@ def _milliseconds(duration: timedelta) -> float:
     return duration / timedelta(milliseconds=1)
 
 
+def _details(why: Exception | str) -> dict[str, Any]:
+    """The fields of a log line about trouble. Only an unexpected error needs its traceback."""
+    expected = isinstance(why, str | UnavailableError)
+    return {"error": str(why)} if expected else {"exc_info": why}
+
+
 class Telemetry:
     """One function's logger and metrics. `service` is its folder's name."""
 
@@ -56,6 +64,17 @@ class Telemetry:
         if value:
             self._metrics.add_metric(name=metric, unit=MetricUnit.Count, value=value)
             self._pending = True
+
+    def warn(self, what: str, why: Exception | str) -> None:
+        """Log trouble that passes by itself."""
+        self.logger.warning(what, **_details(why))
+
+    def fail(self, what: str, why: Exception | str) -> None:
+        """Log trouble that a person has to look at."""
+        self.logger.error(what, **_details(why))
+
+    def took_lease(self, group: int, epoch: int) -> None:
+        self.logger.info("holds the lease", group=group, epoch=epoch)
 
     def tick(self, report: TickReport) -> None:
         """What a watcher's step did."""
@@ -144,3 +163,16 @@ class Telemetry:
         if self._pending:
             self._pending = False
             self._metrics.flush_metrics()
+
+
+class WorkerTelemetry(Telemetry):
+    """Publishes each message at once: a worker lives long. Its threads take turns."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__(service)
+        self._turn = threading.Lock()
+
+    def handled(self, handled: Handled) -> None:
+        with self._turn:
+            super().handled(handled)
+            self.flush()

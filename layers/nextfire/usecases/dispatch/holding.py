@@ -82,8 +82,10 @@ class Holding:
             slot = stored.slot
             heapq.heappush(self._heap, (stored.entry.at, slot.bucket, slot.sort_key))
 
-    def take(self, now: datetime) -> list[StoredEntry]:
-        """Up to `BATCH` entries whose instant has come, now in work; see `done`."""
+    def take(self, now: datetime, *, full: bool = False) -> list[StoredEntry]:
+        """Up to `BATCH` entries whose instant has come, now in work; see `done`. *full*: so many,
+        or none.
+        """
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
                 _, bucket, sort_key = heapq.heappop(self._heap)
@@ -92,6 +94,8 @@ class Holding:
                     self._held[slot] = self._spare.pop(slot)
                 if slot in self._held:
                     self._ready.push(self._held[slot])
+            if full and len(self._ready) < BATCH:
+                return []
             batch = self._take_ready()
             self._spare_at = self._spare_at or now
             if not batch or now - self._spare_at >= _SPARE_EVERY:

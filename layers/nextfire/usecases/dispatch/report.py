@@ -14,12 +14,13 @@ from nextfire.domain.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """An entry that is due, and what was decided over it. `ends`: the run that it replaces, and
-    why, where it does.
+    """An entry that is due, and what was decided over it. `sure`: by a consistent read of its job.
+    `ends`: the run that it replaces, and why, where it does.
     """
 
     stored: StoredEntry
     decision: Decision
+    sure: bool = False
     ends: tuple[Run, str] | None = None
 
     @property

@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry
+from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import (
     Cover,
     Drop,
     Fire,
     GoOn,
-    Leave,
     Resend,
     Resume,
-    decide_due,
     held_as,
-    is_certain,
 )
 from nextfire.domain.errors import UnavailableError
-from nextfire.domain.job import Job
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
-from nextfire.domain.run import Trigger
 from nextfire.usecases.dispatch.actions import Actions, Followed
+from nextfire.usecases.dispatch.deciding import Deciding, in_order, misses
 from nextfire.usecases.dispatch.gates import Gate, PoolRoom, Shares, TenantRates, Turns
 from nextfire.usecases.dispatch.holding import Holding
 from nextfire.usecases.dispatch.quarantine import Quarantine
@@ -38,10 +33,8 @@ POLL_EVERY = timedelta(milliseconds=500)
 BUDGET = 20_000
 """Entries in memory, where nobody says how much memory there is."""
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
-_LEFT_FOR = timedelta(seconds=2)
+_TOGETHER = timedelta(milliseconds=100)
 _WAITED_FOR = 0.05  # seconds, for a batch in flight where no other can be begun
-
-Read = dict[Slot, Job | Exception | None]
 
 
 class Dispatch:
@@ -80,10 +73,12 @@ class Dispatch:
         self._executor = executor
         self._lanes = lanes
         self._at_once = at_once
+        self._begun_at = datetime.min.replace(tzinfo=UTC)
         self._flying: dict[Future[TickReport], list[StoredEntry]] = {}
         self._holding = holding = Holding(shares.weights, budget)
         self._waiting = waiting = Waiting(due, holding, clock)
         self._quarantine = Quarantine(jobs, due)
+        self._deciding = Deciding(jobs, executor, holding, waiting)
         self._reader = BucketReader(
             due, control, clock, executor, shards=shards, epoch=epoch, room=lambda: holding.room
         )
@@ -138,10 +133,14 @@ class Dispatch:
         report = self._landed()
         begun = 0
         for _ in range(self._at_once - len(self._flying)):
-            batch = self._holding.take(now)
+            # A call for a few costs as much as one for many: what comes due beside a batch waits a
+            # moment for others.
+            alone = not self._flying or now - self._begun_at >= _TOGETHER
+            batch = self._holding.take(now, full=not alone)
             if not batch:
                 break
             begun += 1
+            self._begun_at = now
             self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch
         next_at = self._holding.next_at
         if not begun and self._flying and next_at is not None and next_at <= now:
@@ -177,8 +176,8 @@ class Dispatch:
         if not batch:
             return report
         # Room is asked for first: what waits for it, second after second, costs no certainty.
-        decided, followers = _in_order(self._decide(batch, now, report))
-        certain = self._confirm(self._room.admit(decided, now, report), now, report)
+        decided, followers = in_order(self._deciding.decide(batch, now, report))
+        certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
         gone += self._actions.resume(_of(Resume, certain), report)
         gone += self._actions.go_on(_of(GoOn, certain), report)
@@ -190,85 +189,10 @@ class Dispatch:
         gone += self._follow(followed, now, report)
         self._due.delete(gone)
         self._holding.ignore(gone, now + _SEEN_AGAIN)
-        missed = {due.stored.slot for due in decided if _misses(due)}
+        missed = {due.stored.slot for due in decided if misses(due)}
         if followers and missed <= {*gone}:
             report += self._carry_out(followers, now)
         return report
-
-    # Decide
-
-    def _decide(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> list[Due]:
-        jobs = self._jobs.get_many({s.entry.job for s in batch if _asks_for_job(s.entry)})
-        return self._decided(batch, {s.slot: jobs.get(s.entry.job) for s in batch}, now, report)
-
-    def _confirm(self, decided: list[Due], now: datetime, report: TickReport) -> list[Due]:
-        """Decide again, on consistent reads, where not just to send: the first read may have been
-        stale, and what does not run must be certain.
-        """
-        unsure = [due.stored for due in decided if not is_certain(due.decision)]
-        if not unsure:
-            return decided
-        read_again = self._decided(unsure, self._read(unsure), now, report)
-        again = {due.stored.slot: due for due in read_again}
-        confirmed: list[Due] = []
-        for due in decided:  # in this order: whoever is first has the room and the quota
-            sure = due if is_certain(due.decision) else again.get(due.stored.slot)
-            if sure is None:
-                continue
-            if isinstance(sure.decision, Leave):
-                self._holding.ignore([due.stored.slot], now + _LEFT_FOR)
-            elif isinstance(sure.decision, Drop):
-                report.notes.append(f"dropped {due.stored.slot.sort_key}: {sure.decision.reason}")
-            confirmed.append(_covering_first(sure) if isinstance(due.decision, Cover) else sure)
-        return confirmed
-
-    def _read(self, entries: list[StoredEntry]) -> Read:
-        """Their jobs, by consistent reads: together, but for those that are to be written, which
-        are read whole, and those that are not found.
-        """
-        together = {s.entry.job for s in entries if s.entry.kind is DueKind.FIRE}
-        try:
-            found = self._jobs.get_many(together, consistent=True) if together else {}
-        except UnavailableError as error:  # what is certain goes on
-            found = dict.fromkeys(together, error)
-        alone = {
-            key: self._executor.submit(self._jobs.get, key)
-            for key in {s.entry.job for s in entries}
-            if key not in found
-        }
-        read: Read = {}
-        for stored in entries:
-            key = stored.entry.job
-            try:
-                read[stored.slot] = found[key] if key in found else alone[key].result()
-            except Exception as error:  # noqa: BLE001 — told when it is decided over
-                read[stored.slot] = error
-        return read
-
-    def _decided(
-        self, entries: list[StoredEntry], jobs: Read, now: datetime, report: TickReport
-    ) -> list[Due]:
-        """The decisions, but for entries whose job cannot be had: one must not stop the others."""
-        decided: list[Due] = []
-        unread: list[StoredEntry] = []
-        undecided: list[StoredEntry] = []
-        for stored in entries:
-            try:
-                job = jobs[stored.slot]
-                if isinstance(job, Exception):
-                    raise job
-                decided.append(Due(stored, decide_due(stored.entry, job, now)))
-            except UnavailableError as error:
-                unread.append(stored)
-                report.notes.append(f"{stored.slot.sort_key} waits: {error}")
-            except Exception as error:  # noqa: BLE001 — kept where it is, told and alarmed
-                undecided.append(stored)
-                report.cannot_decide(stored, error)
-        self._waiting.postpone(unread, Why.NO_ANSWER)
-        self._waiting.postpone(undecided, Why.BROKEN)
-        return decided
-
-    # Send, cover, follow
 
     def _send(self, going: list[Due], report: TickReport) -> list[Followed]:
         """Send the runs; of those that were accepted, what is to follow."""
@@ -330,51 +254,3 @@ class Dispatch:
 
 def _of(kinds: object, decided: Iterable[Due]) -> list[Due]:
     return [due for due in decided if isinstance(due.decision, kinds)]  # type: ignore[arg-type]
-
-
-def _asks_for_job(entry: DueEntry) -> bool:
-    """Whether its decision depends on the job: a retry has been decided over."""
-    if entry.kind is not DueKind.RETRY:
-        return True
-    return entry.trigger is Trigger.MANUAL and entry.exclusive
-
-
-def _misses(due: Due) -> bool:
-    """Whether something of the entry's chain does not run."""
-    return isinstance(due.decision, Cover) or (
-        isinstance(due.decision, Fire) and bool(due.decision.missed)
-    )
-
-
-def _covering_first(due: Due) -> Due:
-    """*due*, with what was missed put on record before anything of its job is sent."""
-    decision = due.decision
-    if isinstance(decision, Fire) and decision.cover_first is not None:
-        return replace(due, decision=decision.cover_first)
-    return due
-
-
-def _in_order(decided: list[Due]) -> tuple[list[Due], list[StoredEntry]]:
-    """*decided* without what follows a missed stretch in its own chain; and that.
-
-    A watcher that died between storing a successor and deleting its entry left both: what the first
-    one covers is to be on record before the other is decided over, or its occurrence would be sent,
-    and covered as well.
-    """
-    missed: dict[tuple[str, int], datetime] = {}
-    for due in filter(_misses, decided):
-        at, chain = due.entry.occurs_at, _chain(due)
-        missed[chain] = min(at, missed.get(chain, at))
-    followers = [
-        due for due in decided if due.entry.occurs_at > missed.get(_chain(due), due.entry.occurs_at)
-    ]
-    if not followers:
-        return decided, []
-    followed, behind = {_chain(due) for due in followers}, {id(due) for due in followers}
-    first = [due for due in decided if id(due) not in behind]
-    in_order = [_covering_first(due) if _chain(due) in followed else due for due in first]
-    return in_order, [due.stored for due in followers]
-
-
-def _chain(due: Due) -> tuple[str, int]:
-    return due.entry.uid, due.entry.version

@@ -1,0 +1,62 @@
+"""Delete messages that are done: those of one moment with one request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from datetime import timedelta
+from typing import Generic
+
+from nextfire.domain.ports import Clock, D, Inbox, Notices
+
+_TOGETHER = timedelta(milliseconds=50)
+"""How long the first message waits for others."""
+_AT_MOST = 10
+
+
+class Acknowledger(Generic[D]):
+    """Deletes in *background*, one request at a time if that has one thread.
+
+    A message that is not deleted, whatever the reason, comes again and finds its run ended.
+    Therefore nothing waits for the deletion.
+    """
+
+    def __init__(
+        self, inbox: Inbox[D], background: Executor, clock: Clock, notices: Notices
+    ) -> None:
+        self._inbox = inbox
+        self._background = background
+        self._clock = clock
+        self._notices = notices
+        self._lock = threading.RLock()  # an executor may do the work at once, in this thread
+        self._done: list[D] = []
+        self._planned: Future[None] | None = None
+
+    def put(self, delivery: D) -> None:
+        """Have *delivery* deleted soon. Any thread may call this."""
+        with self._lock:
+            self._done.append(delivery)
+            if len(self._done) == 1:
+                self._planned = self._background.submit(self._delete)
+
+    def close(self) -> None:
+        """Wait until everything is deleted. No `put` may follow."""
+        if self._planned is not None:
+            self._planned.result()
+
+    def _delete(self) -> None:
+        self._clock.sleep(_TOGETHER)
+        with self._lock:
+            done, self._done = self._done, []
+        for first in range(0, len(done), _AT_MOST):
+            self._acknowledge(done[first : first + _AT_MOST])
+
+    def _acknowledge(self, deliveries: Sequence[D]) -> None:
+        try:
+            refused = self._inbox.acknowledge(deliveries)
+        except Exception as error:  # noqa: BLE001 — they come again
+            self._notices.warn("not acknowledged", error)
+        else:
+            if refused:
+                self._notices.warn("not acknowledged", ", ".join(refused))

@@ -1,0 +1,103 @@
+"""Carry out messages of a FIFO queue that were received together, without breaking their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Generic, Protocol
+
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ports import D, FifoDelivery, Notices
+from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled
+
+
+class MessageNotices(Notices, Protocol):
+    """Where an executor reports what became of its messages."""
+
+    def handled(self, handled: Handled) -> None:
+        """Count and log the outcome of one message."""
+
+
+class MessageBatch(Generic[D]):
+    """Carries out messages in order. The Lambda function and the worker share it.
+
+    Args:
+        execute_run: Carries out one message.
+        notices: Gets the outcomes and the trouble.
+        lease: Hide each message for this long before it begins; None if it was received so.
+        done: Called with each message that is done and may be deleted.
+    """
+
+    def __init__(
+        self,
+        execute_run: ExecuteRun,
+        notices: MessageNotices,
+        *,
+        lease: timedelta | None = None,
+        done: Callable[[D], object] = lambda _: None,
+    ) -> None:
+        self._execute_run = execute_run
+        self._notices = notices
+        self._lease = lease
+        self._done = done
+
+    def carry_out(
+        self,
+        messages: Sequence[D],
+        *,
+        stopping: Callable[[], bool],
+        longest: timedelta = timedelta.max,
+    ) -> list[D]:
+        """Carry out *messages* in their order.
+
+        Once a message stays in the queue, the ones behind it in its group are not begun and are
+        made visible at the end: SQS delivers nothing of a group while one of its messages is
+        hidden. The same goes for all that are not begun when *stopping* becomes true.
+
+        Args:
+            messages: In the order in which the queue delivered them.
+            stopping: Whether this process ends soon; see `ExecuteRun.handle`.
+            longest: Maximum duration of a script here; see `ExecuteRun.handle`.
+
+        Returns:
+            The messages that stay in the queue, in their order.
+        """
+        stay: list[D] = []
+        behind: list[D] = []
+        blocked: set[str] = set()
+        stopped = False  # the first message is handed back by `ExecuteRun`, if it has to be
+        for message in messages:
+            begins = not stopped and message.group not in blocked
+            if not (begins and self._carry_out_one(message, stopping, longest)):
+                stay.append(message)
+                blocked.add(message.group)
+            if not begins:
+                behind.append(message)
+            stopped = stopped or stopping()
+        for message in behind:
+            self._hand_back(message)
+        return stay
+
+    def _carry_out_one(self, message: D, stopping: Callable[[], bool], longest: timedelta) -> bool:
+        """Whether *message* is done."""
+        try:
+            if self._lease is not None:
+                message.hide(self._lease)
+            handled = self._execute_run.handle(message, stopping=stopping, longest=longest)
+            self._notices.handled(handled)
+        except UnavailableError as error:
+            self._notices.warn("stays in the queue", error)
+            return False
+        except Exception as error:  # noqa: BLE001 — the other groups' messages continue
+            self._notices.fail("stays in the queue", error)
+            return False
+        if handled.disposition is Disposition.LEAVE:
+            return False
+        self._done(message)
+        return True
+
+    def _hand_back(self, message: FifoDelivery) -> None:
+        try:
+            message.hide(timedelta())
+        except Exception as error:  # noqa: BLE001 — it comes again when its visibility ends
+            self._notices.warn("not handed back", error)

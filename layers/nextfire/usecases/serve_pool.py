@@ -1,0 +1,197 @@
+"""The loop of a worker process: receive, carry out in slots, acknowledge, until told to stop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from nextfire.domain.ports import Clock, D, Inbox, Notices, ServiceClock, TaskProtection
+from nextfire.usecases.acknowledger import Acknowledger
+from nextfire.usecases.message_batch import MessageBatch
+
+_LONG_POLL = timedelta(seconds=20)
+_POLL_AT_WORK = timedelta(seconds=2)
+"""While runs are running. SQS continues a poll that was broken off, and hides a message that is
+handed back in the meantime for a lease, unseen by anyone; so this poll is never broken off."""
+_RECEIVE_AT_MOST = 10
+_AFTER_TROUBLE = timedelta(seconds=1)
+_FOR_A_SLOT = timedelta(seconds=1)
+"""Time between two looks at the task's protection while all slots are taken."""
+_CLOCK_TOLERANCE = timedelta(seconds=5)
+_CLOCK_EVERY = 300.0
+"""Seconds between two looks at the service's clock; while ours is off, `_AFTER_TROUBLE`."""
+
+T = TypeVar("T")
+
+
+class StopWaiting(BaseException):
+    """Ends a wait of `ServePool.serve`. Not an Exception, so that no library swallows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The threads of a worker process.
+
+    `slots` carries out messages, `size` groups concurrently. `background` deletes messages, with
+    one thread. `wait` returns when one of the futures is done, or after the duration. `monotonic`
+    counts seconds.
+    """
+
+    slots: Executor
+    size: int
+    background: Executor
+    wait: Callable[[Collection[Future[Any]], timedelta], object]
+    monotonic: Callable[[], float]
+
+
+class ServePool(Generic[D]):
+    """Serves one pool's *inbox* with up to `threads.size` groups of messages at a time.
+
+    It receives nothing while this machine's clock is off by more than 5 s: leases are instants,
+    and a wrong clock would take runs from workers that are alive.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox[D],
+        batch: MessageBatch[D],
+        acknowledger: Acknowledger[D],
+        *,
+        lease: timedelta,
+        threads: Threads,
+        clock: Clock,
+        service_clock: ServiceClock,
+        protection: TaskProtection,
+        notices: Notices,
+    ) -> None:
+        self._inbox = inbox
+        self._batch = batch
+        self._acknowledger = acknowledger
+        self._lease = lease
+        self._threads = threads
+        self._clock = clock
+        self._service_clock = service_clock
+        self._protection = protection
+        self._notices = notices
+        self._stopping = False
+        self._waits = False
+        self._clock_again_at = threads.monotonic() + _CLOCK_EVERY
+        self._working: list[Future[list[D]]] = []
+
+    def stop(self) -> bool:
+        """Receive nothing more and hand back what runs.
+
+        Returns:
+            Whether `serve` waits and may be interrupted: raise `StopWaiting` in its thread then.
+        """
+        # A plain flag: a signal handler may interrupt the very code that holds an Event's lock.
+        self._stopping = True
+        waits, self._waits = self._waits, False  # the next call must not interrupt it again
+        return waits
+
+    def serve(self) -> None:
+        """Receive and carry out until `stop` is called; then wait for the slots to end."""
+        while not self._stopping:
+            self._serve_once()
+        while self._prune():
+            self._threads.wait(self._working, _FOR_A_SLOT)
+        self._acknowledger.close()
+        self._protection.keep(working=False)
+
+    def _serve_once(self) -> None:
+        working = self._prune()
+        self._protection.keep(working=working > 0)
+        if not self._clock_is_right():
+            self._pause()
+            return
+        # A slot first: a message received without a free one would age, hidden from others.
+        free = self._threads.size - working
+        if free == 0:
+            self._threads.wait(self._working, _FOR_A_SLOT)
+            return
+        for group in self._receive(min(free, _RECEIVE_AT_MOST)):
+            work = self._threads.slots.submit(
+                self._batch.carry_out, group, stopping=self._is_stopping
+            )
+            self._working.append(work)
+
+    def _prune(self) -> int:
+        """The number of slots that work."""
+        self._working = [work for work in self._working if not work.done()]
+        return len(self._working)
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
+
+    def _clock_is_right(self) -> bool:
+        """Whether this machine's clock can be trusted; unknown counts as yes."""
+        if self._threads.monotonic() < self._clock_again_at:
+            return True
+        try:
+            wrong = clock_fault(self._service_clock)
+        except Exception:  # noqa: BLE001 — the service does not answer: receiving will report it
+            wrong = None
+        if wrong is None:
+            self._clock_again_at = self._threads.monotonic() + _CLOCK_EVERY
+        else:
+            self._notices.fail("receives nothing", wrong)
+        return wrong is None
+
+    def _receive(self, most: int) -> list[list[D]]:
+        """Messages, by group: those of one group are carried out one after the other."""
+        idle = not self._prune()
+
+        def receive() -> Sequence[D]:
+            return self._inbox.receive(
+                most, wait=_LONG_POLL if idle else _POLL_AT_WORK, hidden_for=self._lease
+            )
+
+        try:
+            # What arrived before an interruption is handed back by the slots.
+            received = self._unless_stopped(receive, interruptible=idle)
+        except Exception as error:  # noqa: BLE001 — whatever it is, the next one may succeed
+            self._notices.warn("receiving failed", error)
+            self._pause()
+            return []
+        groups: dict[str, list[D]] = defaultdict(list)
+        for delivery in received or []:
+            groups[delivery.group].append(delivery)
+        return list(groups.values())
+
+    def _pause(self) -> None:
+        self._unless_stopped(lambda: self._clock.sleep(_AFTER_TROUBLE), interruptible=True)
+
+    def _unless_stopped(self, wait: Callable[[], T], *, interruptible: bool) -> T | None:
+        """What *wait* returns; None if `stop` was called before or interrupted it."""
+        found: T | None = None
+        try:
+            # The interruption may come at any moment, so it is caught outside.
+            try:
+                self._waits = interruptible
+                if not self._stopping:  # nothing would interrupt a wait that begins after `stop`
+                    found = wait()
+            finally:
+                self._waits = False
+        except StopWaiting:
+            pass
+        return found
+
+
+def clock_fault(service_clock: ServiceClock) -> str | None:
+    """What is wrong with this machine's clock, and what to do about it; None: nothing.
+
+    Raises:
+        Exception: As `ServiceClock.deviation` does.
+    """
+    deviation = service_clock.deviation()
+    if abs(deviation) <= _CLOCK_TOLERANCE:
+        return None
+    way = "ahead" if deviation > timedelta() else "behind"
+    return (
+        f"This machine's clock is {abs(deviation).total_seconds():.0f} s {way} of AWS's, more than "
+        f"{_CLOCK_TOLERANCE.total_seconds():.0f} s: synchronise it (NTP)."
+    )

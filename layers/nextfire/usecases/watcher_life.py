@@ -1,0 +1,90 @@
+"""The loop of a watcher's invocation: step until its life ends, then release the lease."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ports import Clock, Notices
+from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases.watch import Watch
+
+AFTER_TROUBLE = timedelta(milliseconds=250)
+"""Time until the next step if a store did not answer."""
+_PUBLISH_EVERY = timedelta(seconds=5)
+
+
+class WatcherNotices(Notices, Protocol):
+    """Where a watcher reports its steps."""
+
+    def took_lease(self, group: int, epoch: int) -> None:
+        """Log that this watcher holds the lease of *group* now."""
+
+    def tick(self, report: TickReport) -> None:
+        """Count what a step did."""
+
+    def flush(self) -> None:
+        """Publish what was counted since the last call."""
+
+
+class WatcherLife:
+    """Runs *watch* by *clock*. A process keeps it from one invocation to the next."""
+
+    def __init__(self, watch: Watch, clock: Clock, notices: WatcherNotices) -> None:
+        self._watch = watch
+        self._clock = clock
+        self._notices = notices
+        self._publish_at: datetime | None = None
+        self.dispatched = 0
+        """Number of runs that were dispatched so far, in all lives."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the last turn held the lease."""
+        return self._watch.holds
+
+    def live(self, life: timedelta) -> int:
+        """Watch for *life*. Returns the number of runs that were dispatched in it."""
+        end_at, before = self._clock.now() + life, self.dispatched
+        while (now := self._clock.now()) < end_at:
+            again_at = self.turn(now)
+            self._clock.sleep(max(min(again_at, end_at) - self._clock.now(), timedelta()))
+        self.end()
+        return self.dispatched - before
+
+    def turn(self, now: datetime) -> datetime:
+        """Do one step at *now*. Returns when to do the next."""
+        report = None
+        try:
+            report, again_at = self._watch.step(now)
+        except UnavailableError as error:
+            self._notices.warn("the watcher retries a step", error)
+            again_at = now + AFTER_TROUBLE
+        if report is not None:
+            self._told(report)
+        if self._publish_at is None:
+            self._publish_at = now + _PUBLISH_EVERY
+        elif now >= self._publish_at:
+            self._publish(now)
+        return again_at
+
+    def end(self) -> None:
+        """Release the lease, so that the standby takes over at once, and publish the counts."""
+        try:
+            self._told(self._watch.finish())
+        except UnavailableError as error:
+            self._notices.warn("the last batches were not all dispatched", error)
+        try:
+            self._watch.end()
+        except UnavailableError as error:
+            self._notices.warn("the lease was not released", error)
+        self._publish(None)
+
+    def _told(self, report: TickReport) -> None:
+        self.dispatched += len(report.dispatched)
+        self._notices.tick(report)
+
+    def _publish(self, now: datetime | None) -> None:
+        self._notices.flush()
+        self._publish_at = None if now is None else now + _PUBLISH_EVERY

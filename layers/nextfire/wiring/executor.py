@@ -1,0 +1,78 @@
+"""The executor's core and the Lambda executor's process, built of their ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from nextfire.domain.ports import (
+    Clock,
+    DeadLetters,
+    DueStore,
+    Events,
+    JobRole,
+    JobStore,
+    RunFiles,
+    RunStore,
+    ScriptRunner,
+    ScriptStore,
+    Secrets,
+)
+from nextfire.usecases.execute_run import ExecuteRun, Terms
+from nextfire.usecases.message_batch import MessageBatch, MessageNotices
+from nextfire.usecases.run_script import RunScript
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorPorts:
+    """What an executor works with. `bucket` holds the scripts. `background` writes the logs."""
+
+    jobs: JobStore
+    runs: RunStore
+    due: DueStore
+    files: RunFiles
+    scripts: ScriptStore
+    bucket: str
+    runner: ScriptRunner
+    secrets: Secrets
+    job_role: JobRole | None
+    dead_letters: DeadLetters
+    events: Events
+    clock: Clock
+    background: Executor
+    new_token: Callable[[], str]
+
+
+def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
+    """The use case that carries out one message."""
+    return ExecuteRun(
+        jobs=ports.jobs,
+        runs=ports.runs,
+        due=ports.due,
+        files=ports.files,
+        script=RunScript(
+            scripts=ports.scripts,
+            runner=ports.runner,
+            secrets=ports.secrets,
+            job_role=ports.job_role,
+            clock=ports.clock,
+            bucket=ports.bucket,
+        ),
+        dead_letters=ports.dead_letters,
+        events=ports.events,
+        clock=ports.clock,
+        terms=terms,
+        background=ports.background,
+        new_token=ports.new_token,
+    )
+
+
+def build_executor(
+    ports: ExecutorPorts, terms: Terms, notices: MessageNotices
+) -> MessageBatch[Any]:
+    """The Lambda executor's process: each of its invocations carries out a batch, which Lambda
+    received with the queue's visibility timeout, and deletes.
+    """
+    return MessageBatch(execute_run_of(ports, terms), notices, lease=terms.lease)

@@ -1,0 +1,86 @@
+"""The watcher's process, built of its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, Lease, RunQueue, RunStore
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
+from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.watch import Watch
+from nextfire.usecases.watcher_life import WatcherLife, WatcherNotices
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherPorts:
+    """What a watcher works with. `executor` makes single calls concurrently; on `lanes` up to
+    `at_once` batches are in flight.
+    """
+
+    jobs: JobStore
+    due: DueStore
+    runs: RunStore
+    queue: RunQueue
+    control: ControlStore
+    clock: Clock
+    executor: Executor
+    lanes: Executor
+    at_once: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WatcherConfig:
+    """Which part of the work is this watcher's. `holder` names it in the lease of its *group*.
+    `budget`: due entries held in memory.
+    """
+
+    group: int
+    holder: str
+    shards: Collection[int]
+    shares: Shares
+    budget: int = BUDGET
+
+
+def build_dispatcher(
+    ports: WatcherPorts,
+    shards: Collection[int],
+    shares: Shares,
+    epoch: int,
+    budget: int = BUDGET,
+) -> Dispatch:
+    """The use case that dispatches for the holder of *epoch*."""
+    return Dispatch(
+        jobs=ports.jobs,
+        due=ports.due,
+        runs=ports.runs,
+        queue=ports.queue,
+        control=ports.control,
+        clock=ports.clock,
+        executor=ports.executor,
+        lanes=ports.lanes,
+        at_once=ports.at_once,
+        budget=budget,
+        shards=shards,
+        epoch=epoch,
+        shares=shares,
+    )
+
+
+def build_watch(ports: WatcherPorts, config: WatcherConfig, notices: WatcherNotices) -> Watch:
+    """The steps of a watcher, without the loop around them."""
+
+    def dispatcher(lease: Lease) -> Dispatch:
+        notices.took_lease(config.group, lease.epoch)
+        return build_dispatcher(ports, config.shards, config.shares, lease.epoch, config.budget)
+
+    return Watch(HoldLease(ports.control, group=config.group, holder=config.holder), dispatcher)
+
+
+def build_watcher(
+    ports: WatcherPorts, config: WatcherConfig, notices: WatcherNotices
+) -> WatcherLife:
+    """A watcher's process: each of its invocations is a life."""
+    return WatcherLife(build_watch(ports, config, notices), ports.clock, notices)

@@ -1,0 +1,42 @@
+"""The worker's process, built of its ports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from nextfire.domain.ports import D, Inbox, ServiceClock, TaskProtection
+from nextfire.usecases.acknowledger import Acknowledger
+from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.message_batch import MessageBatch, MessageNotices
+from nextfire.usecases.serve_pool import ServePool, Threads
+from nextfire.wiring.executor import ExecutorPorts, execute_run_of
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPorts(Generic[D]):
+    """What a worker works with, in addition to an executor's ports."""
+
+    executor: ExecutorPorts
+    inbox: Inbox[D]
+    service_clock: ServiceClock
+    protection: TaskProtection
+    threads: Threads
+
+
+def build_worker(ports: WorkerPorts[D], terms: Terms, notices: MessageNotices) -> ServePool[D]:
+    """A worker's process: it serves its pool until it is stopped."""
+    clock = ports.executor.clock
+    acknowledger = Acknowledger(ports.inbox, ports.threads.background, clock, notices)
+    execute_run = execute_run_of(ports.executor, terms)
+    return ServePool(
+        ports.inbox,
+        MessageBatch(execute_run, notices, done=acknowledger.put),
+        acknowledger,
+        lease=terms.lease,
+        threads=ports.threads,
+        clock=clock,
+        service_clock=ports.service_clock,
+        protection=ports.protection,
+        notices=notices,
+    )
