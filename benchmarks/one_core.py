@@ -229,7 +229,7 @@ class SortedDueStore(MemoryDueStore):
         consistent: bool,  # noqa: ARG002
         since: datetime | None = None,
         after: Slot | None = None,
-        page: int | None = None,
+        page: int | None = None,  # noqa: ARG002
     ) -> Iterator[StoredEntry | BrokenEntry]:
         bucket = bucket_name(minute, shard)
         first = "" if since is None else f"{to_ms(since):013d}"

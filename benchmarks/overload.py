@@ -79,18 +79,19 @@ def _definition(schedule: str, policy: str) -> JobDefinition:
 
 
 def measure_capacity(scale: float) -> float:
-    """Runs a minute from a backlog of ordinary entries, each with a successor, none of which is
-    a minute late: what is sent from the tenth second of it to the sixtieth.
+    """Runs a minute from a backlog of entries of which each is to run and has a successor: what is
+    sent from the third minute of it to the sixth. Before that, batches are in flight whose
+    successors are not stored yet.
     """
-    count = int(60 * 1e6 / (sum(one_core.ENTRY_CPU.values()) - 50) / scale * 1.3)
-    watcher = with_jobs(count, timedelta(days=1), "RUN_LATEST", outage=timedelta(), scale=scale)
+    count = int(6 * 60 * 1e6 / (sum(one_core.ENTRY_CPU.values()) - 50) / scale * 1.3)
+    watcher = with_jobs(count, timedelta(days=1), "RUN_ALL", outage=timedelta(), scale=scale)
     for slot in [*watcher.due.items]:
         del watcher.due.items[slot]
     for job in watcher.jobs.items.values():
         watcher.due.put([job.fire_entry(START, 1)], START)
-    watcher.watch(START + MINUTE)
-    began = START + timedelta(seconds=10)
-    return sum(at >= began for at, _, _ in watcher.queue.sent) * 60 / 50
+    watcher.watch(START + 6 * MINUTE)
+    began = START + 2 * MINUTE
+    return sum(at >= began for at, _, _ in watcher.queue.sent) / 4
 
 
 @dataclass(frozen=True, slots=True)

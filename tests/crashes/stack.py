@@ -732,7 +732,7 @@ class Invoked:
 
     def work(self) -> None:
         """Invocations until nothing is visible."""
-        while received := self._inbox.receive(10, wait=timedelta(), hidden_for=_LIMIT):
+        while received := self._inbox.receive(10, wait=timedelta(), hidden_for=2 * LEASE):
             deliveries = [replace(each, client=self._client) for each in received]
             stay = {
                 each.message_id

@@ -199,18 +199,6 @@ def test_a_batch_whose_answer_names_the_first_that_stays_only(
     assert explorer(InTurn()).explore_faults().failures
 
 
-def test_a_batch_that_continues_a_group_after_a_message_that_stays(
-    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    carry_out = MessageBatch.carry_out
-
-    def one_by_one(batch: Any, messages: Any, **terms: Any) -> Any:
-        return [one for each in messages for one in carry_out(batch, [each], **terms)]
-
-    monkeypatch.setattr(MessageBatch, "carry_out", one_by_one)
-    assert explorer(InTurn()).explore_faults().failures
-
-
 def test_a_watcher_that_does_not_release_its_lease(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

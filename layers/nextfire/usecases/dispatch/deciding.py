@@ -17,6 +17,7 @@ from nextfire.domain.due_decisions import (
     is_certain,
 )
 from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports import JobStore
 from nextfire.domain.run import Trigger
@@ -44,13 +45,24 @@ class Deciding:
         """
         late = {s.entry.job for s in batch if _is_late(s.entry, now)}
         others = {s.entry.job for s in batch if _asks_for_job(s.entry)} - late
-        sure = dict(self.jobs.get_many(late, consistent=True)) if late else {}
-        jobs = (dict(self.jobs.get_many(others)) if others else {}) | sure
+        if late and not others:
+            sure = dict(self.jobs.get_many(late, consistent=True))
+        else:  # if it cannot be read, the others go on
+            sure = self._together(late)
+        found = dict(self.jobs.get_many(others)) if others else {}
+        jobs = found | sure
         read: Read = {s.slot: jobs.get(s.entry.job) for s in batch}
         return [
             replace(due, sure=due.entry.kind is DueKind.FIRE and due.entry.job in sure)
             for due in self._decided(batch, read, now, report)
         ]
+
+    def _together(self, keys: set[JobKey]) -> dict[JobKey, Job | Exception]:
+        """The jobs, by consistent reads; if they cannot be had, the error in place of each."""
+        try:
+            return dict(self.jobs.get_many(keys, consistent=True)) if keys else {}
+        except UnavailableError as error:
+            return dict.fromkeys(keys, error)
 
     def confirm(self, decided: list[Due], now: datetime, report: TickReport) -> list[Due]:
         """Decide again, on consistent reads, where not just to send: the first read may have been
@@ -77,10 +89,7 @@ class Deciding:
         are read whole, and those that are not found.
         """
         together = {s.entry.job for s in entries if s.entry.kind is DueKind.FIRE}
-        try:
-            found = self.jobs.get_many(together, consistent=True) if together else {}
-        except UnavailableError as error:  # what is certain goes on
-            found = dict.fromkeys(together, error)
+        found = self._together(together)
         alone = {
             key: self.executor.submit(self.jobs.get, key)
             for key in {s.entry.job for s in entries}
