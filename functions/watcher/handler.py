@@ -15,8 +15,9 @@ from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.settings import WatcherSettings
+from nextfire.settings import WatcherSettings, function_memory
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch.tick import BUDGET
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.telemetry import Telemetry
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
@@ -25,6 +26,8 @@ _THREADS = 16
 _BATCHES = 16
 """In flight. One takes a quarter of a second on AWS, and 20 ms of a core."""
 _REQUESTS = 32
+_CODE_MIB = 100
+_BUDGET_AT_LEAST = 5_000
 
 telemetry = Telemetry("watcher")
 
@@ -71,7 +74,17 @@ def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
             weights=settings.tenant_weights,
             quotas=settings.quotas,
         ),
+        budget=budget_of(function_memory()),
     )
+
+
+def budget_of(memory: int | None) -> int:
+    """How many due entries a function of *memory* MiB holds: half of what the code leaves, at 1 KB
+    an entry; the other half is for what is being read. None: it is no function.
+    """
+    if memory is None:
+        return BUDGET
+    return max((memory - _CODE_MIB) * 1024 // 2, _BUDGET_AT_LEAST)
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
