@@ -699,3 +699,17 @@ def test_object_lock_is_set_by_setting_and_then_outlives_the_stack(
     assert retention == {"Mode": mode, "Days": 400}
     assert locked["Resources"][name]["DeletionPolicy"] == "Retain"
     assert "ObjectLockConfiguration" not in unlocked
+
+
+def test_executors_are_updated_before_watchers(template: Template) -> None:
+    """Messages of a newer watcher may hold what an older executor cannot read."""
+    functions = {
+        name: resource
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::Lambda::Function"
+    }
+    (watcher,) = (function for name, function in functions.items() if name.startswith("Watcher"))
+    executors = {name for name in functions if name.startswith("Executor")}
+
+    assert executors
+    assert executors <= {*watcher["DependsOn"]}
