@@ -18,11 +18,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from types import FrameType
 
-from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 — to tell it in words
 from pydantic import ValidationError
 
 from functions.worker.acknowledger import Acknowledger
 from nextfire.adapters.aws import SystemClock, sqs
+from nextfire.adapters.aws_errors import failed
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.service_clock import SqsServiceClock
 from nextfire.adapters.task_protection import EcsTaskProtection
@@ -109,7 +109,7 @@ class Worker:
             return True
         try:
             wrong = clock_fault(self._service_clock)
-        except (UnavailableError, ClientError):
+        except failed():
             wrong = None  # receiving will tell
         if wrong is None:
             self._clock_again_at = time.monotonic() + _CLOCK_EVERY
@@ -197,7 +197,7 @@ def clock_fault(service_clock: SqsServiceClock) -> str | None:
 
     Raises:
         UnavailableError: The service did not answer.
-        botocore.exceptions.ClientError: It refused.
+        RefusedError, or botocore's ClientError: It refused.
     """
     deviation = service_clock.deviation()
     if abs(deviation) <= _CLOCK_TOLERANCE:
@@ -235,7 +235,7 @@ def main() -> None:
         )
     except ValueError as error:
         sys.exit(f"Scripts cannot be run here: {error}")
-    except (UnavailableError, BotoCoreError, ClientError) as error:
+    except failed() as error:
         sys.exit(
             f"The queue {settings.queue_url} cannot be used: {error}\n"
             "Check the AWS credentials, which are to be those of the pool's worker role, and the "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 - what the SDK raises
 
-from nextfire.adapters.aws import error_code
+from nextfire.adapters.aws_errors import error_code
 from tests.integration.backends import (
     CAPACITY_UNITS,
     CHARACTERS_MINISTACK,

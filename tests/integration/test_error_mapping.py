@@ -18,7 +18,7 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
 )
 
 from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.aws import TRANSIENT_CODES
+from nextfire.adapters.aws_errors import TRANSIENT_CODES
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
