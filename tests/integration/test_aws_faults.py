@@ -161,8 +161,8 @@ def test_a_transaction_is_sent_again_with_its_token(
     server.script = [LOST, refusal("TransactionInProgressException"), answer({})]
     database = clients.dynamodb()
 
-    database.transact_write_items(TransactItems=[])
-    database.transact_write_items(TransactItems=[])
+    database.transact_write_items(TransactItems=[{"Delete": {"TableName": "t", "Key": ITEM}}])
+    database.transact_write_items(TransactItems=[{"Delete": {"TableName": "t", "Key": ITEM}}])
 
     tokens = [json.loads(request.body)["ClientRequestToken"] for request in server.requests]
     assert len(tokens) == 4
@@ -212,7 +212,9 @@ def test_a_new_connection_that_is_lost_is_an_attempt(server: FaultyServer) -> No
 
 
 @pytest.mark.usefixtures("lean")
-@pytest.mark.parametrize("code", sorted(json_client._SKEW))
+@pytest.mark.parametrize(
+    "code", ["InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"]
+)
 def test_the_time_of_aws_is_taken_if_the_clock_is_wrong(server: FaultyServer, code: str) -> None:
     ahead = formatdate(time.time() + HOUR, usegmt=True)
     server.script = [refusal(code, Date=ahead), FOUND]
@@ -290,10 +292,8 @@ def test_the_budget_of_repetitions_fills_up_by_successes() -> None:
 
 def test_waiting_has_full_jitter_and_is_short() -> None:
     assert backoff(1, Trouble(), rand=lambda: 0.0) == 0
-    whole = [
-        backoff(n, t, lambda: 1.0) for t in (Trouble(), Trouble(throttled=True)) for n in (1, 2)
-    ]
-    assert whole == [0.05, 0.1, 1, 2]
+    assert [backoff(n, Trouble(), lambda: 1.0) for n in (1, 2)] == [0.05, 0.1]
+    assert [backoff(n, Trouble(throttled=True), lambda: 1.0) for n in (1, 2)] == [1, 2]
 
 
 @pytest.mark.usefixtures("lean")
