@@ -338,7 +338,7 @@ def test_every_text_arrives_as_boto3_sends_it(server: FaultyServer, text: str) -
         return answer({"Item": json.loads(request.body)["Item"]})
 
     server.script = [echo]
-    item = {"id": {"S": text}, "data": {"B": b"\x00\xff"}, "number": {"N": "1"}}
+    item: Any = {"id": {"S": text}, "data": {"B": b"\x00\xff"}, "number": {"N": "1"}}
 
     sent: Any = clients.dynamodb().put_item(TableName="t", Item=item)
 
