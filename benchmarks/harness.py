@@ -132,6 +132,7 @@ class Stack:
             del os.environ[name]
         os.environ.update(environment)
         os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # stdout is for the result
+        os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # whose hooks count the calls
         boto3.setup_default_session()
 
     def spawn(

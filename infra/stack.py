@@ -393,6 +393,7 @@ class NextfireStack(Stack):
         return {
             **self._tables("jobs", "due", "runs"),
             **self._script_environment(pool.settings),
+            "NEXTFIRE_AWS_CLIENT": self._settings.aws_client,
             "NEXTFIRE_POOL": pool.name,
             "NEXTFIRE_QUEUE_URL": pool.queue.queue_url,
             "NEXTFIRE_DLQ_URL": pool.dead_letters.queue_url,

@@ -15,14 +15,13 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import FrameType
 
-from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 — to tell it in words
 from pydantic import ValidationError
 
 from nextfire.adapters.aws import SystemClock, sqs
+from nextfire.adapters.aws_errors import failed
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.service_clock import SqsServiceClock
 from nextfire.adapters.task_protection import EcsTaskProtection
-from nextfire.domain.errors import UnavailableError
 from nextfire.settings import ExecutorSettings, ecs_agent
 from nextfire.usecases.serve_pool import ServePool, StopWaiting, Threads, clock_fault
 from nextfire.wiring.execution import executor_ports, terms_of
@@ -102,7 +101,7 @@ def _ports(
         )
     except ValueError as error:
         sys.exit(f"Scripts cannot be run here: {error}")
-    except (UnavailableError, BotoCoreError, ClientError) as error:
+    except failed() as error:
         sys.exit(
             f"The queue {settings.queue_url} cannot be used: {error}\n"
             "Check the AWS credentials, which are to be those of the pool's worker role, and the "

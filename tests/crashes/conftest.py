@@ -27,6 +27,7 @@ from tests.integration.conftest import (  # noqa: F401 — fixtures are known by
     event_bus,
     new_client,
     outputs_bucket,
+    queue_maker,
     queue_url,
     s3,
     sqs,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.aws import to_item
+from nextfire.adapters.items import to_item
 from nextfire.domain.chain import Batch, verify
 from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import (

@@ -17,10 +17,10 @@ import pytest
 from time_machine import Traveller
 
 from functions.api import app as api
-from nextfire.adapters.aws import Item
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.items import Item
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_files import S3RunFiles

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from functions.api.documents import execution_document, job_document
 from nextfire.adapters import control_store, due_store, job_store, run_store
-from nextfire.adapters.aws import to_item
+from nextfire.adapters.items import to_item
 from nextfire.domain.audit import Audit
 from nextfire.domain.decisions import decide_claim
 from nextfire.domain.due import BrokenEntry, StoredEntry

@@ -13,9 +13,10 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
 from functions.watcher import handler as watcher
-from nextfire.adapters.aws import SystemClock, to_item
+from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
+from nextfire.adapters.items import to_item
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from nextfire.adapters.aws import error_code, translated
+from nextfire.adapters.aws_errors import error_code, refused, translated
 from nextfire.domain.chain import Batch, BrokenChainError
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import parse_instant
@@ -100,7 +98,7 @@ class S3AuditLog:
                     ContentType="application/json",
                     IfNoneMatch="*",
                 )
-        except ClientError as error:
+        except refused() as error:
             if error_code(error) not in _TAKEN:
                 raise
             return False

@@ -9,17 +9,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
-from nextfire.adapters.aws import (
-    Item,
-    chunks,
-    error_code,
-    is_transient,
-    one_by_one,
-    to_item,
-    translated,
-)
+from nextfire.adapters.aws import chunks, one_by_one
+from nextfire.adapters.aws_errors import error_code, is_transient, refused, translated, unanswered
+from nextfire.adapters.items import Item, to_item
 from nextfire.domain.due import (
     NORMAL_RANK,
     BrokenEntry,
@@ -183,7 +175,7 @@ class DynamoDbDueStore:
                     ExpressionAttributeNames={f"#{name}": name for name in _FIELDS},
                     **request,
                 )
-        except ClientError as error:
+        except refused() as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
 
@@ -197,9 +189,9 @@ class DynamoDbDueStore:
                 answer = self._client.batch_write_item(
                     RequestItems={self._table: [requests[slot] for slot in slots]}
                 )
-            except BotoCoreError:
+            except unanswered():
                 return []
-            except ClientError as error:
+            except refused() as error:
                 if is_transient(error):
                     return []  # more requests would only make it worse
                 # Refused whole: the fault may be one entry's. Each is harmless to repeat.

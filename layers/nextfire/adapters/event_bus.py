@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
-
-from nextfire.adapters.aws import translated
+from nextfire.adapters.aws_errors import RefusedError, translated
 from nextfire.domain.events import SOURCE, Event
 
 if TYPE_CHECKING:
@@ -37,10 +35,10 @@ class EventBridgeEvents:
             if answer["FailedEntryCount"]:
                 # The request went well, its entry did not: what is wrong stands in the answer.
                 entry = answer["Entries"][0]
-                refusal: Any = {
+                refusal = {
                     "Error": {
                         "Code": entry.get("ErrorCode", ""),
                         "Message": entry.get("ErrorMessage", ""),
                     }
                 }
-                raise ClientError(refusal, "PutEvents")
+                raise RefusedError(refusal, "PutEvents")

@@ -14,19 +14,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
-from botocore.exceptions import ClientError
-
-from nextfire.adapters.aws import (
-    ContendedError,
-    Item,
-    chunks,
-    error_code,
-    to_item,
-    transact,
-    transact_all,
-    translated,
-)
+from nextfire.adapters.aws import chunks, transact, transact_all
+from nextfire.adapters.aws_errors import ContendedError, error_code, refused, translated
 from nextfire.adapters.due_store import entry_item
+from nextfire.adapters.items import Item, to_item
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
@@ -250,10 +241,10 @@ class DynamoDbJobStore:
         try:
             with translated("complete job"):
                 self._client.update_item(**update)
-        except ClientError as error:
+        except refused() as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
-            return dict(error.response.get("Item", {}))  # type: ignore[call-overload,no-any-return]
+            return dict(error.response.get("Item", {}))
         return None
 
     def counted(self, tenant: str) -> int:

@@ -8,18 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
-from nextfire.adapters.aws import (
-    Item,
-    error_code,
-    from_item,
-    to_item,
-    transact,
-    transact_all,
-    translated,
-)
+from nextfire.adapters.aws import transact, transact_all
+from nextfire.adapters.aws_errors import error_code, refused, translated
 from nextfire.adapters.due_store import entry_item
+from nextfire.adapters.items import Item, from_item, to_item
 from nextfire.adapters.job_store import decode_cursor, encode_cursor, replacing
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
@@ -212,10 +204,10 @@ class DynamoDbRunStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                     **condition,
                 )
-        except ClientError as error:
+        except refused() as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
-            item: Item = error.response.get("Item", {})  # type: ignore[assignment]
+            item: Item = error.response.get("Item", {})
             if not item:
                 raise UnavailableError("skip run: the record is gone. Try again.") from error
             return _decode(item)
@@ -511,10 +503,10 @@ class DynamoDbRunStore:
                     ReturnValues="ALL_NEW",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except ClientError as error:
+        except refused() as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
-            item: Item = error.response.get("Item", {})  # type: ignore[assignment]
+            item: Item = error.response.get("Item", {})
             if not item:
                 # Gone meanwhile (its time to live passed).
                 if absent_ok:

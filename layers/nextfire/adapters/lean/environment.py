@@ -1,0 +1,128 @@
+"""Region, endpoint, proxy and trusted certificates, as boto3 takes them from the environment.
+
+What the environment does not say, botocore finds out; it is imported only then.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+_PARTITIONS = (
+    (re.compile(r"us-gov-\w+-\d+"), "amazonaws.com"),
+    (re.compile(r"cn-\w+-\d+"), "amazonaws.com.cn"),
+    (re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)-\w+-\d+"), "amazonaws.com"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a service is reached: its region, and its endpoint as a URL without a path."""
+
+    region: str
+    endpoint: str
+
+
+def place_of(service: str) -> Place:
+    """Where *service* (``dynamodb``, ``sqs``) is.
+
+    Raises:
+        ValueError: There is no region, or the endpoint is not the URL of a host.
+    """
+    # boto3 knows the second name alone, so that one comes first.
+    names = ("AWS_DEFAULT_REGION", "AWS_REGION")
+    found = (os.environ[name] for name in names if os.environ.get(name))
+    region = next(found, None) or _region_of_botocore()
+    endpoint = _configured(service) or _of_partition(service, region)
+    parts = urlsplit(endpoint)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/"):
+        raise ValueError(
+            f"Invalid endpoint {endpoint!r} of {service}: give a URL without a path, for example "
+            "AWS_ENDPOINT_URL=https://dynamodb.eu-central-1.amazonaws.com"
+        )
+    return Place(region, f"{parts.scheme}://{parts.netloc}")
+
+
+def _configured(service: str) -> str | None:
+    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
+        return None
+    names = (f"AWS_ENDPOINT_URL_{service.upper()}", "AWS_ENDPOINT_URL")
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+
+
+def _of_partition(service: str, region: str) -> str:
+    variants = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT")
+    if not any(os.environ.get(name, "").lower() == "true" for name in variants):
+        for pattern, suffix in _PARTITIONS:
+            if pattern.fullmatch(region):
+                return f"https://{service}.{region}.{suffix}"
+    return _endpoint_of_botocore(service, region)
+
+
+def _endpoint_of_botocore(service: str, region: str) -> str:
+    from botocore.session import Session  # noqa: PLC0415 - takes a second
+
+    return str(Session().create_client(service, region_name=region).meta.endpoint_url)
+
+
+def _region_of_botocore() -> str:
+    """The region of the profile."""
+    from botocore.session import Session  # noqa: PLC0415 - takes a second
+
+    region = Session().get_config_variable("region")
+    if not region:
+        raise ValueError("No AWS region: set AWS_REGION, for example AWS_REGION=eu-central-1")
+    return str(region)
+
+
+def proxy_for(endpoint: str) -> str | None:
+    """The URL of the proxy between here and *endpoint*."""
+    if not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - takes 20 ms
+
+    parts = urlsplit(endpoint)
+    proxies = getproxies()
+    found = proxies.get(parts.scheme) or proxies.get("all")
+    if not found or proxy_bypass(parts.netloc):
+        return None
+    return found if "://" in found else f"http://{found}"
+
+
+def tls_context() -> SSLContext:
+    """Trusts what boto3 trusts: AWS_CA_BUNDLE, else certifi's list, else botocore's copy of it."""
+    return _tls_context(os.environ.get("AWS_CA_BUNDLE") or _bundle())
+
+
+@cache
+def _tls_context(bundle: str | None) -> SSLContext:
+    """One for all clients: to read the certificates takes 20 ms."""
+    from urllib3.util.ssl_ import create_urllib3_context  # noqa: PLC0415 - not for plain HTTP
+
+    context = create_urllib3_context()
+    if bundle is None:
+        context.load_default_certs()
+    elif Path(bundle).is_dir():
+        context.load_verify_locations(capath=bundle)
+    else:
+        context.load_verify_locations(cafile=bundle)
+    return context
+
+
+def _bundle() -> str | None:
+    for package in ("certifi", "botocore"):
+        # The package is located, not imported.
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            if (bundle := Path(folder, "cacert.pem")).is_file():
+                return str(bundle)
+    return None

@@ -1,0 +1,52 @@
+"""When a request is sent again: at most so often, and not when AWS is in trouble for long."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_CAPACITY = 500
+_COST = 5
+_COST_OF_TIMEOUT = 10
+_BASE = 0.05  # s
+_BASE_OF_THROTTLING = 1.0  # s
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a request failed, as far as its repetition depends on it."""
+
+    timed_out: bool = False
+    throttled: bool = False
+
+
+class RetryBudget:
+    """The token bucket of the AWS SDKs' standard mode, shared by the requests of a client."""
+
+    def __init__(self) -> None:
+        self._left = _CAPACITY
+        self._lock = threading.Lock()
+
+    def take(self, trouble: Trouble) -> int:
+        """The cost of one retry, which is taken; 0: there is not enough left, do not retry."""
+        cost = _COST_OF_TIMEOUT if trouble.timed_out else _COST
+        with self._lock:
+            if cost > self._left:
+                return 0
+            self._left -= cost
+            return cost
+
+    def put_back(self, cost: int) -> None:
+        """After a success: *cost* of its last retry, or 1 if it had none."""
+        if self._left == _CAPACITY:
+            return
+        with self._lock:
+            self._left = min(_CAPACITY, self._left + (cost or 1))
+
+
+def backoff(attempt: int, trouble: Trouble, rand: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after the failed *attempt* (1 …): full jitter."""
+    base = _BASE_OF_THROTTLING if trouble.throttled else _BASE
+    return rand() * base * float(2 ** (attempt - 1))

@@ -1,0 +1,164 @@
+"""HTTP with connections that are kept open, by urllib3."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import RemoteDisconnected
+from typing import Any
+from urllib.parse import urlsplit
+
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager, Timeout
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
+
+from nextfire.adapters.aws_errors import UnansweredError
+from nextfire.adapters.lean.environment import proxy_for, tls_context
+
+_POOL_SIZE = 32
+
+
+class LostError(UnansweredError):
+    """The connection could not be made, or ended before the whole response was read."""
+
+
+class TimedOutError(UnansweredError):
+    """There was no connection, or no response, in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class _Current(threading.local):
+    """Of the request that this thread sends: whether it needs a new connection, and whether it was
+    sent on one that had been used before.
+    """
+
+    fresh = False
+    reused = False
+
+
+_current = _Current()
+
+
+class _Noting:
+    def request(self, *args: Any, **options: Any) -> None:
+        _current.reused = getattr(self, "proven", False)
+        super().request(*args, **options)  # type: ignore[misc]
+
+    def getresponse(self) -> Any:
+        response = super().getresponse()  # type: ignore[misc]
+        self.proven = True
+        return response
+
+    def close(self) -> None:
+        self.proven = False
+        super().close()  # type: ignore[misc]
+
+
+class _PlainConnection(_Noting, HTTPConnection):
+    pass
+
+
+class _TlsConnection(_Noting, HTTPSConnection):
+    pass
+
+
+class _Fresh:
+    def _get_conn(self, timeout: float | None = None) -> Any:
+        if _current.fresh:
+            return self._new_conn()  # type: ignore[attr-defined]
+        return super()._get_conn(timeout)  # type: ignore[misc]
+
+
+class _PlainPool(_Fresh, HTTPConnectionPool):
+    ConnectionCls = _PlainConnection
+
+
+class _TlsPool(_Fresh, HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+class Transport:
+    """Sends POST requests to *endpoint*. Threads share it; sockets are not inherited by children.
+
+    *connect* and *read* are timeouts in seconds: of the connection, and of each wait for data.
+    """
+
+    def __init__(self, endpoint: str, *, connect: float, read: float) -> None:
+        self._pool = _pool_of(endpoint)
+        self._timeout = Timeout(connect=connect, read=read)
+
+    def send(self, headers: Mapping[str, str], body: bytes) -> Response:
+        """The response, whatever its status.
+
+        A server closes connections that were idle for long. A request that meets such an end, and
+        got no byte in return, is sent again at once on a new connection.
+
+        Raises:
+            LostError: As its docstring says.
+            TimedOutError: As its docstring says.
+        """
+        try:
+            return self._send(headers, body)
+        except ProtocolError as error:
+            if not (_current.reused and _is_closed_by_server(error)):
+                raise LostError(_text(error)) from error
+        except HTTPError as error:
+            raise _as_ours(error) from error
+        _current.fresh = True
+        try:
+            return self._send(headers, body)
+        except HTTPError as error:
+            raise _as_ours(error) from error
+        finally:
+            _current.fresh = False
+
+    def _send(self, headers: Mapping[str, str], body: bytes) -> Response:
+        _current.reused = False
+        answer = self._pool.urlopen(
+            "POST",
+            "/",
+            body=body,
+            headers=headers,
+            retries=False,
+            redirect=False,
+            timeout=self._timeout,
+            decode_content=False,
+        )
+        named = {name.lower(): value for name, value in answer.headers.items()}
+        return Response(answer.status, named, answer.data)
+
+
+def _pool_of(endpoint: str) -> HTTPConnectionPool:
+    parts = urlsplit(endpoint)
+    host, tls = str(parts.hostname), parts.scheme == "https"
+    options: dict[str, Any] = {"maxsize": _POOL_SIZE}
+    if tls:
+        options["ssl_context"] = tls_context()
+    proxy = proxy_for(endpoint)
+    if proxy is None:
+        return (_TlsPool if tls else _PlainPool)(host, parts.port, **options)
+    manager = ProxyManager(proxy, **options)
+    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
+    return manager.connection_from_host(host, parts.port, parts.scheme)
+
+
+def _is_closed_by_server(error: ProtocolError) -> bool:
+    cause = error.args[1] if len(error.args) > 1 else None
+    return isinstance(cause, RemoteDisconnected | ConnectionResetError | BrokenPipeError)
+
+
+def _as_ours(error: HTTPError) -> UnansweredError:
+    timed_out = isinstance(error, ReadTimeoutError | ConnectTimeoutError)
+    return (TimedOutError if timed_out else LostError)(_text(error))
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

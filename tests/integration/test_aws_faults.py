@@ -1,0 +1,352 @@
+"""What DynamoDB's clients make of faults between them and AWS: the answer, or UnavailableError."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to wait for nothing
+
+from nextfire.adapters import aws as clients
+from nextfire.adapters.aws_errors import (
+    EXPIRED_CREDENTIALS,
+    RefusedError,
+    UnansweredError,
+    error_code,
+    refused,
+    translated,
+)
+from nextfire.adapters.lean import json_client
+from nextfire.adapters.lean.json_client import JsonClient, Patience
+from nextfire.adapters.lean.retries import RetryBudget, Trouble, backoff
+from nextfire.adapters.lean.signing import Credentials
+from nextfire.domain.errors import UnavailableError
+from tests.integration.faulty_server import (
+    LOST,
+    Answer,
+    FaultyServer,
+    Request,
+    answer,
+    faulty_server,
+    refusal,
+)
+
+ITEM = {"id": {"S": "x"}}
+FOUND = answer({"Item": ITEM})
+GARBAGE = Answer(b"<html>", headers={"x-amz-crc32": "1"})
+HALF = Answer(FOUND.body, headers=FOUND.headers, sent=5)
+HOUR = 3600.0
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setattr(json_client, "backoff", lambda *_: 0.0)
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    with faulty_server() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+        yield server
+
+
+@pytest.fixture(params=["lean", "boto3"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def lean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "lean")
+
+
+def get(database: Any) -> Any:
+    with translated("get item"):
+        return database.get_item(TableName="t", Key=ITEM).get("Item")
+
+
+FAULTS = {
+    "lost response": LOST,
+    "connection closed within the body": Answer(
+        FOUND.body + b" " * 9, headers={**FOUND.headers, "Content-Length": "99"}, keep=False
+    ),
+    "throughput exceeded": refusal("ProvisionedThroughputExceededException"),
+    "throttled": refusal("ThrottlingException"),
+    "error of the server": refusal("InternalServerError", 500),
+    "no service": Answer(b"<html>", 503),
+    "garbage": GARBAGE,
+    "wrong checksum": Answer(FOUND.body, headers={"x-amz-crc32": "1"}),
+}
+every_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+
+
+@every_fault
+def test_a_fault_that_passes_is_not_noticed(
+    server: FaultyServer,
+    client: str,  # noqa: ARG001
+    fault: Answer | None,
+) -> None:
+    server.script = [fault, fault, FOUND]
+
+    assert get(clients.dynamodb()) == ITEM
+    assert len(server.requests) == 3
+
+
+@every_fault
+def test_a_fault_that_stays_is_unavailable(
+    server: FaultyServer, client: str, fault: Answer | None
+) -> None:
+    server.script = [fault]
+    if client == "boto3" and fault is not None and fault.headers.get("x-amz-crc32") == "1":
+        pytest.skip("boto3 checks no more after its last attempt")
+
+    with pytest.raises(UnavailableError):
+        get(clients.dynamodb())
+
+    assert len(server.requests) == 3
+
+
+def test_a_body_that_does_not_come_is_unavailable(
+    server: FaultyServer,
+    client: str,  # noqa: ARG001
+) -> None:
+    server.script = [HALF]
+
+    with pytest.raises(UnavailableError):
+        get(clients.dynamodb_at_once())
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("code", sorted(EXPIRED_CREDENTIALS))
+def test_credentials_that_have_expired_are_unavailable(
+    server: FaultyServer,
+    client: str,  # noqa: ARG001
+    code: str,
+) -> None:
+    server.script = [refusal(code)]
+
+    with pytest.raises(UnavailableError, match=code):
+        get(clients.dynamodb())
+
+    assert len(server.requests) == 1
+
+
+def test_what_is_refused_is_not_sent_again(
+    server: FaultyServer,
+    client: str,  # noqa: ARG001
+) -> None:
+    server.script = [refusal("ValidationException")]
+
+    with pytest.raises(refused()) as raised:
+        get(clients.dynamodb())
+
+    assert error_code(raised.value) == "ValidationException"
+    assert len(server.requests) == 1
+
+
+def test_a_transaction_is_sent_again_with_its_token(
+    server: FaultyServer,
+    client: str,  # noqa: ARG001
+) -> None:
+    server.script = [LOST, refusal("TransactionInProgressException"), answer({})]
+    database = clients.dynamodb()
+
+    database.transact_write_items(TransactItems=[{"Delete": {"TableName": "t", "Key": ITEM}}])
+    database.transact_write_items(TransactItems=[{"Delete": {"TableName": "t", "Key": ITEM}}])
+
+    tokens = [json.loads(request.body)["ClientRequestToken"] for request in server.requests]
+    assert len(tokens) == 4
+    assert tokens[0] == tokens[1] == tokens[2] != tokens[3]
+
+
+def test_a_condition_that_the_first_attempt_made_false_is_reported(
+    server: FaultyServer,
+    client: str,  # noqa: ARG001
+) -> None:
+    """The write is done once; the store that sent it finds its own item."""
+    document = {"__type": "x#ConditionalCheckFailedException", "Item": ITEM, "message": "no"}
+    server.script = [LOST, answer(document, 400)]
+
+    with pytest.raises(refused()) as raised:
+        clients.dynamodb().put_item(
+            TableName="t",
+            Item=ITEM,
+            ConditionExpression="attribute_not_exists(id)",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+
+    assert error_code(raised.value) == "ConditionalCheckFailedException"
+    assert raised.value.response["Item"] == ITEM
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_connection_that_the_server_closed_meanwhile_costs_no_attempt(
+    server: FaultyServer,
+) -> None:
+    server.script = [FOUND, LOST, FOUND]
+    database = clients.dynamodb_at_once()  # one attempt
+
+    assert get(database) == ITEM
+    assert get(database) == ITEM
+    assert [request.connection for request in server.requests] == [1, 1, 2]
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_new_connection_that_is_lost_is_an_attempt(server: FaultyServer) -> None:
+    server.script = [LOST, FOUND]
+
+    with pytest.raises(UnavailableError):
+        get(clients.dynamodb_at_once())
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.usefixtures("lean")
+@pytest.mark.parametrize(
+    "code", ["InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"]
+)
+def test_the_time_of_aws_is_taken_if_the_clock_is_wrong(server: FaultyServer, code: str) -> None:
+    ahead = formatdate(time.time() + HOUR, usegmt=True)
+    server.script = [refusal(code, Date=ahead), FOUND]
+    database = clients.dynamodb_at_once()
+
+    assert get(database) == ITEM
+    assert get(database) == ITEM
+
+    stamps = [request.headers["x-amz-date"] for request in server.requests]
+    assert len(stamps) == 3, "the difference is remembered"
+    assert stamps[0] < stamps[1] <= stamps[2]
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_wrong_signature_at_the_right_time_is_refused(server: FaultyServer) -> None:
+    server.script = [refusal("InvalidSignatureException")]
+
+    with pytest.raises(RefusedError):
+        get(clients.dynamodb())
+
+    assert len(server.requests) == 1
+
+
+class Rotating:
+    """Credentials with a successor."""
+
+    def __init__(self) -> None:
+        self.keys = ["old", "new"]
+
+    def get(self) -> Credentials:
+        return Credentials(self.keys[0], "secret", None)
+
+    def refresh(self, expired: Credentials) -> bool:
+        assert expired.access_key == self.keys[0]
+        if len(self.keys) == 1:
+            return False
+        del self.keys[0]
+        return True
+
+
+def test_credentials_that_can_be_refreshed_are(server: FaultyServer) -> None:
+    server.script = [refusal("ExpiredTokenException"), answer({"Item": ITEM})]
+    client = JsonClient("dynamodb", "X", Patience(attempts=1), credentials=Rotating())
+
+    assert client.call("GetItem", {})["Item"] == ITEM
+
+    used = [request.headers["authorization"].split("/")[0] for request in server.requests]
+    assert [each.removeprefix("AWS4-HMAC-SHA256 Credential=") for each in used] == ["old", "new"]
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_client_in_trouble_stops_repeating(server: FaultyServer) -> None:
+    server.script = [LOST]
+    client = JsonClient("dynamodb", "X", Patience())
+
+    for _ in range(60):
+        with pytest.raises(UnansweredError):
+            client.call("GetItem", {})
+
+    assert len(server.requests) == 60 + 500 // 5
+
+
+def test_the_budget_of_repetitions_fills_up_by_successes() -> None:
+    budget = RetryBudget()
+    timed_out = Trouble(timed_out=True)
+    assert [budget.take(timed_out) for _ in range(51)] == [10] * 50 + [0]
+
+    for _ in range(10):
+        budget.put_back(0)
+
+    assert [budget.take(timed_out), budget.take(timed_out)] == [10, 0]
+    budget.put_back(10)
+    assert budget.take(timed_out) == 10
+
+
+def test_waiting_has_full_jitter_and_is_short() -> None:
+    assert backoff(1, Trouble(), rand=lambda: 0.0) == 0
+    assert [backoff(n, Trouble(), lambda: 1.0) for n in (1, 2)] == [0.05, 0.1]
+    assert [backoff(n, Trouble(throttled=True), lambda: 1.0) for n in (1, 2)] == [1, 2]
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_client_is_shared_by_32_threads(server: FaultyServer) -> None:
+    def echo(request: Request) -> Answer:
+        return answer({"Item": json.loads(request.body)["Key"]})
+
+    server.script = [echo]
+    database = clients.dynamodb()
+
+    def ask(number: int) -> bool:
+        key = {"id": {"S": str(number)}}
+        return database.get_item(TableName="t", Key=key)["Item"] == key
+
+    with ThreadPoolExecutor(32) as threads:
+        assert all(threads.map(ask, range(1000)))
+
+    assert len(server.connections) <= 32
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_child_process_inherits_no_connection(server: FaultyServer) -> None:
+    def inherited() -> str:
+        program = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))"
+        command = [sys.executable, "-c", program]
+        return subprocess.run(
+            command, close_fds=False, capture_output=True, check=True, text=True
+        ).stdout
+
+    server.script = [FOUND]
+    before = inherited()
+    database = clients.dynamodb()
+    get(database)
+
+    assert inherited() == before
+
+
+@pytest.mark.usefixtures("lean")
+@pytest.mark.parametrize("text", ["\ud800", "ä€😀", "\x00"], ids=ascii)
+def test_every_text_arrives_as_boto3_sends_it(server: FaultyServer, text: str) -> None:
+    def echo(request: Request) -> Answer:
+        return answer({"Item": json.loads(request.body)["Item"]})
+
+    server.script = [echo]
+    item: Any = {"id": {"S": text}, "data": {"B": b"\x00\xff"}, "number": {"N": "1"}}
+
+    sent: Any = clients.dynamodb().put_item(TableName="t", Item=item)
+
+    assert sent["Item"] == {**item, "data": {"B": "AP8="}}
+
+
+def test_an_unknown_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "boto")
+
+    with pytest.raises(ValueError, match="use lean or boto3"):
+        clients.dynamodb()

@@ -1,0 +1,74 @@
+"""What the functions import before their first request."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILDS = {
+    "watcher": "handler._watch_for(0).step(handler.SystemClock().now())",
+    "api": "app.services()",
+    "authorizer": "handler.services()",
+    "auditor": "handler._audit_jobs()",
+    "executor": "handler._execute_run()",
+}
+PROGRAM = """
+import importlib, sys
+from contextlib import suppress
+handler = importlib.import_module("functions.{function}.handler")
+app = sys.modules.get("functions.api.app")
+from nextfire.domain.errors import UnavailableError
+with suppress(UnavailableError):  # nothing listens: the request itself was made
+    {build}
+print(sorted(name for name in sys.modules if name.split(".")[0] in ("boto3", "botocore")))
+"""
+QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/q.fifo"
+SETTINGS = {
+    **{f"{name}_TABLE": name for name in ("JOBS", "DUE", "RUNS", "CONTROL", "KEYS", "REQUESTS")},
+    "SCRIPTS_BUCKET": "scripts",
+    "OUTPUTS_BUCKET": "outputs",
+    "EVENT_BUS": "bus",
+    "POOLS": json.dumps({"default": {"queueUrl": QUEUE, "maxTimeout": "PT1M"}}),
+    "WRITE_SHARDS": "1",
+    "READ_SHARDS": "1",
+    "METADATA": "open",
+    "POOL": "default",
+    "QUEUE_URL": QUEUE,
+    "DLQ_URL": QUEUE,
+    "JOB_ROLE_ARN": "arn:aws:iam::1:r",
+}
+
+
+@pytest.mark.parametrize("function", BUILDS)
+def test_a_function_starts_without_boto3(function: str) -> None:
+    """Powertools imports the package `botocore`, whose own module is two milliseconds; what takes
+    time are the modules within.
+    """
+    environment = {
+        "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
+        "PATH": "/usr/bin:/bin",
+        "POWERTOOLS_SERVICE_NAME": function,
+        "AWS_REGION": "eu-central-1",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_SESSION_TOKEN": "testing",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        **{f"NEXTFIRE_{name}": value for name, value in SETTINGS.items()},
+    }
+
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(function=function, build=BUILDS[function])],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "['botocore']"
