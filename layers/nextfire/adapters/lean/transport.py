@@ -24,7 +24,7 @@ class LostError(UnansweredError):
 
 
 class TimedOutError(UnansweredError):
-    """There was no connection, or no response, in time."""
+    """No connection, or no response, in time."""
 
 
 @dataclass(frozen=True, slots=True)
