@@ -17,6 +17,7 @@ LOST = None
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    line: str
     headers: dict[str, str]
     body: bytes
     connection: int
@@ -77,13 +78,12 @@ class FaultyServer:
     def _serve(self, connection: socket.socket, number: int) -> None:
         with suppress(OSError), connection, connection.makefile("rb") as stream:
             while line := stream.readline():
-                del line
                 headers = {}
-                while (line := stream.readline().strip()) != b"":
-                    name, _, value = line.decode().partition(":")
+                while (header := stream.readline().strip()) != b"":
+                    name, _, value = header.decode().partition(":")
                     headers[name.lower()] = value.strip()
                 body = stream.read(int(headers.get("content-length", "0")))
-                request = Request(headers, body, number)
+                request = Request(line.decode().strip(), headers, body, number)
                 if not self._reply(connection, request):
                     connection.shutdown(socket.SHUT_RDWR)
                     return

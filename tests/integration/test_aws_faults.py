@@ -350,3 +350,26 @@ def test_an_unknown_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ValueError, match="use lean or boto3"):
         clients.dynamodb()
+
+
+@pytest.mark.usefixtures("lean")
+@pytest.mark.parametrize(
+    ("scheme", "line"),
+    [
+        ("http", "POST http://dynamodb.example/"),
+        ("https", "CONNECT dynamodb.example:443"),
+    ],
+)
+def test_a_proxy_is_used(
+    server: FaultyServer, monkeypatch: pytest.MonkeyPatch, scheme: str, line: str
+) -> None:
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv(f"{scheme}_proxy", server.address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{scheme}://dynamodb.example")
+    server.script = [LOST]
+
+    with pytest.raises(UnavailableError):
+        get(clients.dynamodb())
+
+    assert [each.line.rpartition(" ")[0] for each in server.requests] == [line] * 3

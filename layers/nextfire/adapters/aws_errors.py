@@ -65,7 +65,7 @@ class HasResponse(Protocol):
 
 
 class UnansweredError(Exception):
-    """There is no valid answer: no connection, no response in time, or an unreadable one."""
+    """No valid answer arrived: no connection, no response in time, or an unreadable one."""
 
 
 def refused() -> tuple[type[RefusedError], ...]:
@@ -74,7 +74,7 @@ def refused() -> tuple[type[RefusedError], ...]:
 
 
 def unanswered() -> tuple[type[UnansweredError], ...]:
-    """The classes of "there is no valid answer"."""
+    """The classes of "no valid answer arrived"."""
     return (UnansweredError, *_botocore("BotoCoreError"))
 
 

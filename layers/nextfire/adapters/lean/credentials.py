@@ -11,7 +11,7 @@ from nextfire.adapters.lean.signing import Credentials
 
 
 class NoCredentialsError(UnansweredError):
-    """There are no AWS credentials here, or they cannot be refreshed at present."""
+    """AWS credentials are missing, or cannot be refreshed at present."""
 
 
 class CredentialsSource(Protocol):
@@ -20,7 +20,7 @@ class CredentialsSource(Protocol):
     def get(self) -> Credentials: ...
 
     def refresh(self, expired: Credentials) -> bool:
-        """Get others, which AWS may accept in place of *expired*. False: there are none."""
+        """Get others, which AWS may accept in place of *expired*. False: none found."""
 
 
 def credentials_source() -> CredentialsSource:

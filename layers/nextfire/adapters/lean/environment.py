@@ -36,7 +36,7 @@ def place_of(service: str) -> Place:
     """Where *service* (``dynamodb``, ``sqs``) is.
 
     Raises:
-        ValueError: There is no region, or the endpoint is not the URL of a host.
+        ValueError: The region is unknown, or the endpoint is not the URL of a host.
     """
     # boto3 knows the second name alone, so that one comes first.
     names = ("AWS_DEFAULT_REGION", "AWS_REGION")

@@ -30,6 +30,8 @@ from nextfire.adapters.lean.transport import LostError, Response, TimedOutError,
 _SKEW = frozenset({"InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"})
 _SKEW_AT_LEAST = 60.0  # s; AWS accepts five minutes
 _OK = 200
+_UNSIGNED = {"accept-encoding": "identity", "user-agent": "nextfire"}
+"""Headers that a proxy may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,8 @@ class JsonClient:
         self._signer = Signer(place.region, service)
         self._transport = Transport(place.endpoint, connect=patience.connect, read=patience.read)
         self._headers = {
-            "accept-encoding": "identity",
             "content-type": "application/x-amz-json-1.0",
             "host": urlsplit(place.endpoint).netloc,
-            "user-agent": "nextfire",
         }
         self._budget = RetryBudget()
         self._offset = 0.0  # s by which AWS's clock is ahead of this machine's
@@ -76,7 +76,7 @@ class JsonClient:
 
         Raises:
             RefusedError: AWS answered with an error, after the last attempt.
-            UnansweredError: There was no valid answer, after the last attempt.
+            UnansweredError: The last attempt got no valid answer.
         """
         body = _encode(request)
         attempt, cost = 1, 0
@@ -121,7 +121,7 @@ class JsonClient:
     def _once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
         headers = {**self._headers, "x-amz-target": f"{self._prefix}.{operation}"}
         signed = self._signer.sign(headers, body, credentials, self._now() + self._offset)
-        response = self._transport.send(signed, body)
+        response = self._transport.send(signed | _UNSIGNED, body)
         document = _decode(response)
         document["ResponseMetadata"] = {
             "RequestId": response.headers.get("x-amzn-requestid", ""),
@@ -147,7 +147,7 @@ class JsonClient:
 
 
 def _trouble(error: RefusedError | UnansweredError) -> Trouble | None:
-    """What hinders a request that may succeed if it is sent again; None: it will not."""
+    """Why a request failed that may succeed if it is sent again; None: it will fail again."""
     if isinstance(error, RefusedError):
         if error_code(error) in EXPIRED_CREDENTIALS or not is_transient(error):
             return None

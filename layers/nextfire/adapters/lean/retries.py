@@ -1,4 +1,4 @@
-"""When a request is sent again: at most so often, and not when AWS is in trouble for long."""
+"""When a request is sent again, and for how long it waits before."""
 
 from __future__ import annotations
 

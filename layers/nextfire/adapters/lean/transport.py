@@ -24,7 +24,7 @@ class LostError(UnansweredError):
 
 
 class TimedOutError(UnansweredError):
-    """There was no connection, or no response, in time."""
+    """No connection, or no response, in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,9 @@ class Transport:
 
     def __init__(self, endpoint: str, *, connect: float, read: float) -> None:
         self._pool = _pool_of(endpoint)
+        # A proxy of plain HTTP is given the whole URL; one of TLS is asked for a tunnel.
+        plain = endpoint.startswith("http://") and proxy_for(endpoint) is not None
+        self._url = f"{endpoint}/" if plain else "/"
         self._timeout = Timeout(connect=connect, read=read)
 
     def send(self, headers: Mapping[str, str], body: bytes) -> Response:
@@ -124,11 +127,12 @@ class Transport:
         _current.reused = False
         answer = self._pool.urlopen(
             "POST",
-            "/",
+            self._url,
             body=body,
             headers=headers,
             retries=False,
             redirect=False,
+            assert_same_host=False,
             timeout=self._timeout,
             decode_content=False,
         )

@@ -1,0 +1,112 @@
+"""Where the lean client finds AWS, compared with botocore."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from botocore.session import Session  # noqa: TID251 - what is compared with
+
+from nextfire.adapters.lean import environment
+from nextfire.adapters.lean.credentials import BotocoreCredentials, credentials_source
+from nextfire.adapters.lean.environment import Place, place_of, proxy_for, tls_context
+from nextfire.adapters.lean.signing import Credentials
+
+LOCAL = "http://127.0.0.1:4566"
+
+
+@pytest.fixture(autouse=True)
+def empty_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):  # noqa: TID251 - it is emptied
+        if name.startswith("AWS_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+
+
+@pytest.mark.parametrize("service", ["dynamodb", "sqs"])
+@pytest.mark.parametrize(
+    "region", ["eu-central-1", "us-gov-west-1", "cn-north-1", "us-iso-east-1", "eusc-de-east-1"]
+)
+def test_endpoint_is_that_of_botocore(
+    monkeypatch: pytest.MonkeyPatch, service: str, region: str
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", region)
+    client = Session().create_client(service)
+
+    assert place_of(service) == Place(region, client.meta.endpoint_url)
+
+
+@pytest.mark.parametrize("region", ["eu-central-1", "us-gov-west-1", "cn-north-1"])
+def test_usual_partitions_need_no_botocore(monkeypatch: pytest.MonkeyPatch, region: str) -> None:
+    monkeypatch.setenv("AWS_REGION", region)
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+
+    assert place_of("sqs").endpoint.startswith(f"https://sqs.{region}.amazonaws.com")
+
+
+def test_endpoints_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", LOCAL + "/")
+    assert place_of("sqs").endpoint == LOCAL
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")
+    assert place_of("sqs").endpoint == "http://127.0.0.1:1"
+    assert place_of("dynamodb").endpoint == LOCAL
+
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    assert place_of("sqs").endpoint == "https://sqs.eu-central-1.amazonaws.com"
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:4566", "ftp://127.0.0.1", "http://host/path"])
+def test_an_endpoint_that_cannot_be_used_is_refused(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+    with pytest.raises(ValueError, match="Invalid endpoint"):
+        place_of("sqs")
+
+
+def test_no_region_is_refused() -> None:
+    with pytest.raises(ValueError, match="AWS_REGION=eu-central-1"):
+        place_of("sqs")
+
+
+def test_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = "https://sqs.eu-central-1.amazonaws.com"
+    assert proxy_for(endpoint) is None
+
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    assert proxy_for(endpoint) == "http://proxy:3128"
+    assert proxy_for(LOCAL) is None
+
+    monkeypatch.setenv("NO_PROXY", ".amazonaws.com")
+    assert proxy_for(endpoint) is None
+
+
+def test_certificates_are_those_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tls_context() is tls_context(), "read once"
+    assert tls_context().get_ca_certs()
+
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent.pem")
+    with pytest.raises(FileNotFoundError):
+        tls_context()
+
+
+def test_a_bundle_is_found_without_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "find_spec", lambda _: None)
+
+    assert environment._bundle() is None  # noqa: SLF001
+
+
+def test_credentials_of_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(credentials_source(), BotocoreCredentials)
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "t")
+    assert credentials_source().get() == Credentials("a", "s", "t")
