@@ -33,6 +33,8 @@ POLL_EVERY = timedelta(milliseconds=500)
 BUDGET = 20_000
 """Entries in memory, where nobody says how much memory there is."""
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
+_SLOW = timedelta(seconds=1)
+_LANES_AT_LEAST = 2
 _TOGETHER = timedelta(milliseconds=100)
 _WAITED_FOR = 0.05  # seconds, for a batch in flight where no other can be begun
 
@@ -74,7 +76,8 @@ class Dispatch:
         self._lanes = lanes
         self._at_once = at_once
         self._begun_at = datetime.min.replace(tzinfo=UTC)
-        self._flying: dict[Future[TickReport], list[StoredEntry]] = {}
+        self._now_at_once = at_once
+        self._flying: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
         self._holding = holding = Holding(shares.weights, budget)
         self._waiting = waiting = Waiting(due, holding, clock)
         self._quarantine = Quarantine(jobs, due)
@@ -132,7 +135,7 @@ class Dispatch:
         """
         report = self._landed()
         begun = 0
-        for _ in range(self._at_once - len(self._flying)):
+        for _ in range(self._now_at_once - len(self._flying)):
             # A call for a few costs as much as one for many: what comes due beside a batch waits a
             # moment for others.
             alone = not self._flying or now - self._begun_at >= _TOGETHER
@@ -141,7 +144,7 @@ class Dispatch:
                 break
             begun += 1
             self._begun_at = now
-            self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch
+            self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch, now
         next_at = self._holding.next_at
         if not begun and self._flying and next_at is not None and next_at <= now:
             with suppress(Exception):  # told below; the oldest is likely to be the next to end
@@ -159,7 +162,9 @@ class Dispatch:
     def _landed(self) -> TickReport:
         report, trouble = TickReport(), None
         for flight in [each for each in self._flying if each.done()]:
-            self._holding.done(self._flying.pop(flight))
+            batch, begun_at = self._flying.pop(flight)
+            self._holding.done(batch)
+            self._adapt(self._clock.now() - begun_at)
             try:
                 report += flight.result()
             except UnavailableError as error:
@@ -168,6 +173,15 @@ class Dispatch:
         if trouble is not None and not report.dispatched:
             raise trouble
         return report
+
+    def _adapt(self, took: timedelta) -> None:
+        """Where batches take long, they wait for the core and not for answers: more of them would
+        only be in the way of each other, and of what is read.
+        """
+        if took > _SLOW:
+            self._now_at_once = max(self._now_at_once - 1, min(_LANES_AT_LEAST, self._at_once))
+        elif took < _SLOW / 2:
+            self._now_at_once = min(self._now_at_once + 1, self._at_once)
 
     def _carry_out(self, batch: list[StoredEntry], now: datetime) -> TickReport:
         """Decide, admit, send, store what follows, delete: in this order for each entry."""
