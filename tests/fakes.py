@@ -678,7 +678,7 @@ class MemoryFifo:
 
 @dataclass(slots=True)
 class MemoryDelivery:
-    """`FifoDelivery`."""
+    """`Delivery`, with the id and the group of a `FifoDelivery`."""
 
     body: str
     queue: MemoryFifo

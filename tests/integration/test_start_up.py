@@ -11,11 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BUILDS = {
-    "watcher": "handler._watch_for(0).step(handler.SystemClock().now())",
+    "watcher": "handler._watcher_of(0).turn(handler.SystemClock().now())",
     "api": "app.services()",
     "authorizer": "handler.services()",
     "auditor": "handler._audit_jobs()",
-    "executor": "handler._execute_run()",
+    "executor": "handler._executor()",
 }
 PROGRAM = """
 import importlib, sys

@@ -35,7 +35,9 @@ def test_values_are_those_of_boto3(value: Any) -> None:
         assert from_item(ours) == {"x": TypeDeserializer().deserialize(ours["x"])}
 
 
-@pytest.mark.parametrize("value", [1.5, object(), Decimal("NaN"), {b"x"}], ids=repr)
+@pytest.mark.parametrize(
+    "value", [1.5, object(), Decimal("NaN"), {b"x"}], ids=lambda value: type(value).__name__
+)
 def test_values_that_dynamodb_does_not_have_are_refused(value: object) -> None:
     with pytest.raises(TypeError):
         to_item({"x": value})
