@@ -15,6 +15,7 @@ BATCH = 100
 """Entries handled together; the keys of one BatchGetItem."""
 _SPARE_EVERY = timedelta(seconds=10)
 _FRESH = timedelta(seconds=5)
+_SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 
 
 class Holding:
@@ -39,6 +40,7 @@ class Holding:
         self._spare: dict[Slot, StoredEntry] = {}
         self._spare_at: datetime | None = None
         self._ignored: dict[Slot, datetime] = {}
+        self._gone: dict[Slot, datetime] = {}
         self._in_work: set[Slot] = set()
         self._jobs: set[JobKey] = set()
         self._behind: dict[JobKey, list[StoredEntry]] = {}
@@ -68,9 +70,8 @@ class Holding:
 
     def knows(self, slot: Slot) -> bool:
         """Whether *slot* is held, in work, or to be left alone."""
-        return any(
-            slot in known for known in (self._held, self._ignored, self._in_work, self._spare)
-        )
+        places = (self._held, self._in_work, self._ignored, self._gone, self._spare)
+        return any(slot in known for known in places)
 
     def hold(self, stored: StoredEntry, now: datetime) -> None:
         """Hold *stored* until its instant, unless the memory is used up: then it is read again."""
@@ -146,7 +147,15 @@ class Holding:
     def ignores(self, slot: Slot) -> bool:
         return slot in self._ignored
 
-    def forget(self, now: datetime) -> None:
-        """What was to be ignored until *now* may be held again."""
+    def deleted(self, slots: Iterable[Slot], now: datetime) -> None:
+        """*slots* are being deleted: reads that began before, or a little later, may show them."""
+        with self._lock:
+            self._gone.update((slot, now + _SEEN_AGAIN) for slot in slots)
+
+    def forget(self, now: datetime, reads_since: datetime) -> None:
+        """What was to be ignored until *now* may be held again; of what was deleted that which no
+        read can show any more that began at *reads_since* or later.
+        """
         with self._lock:
             self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
+            self._gone = {slot: at for slot, at in self._gone.items() if at > reads_since}

@@ -71,10 +71,15 @@ class BucketReader:
         self._full = False
         self._cursors: dict[int, datetime] = {}
         self._reading: dict[int, Future[tuple[Found, datetime]]] = {}
+        self._began: dict[int, datetime] = {}
         self._read_until: dict[str, datetime] = {}
         self._reached: dict[str, Slot] = {}
         self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
+
+    def reads_since(self, now: datetime) -> datetime:
+        """When the oldest read began that may still be answered; *now* if there is none."""
+        return min((self._began[shard] for shard in self._reading), default=now)
 
     def read(self, now: datetime, hold: Hold, notes: list[str]) -> None:
         """Read every bucket from the cursors on; move the cursors over closed, empty ones.
@@ -111,6 +116,7 @@ class BucketReader:
         for shard in self._shards:
             if shard not in slow:
                 self._reading[shard] = self._executor.submit(self._read_shard, shard, now)
+                self._began[shard] = now
         trouble: UnavailableError | None = None
         for shard, reading in [*self._reading.items()]:
             left = _NO_TIME if shard in slow else now + _READ_FOR - self._clock.now()

@@ -32,7 +32,6 @@ from nextfire.usecases.go_on_backfill import GoOnBackfill
 POLL_EVERY = timedelta(milliseconds=500)
 BUDGET = 20_000
 """Entries in memory, where nobody says how much memory there is."""
-_SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 _SLOW = timedelta(seconds=1)
 _LANES_AT_LEAST = 2
 _TOGETHER = timedelta(milliseconds=100)
@@ -110,7 +109,7 @@ class Dispatch:
             UnavailableError: A read failed. What was read is held.
         """
         report = TickReport()
-        self._holding.forget(now)
+        self._holding.forget(now, self._reader.reads_since(now))
         self._reader.read(now, lambda found: self._hold(found, now, report), report.notes)
         report.polled = True
         return report
@@ -202,7 +201,7 @@ class Dispatch:
         followed += self._cover(_of(Cover, admitted), now, report, at_once=at_once)
         gone += self._follow(followed, now, report)
         self._due.delete(gone)
-        self._holding.ignore(gone, now + _SEEN_AGAIN)
+        self._holding.deleted(gone, self._clock.now())
         missed = {due.stored.slot for due in decided if misses(due)}
         if followers and missed <= {*gone}:
             report += self._carry_out(followers, now)
