@@ -1,8 +1,8 @@
 """The tick: a chain of occurrences, two watchers that both think they hold the lease, a queue that
 drops repetitions, and executors that put on record what they took.
 
-An entry that is missed is covered by the watcher, or the first occurrence that is not missed is sent
-in its place: its message lists the missed ones before it, its row, and the executor puts that row on
+A missed entry is covered by the watcher, or the first occurrence that is not missed is sent in its
+place. The message lists the missed occurrences before it, its row; the executor puts that row on
 record, step by step, before it looks at its own run.
 
 All occurrences are due from the start; a FIRE entry stands for one, by its number. That both
@@ -21,6 +21,9 @@ from tests.model.explore import Model, Step
 NO_RECORD = -2
 RAN = -1
 """Records: none, that of a run, or (0 and more) a range record up to that occurrence."""
+
+
+ENTRY_GOES = "an entry goes only when it was sent, listed or covered and its successor stored"
 
 
 class Doing(Enum):
@@ -68,10 +71,11 @@ class Hand(NamedTuple):
 
 
 class State(NamedTuple):
-    """`due`, `seen`: sets of occurrences as bits: with an entry in the table; sent within the window
-    of deduplication. `queued`: the messages of each, by the first occurrence of their rows. `hands`:
-    the message of each that an executor has. `late`: those below are missed by now. `accepted`,
-    `stored`, `delivered`: what ever was; accepted is what a message that was not dropped lists, too.
+    """`due`, `seen`: sets of occurrences as bits: with an entry in the table; sent within the
+    window of deduplication. `queued`: the messages of each, by the first occurrence of their rows.
+    `hands`: the message of each that an executor has. `late`: those below are missed by now.
+    `accepted`, `stored`, `delivered`: history, for the properties and for what executors know.
+    The row of a message counts as accepted only if the queue did not drop the message.
     """
 
     due: int
@@ -343,7 +347,7 @@ def dispatch(
             )
         },
         changes={
-            "an entry goes only when it was sent, listed or covered and its successor stored": _may_go,
+            ENTRY_GOES: _may_go,
             "what is on record stays as it is": lambda before, _, after: all(
                 was in (NO_RECORD, now)
                 for was, now in zip(before.records, after.records, strict=True)
