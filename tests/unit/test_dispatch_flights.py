@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class LaneFuture(Future[T]):
-    """What ends when `land` is called, or when somebody waits for it without end."""
+    """What ends when `land` is called, or when `result` is called without a timeout."""
 
     def __init__(self, do: Callable[[], T]) -> None:
         super().__init__()
@@ -31,13 +31,13 @@ class LaneFuture(Future[T]):
             self.set_exception(error)
 
     def result(self, timeout: float | None = None) -> T:
-        if timeout is None and not self.done():
+        if not self.done() and timeout is None:
             self.land()
         return super().result(0)
 
 
 class Lanes(Executor):
-    """Begins each thing when told to."""
+    """Runs a task only when `land` is called."""
 
     def __init__(self) -> None:
         self.flights: list[LaneFuture[Any]] = []

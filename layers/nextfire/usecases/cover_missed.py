@@ -80,7 +80,7 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: Cover, now: datetime
 
 def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: datetime) -> Recorded:
     """Put on record what *message* says was missed before its run. Done again, after a crash or for
-    another message, it finds what was written, and goes on from there. A record that does not
+    another message, it finds what was written and continues there. A record that does not
     decode keeps its place and blocks nothing else.
 
     Args:
