@@ -17,7 +17,7 @@ from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ports import KeptRequest
 from nextfire.usecases import execute_run
-from nextfire.usecases.cover_missed import Recorded
+from nextfire.usecases.cover_missed import Recorded, record_missed
 from nextfire.usecases.execute_run import ExecuteRun, Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
@@ -112,7 +112,7 @@ def test_a_message_that_is_deleted_before_its_run_is_on_record(
 def test_a_run_that_is_claimed_before_what_was_missed_is_on_record(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record_missed, carry_out = execute_run.record_missed, ExecuteRun._carry_out  # noqa: SLF001
+    carry_out = ExecuteRun._carry_out  # noqa: SLF001
 
     def claim_first(self: Any, job: Any, message: Any, host: Any) -> Handled:
         handled = carry_out(self, job, message, host)
