@@ -68,7 +68,13 @@ def _long() -> _Plan:
     of_stack = ["tests/soak", "tests/e2e/test_redrive_many.py", "tests/e2e/test_schema.py"]
     return _Plan(
         {
-            "seeds": [*_PYTEST, *_SIDE_BY_SIDE, *seeded, "tests/unit/test_script_runner.py"],
+            "seeds": [
+                *_PYTEST,
+                *_SIDE_BY_SIDE,
+                *seeded,
+                "tests/unit/test_script_runner.py",
+                "tests/simulation/test_liveness.py",
+            ],
             "crash points": [*_PYTHON, "tests.crashes"],
             "fuzzing": [*_PYTHON, "tests.fuzz"],
             "histories": [*_PYTHON, "tests.simulation", "--seeds", "10000"],

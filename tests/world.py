@@ -21,7 +21,7 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
 from nextfire.usecases.execute_run import Disposition, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
@@ -167,6 +167,7 @@ class World:
         executor: Executor | None = None,
         lanes: Executor | None = None,
         at_once: int = 1,
+        budget: int = BUDGET,
     ) -> Dispatch:
         """What dispatches for the holder of *epoch*, *at_once* batches side by side on *lanes*."""
         through = self.faults.through
@@ -181,7 +182,7 @@ class World:
             lanes=lanes or InlineExecutor(),
             at_once=at_once,
         )
-        return build_dispatcher(ports, range(self.shards), self.shares, epoch)
+        return build_dispatcher(ports, range(self.shards), self.shares, epoch, budget)
 
     def tick(self) -> TickReport:
         """Poll and release until the cursors have come as far as they can and nothing is due."""

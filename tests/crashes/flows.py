@@ -644,6 +644,33 @@ class CoverLatest(Flow):
         assert ran(books, job) == ["12:01"]
 
 
+class SendLatest(CoverLatest):
+    """The watcher sends the latest with what was missed; a worker records that, then runs it."""
+
+    name = "sent with what was missed: RUN_LATEST"
+
+    def act(self, stack: Stack) -> None:
+        stack.watcher().live(SECOND)
+        stack.worker().work()
+
+
+class SendFresh(SendLatest):
+    name = "sent with what was missed: SKIP"
+
+    def prepare(self, stack: Stack) -> None:
+        stack.at("11:57")
+        stack.register(**dates("11:58", "11:59", "12:00", "12:01"), misfire=SKIP)
+        stack.at("12:01:05")
+
+    def check(self, stack: Stack) -> None:
+        books, job = stack.snapshot(), stack.job()
+        if ran(books, job) == ["12:01"]:
+            assert covered(books, job) == ["11:58-12:00 (3)"]
+        else:  # it was late as well, when those who died had been replaced
+            assert stack.cloud.died["watcher"]
+            assert "12:01" in covered(books, job)[-1]
+
+
 class CoverBefore(CoverLatest):
     """A watcher stored a successor, and vanished before it sent the first and deleted its entry.
     That one is a missed one now; what follows it is not.
@@ -1628,6 +1655,7 @@ FLOWS: list[Flow] = [
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(BeginBackfill(), StopBackfill(), TickOfBackfill()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
+    *(SendLatest(), SendFresh()),
     *(CoverLatest(), CoverBefore(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),
     *(Succeed(), SucceedInLambda(), InTurn(), SucceedWithSecrets(), Heartbeat(), Retry()),

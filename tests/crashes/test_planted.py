@@ -16,6 +16,8 @@ from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ports import KeptRequest
+from nextfire.usecases import execute_run
+from nextfire.usecases.cover_missed import Recorded, record_missed
 from nextfire.usecases.execute_run import ExecuteRun, Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
@@ -28,6 +30,7 @@ from tests.crashes.flows import (
     InTurn,
     Register,
     ReleaseLease,
+    SendLatest,
     Succeed,
     TakeOverWithRates,
 )
@@ -104,6 +107,22 @@ def test_a_message_that_is_deleted_before_its_run_is_on_record(
 
     monkeypatch.setattr(ExecuteRun, "handle", acknowledge_first)
     assert explorer(Succeed()).first_lost() == ("DeleteMessage", Fate.AFTER)
+
+
+def test_a_run_that_is_claimed_before_what_was_missed_is_on_record(
+    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry_out = ExecuteRun._carry_out  # noqa: SLF001
+
+    def claim_first(self: Any, job: Any, message: Any, host: Any) -> Handled:
+        handled = carry_out(self, job, message, host)
+        if handled.started:
+            record_missed(self._runs, job, message, self._clock.now())
+        return handled
+
+    monkeypatch.setattr(execute_run, "record_missed", lambda *_: Recorded())
+    monkeypatch.setattr(ExecuteRun, "_carry_out", claim_first)
+    assert explorer(SendLatest()).first_lost() == ("UpdateItem", Fate.AFTER)
 
 
 def test_a_count_that_is_written_after_its_job(

@@ -14,6 +14,7 @@ from benchmarks.overload import MINUTE, POLICIES, measure_capacity
 from nextfire.domain.due_decisions import Decision, Fire, decide_due
 from nextfire.usecases.dispatch import deciding
 from nextfire.usecases.dispatch.holding import Holding
+from tests.crons import LONG
 from tests.simulation.liveness import Case, play
 
 SCALE = 60.0
@@ -22,6 +23,8 @@ OVERLOADED_FOR = 20 * MINUTE
 OUTAGE = timedelta(seconds=210)
 CASES = [Case(policy, load) for policy in POLICIES for load in (1.1, 2)]
 CASES += [Case(policy, 0.8, OUTAGE) for policy in POLICIES]
+ALWAYS = [Case("RUN_LATEST", 2), Case("RUN_LATEST", 0.8, OUTAGE), Case("SKIP", 0.8, OUTAGE)]
+"""Played without NEXTFIRE_LONG, too."""
 
 
 @cache
@@ -33,12 +36,16 @@ def _play(case: Case, plant: Callable[[Watcher], None] = lambda _: None) -> list
     return play(case, _capacity(), scale=SCALE, overloaded_for=OVERLOADED_FOR, plant=plant)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES if LONG else ALWAYS, ids=str)
 def test_overload_and_outages_leave_it_alive(case: Case) -> None:
     assert not _play(case)
 
 
-@pytest.mark.parametrize("case", [Case("RUN_LATEST", 2), Case("RUN_LATEST", 0.8, OUTAGE)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [Case("RUN_LATEST", 2), Case("RUN_LATEST", 0.8, OUTAGE)] if LONG else [ALWAYS[1]],
+    ids=str,
+)
 def test_a_dispatcher_that_covers_before_it_sends_is_found(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

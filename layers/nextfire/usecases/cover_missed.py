@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from nextfire.domain.due import DueEntry, fire
 from nextfire.domain.due_decisions import Cover, Missed, missed_from, owned
+from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RunKey, run_id, runs_from
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job
@@ -28,6 +29,17 @@ class Covered:
 
     written: Run | None
     successor: DueEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The records that are new; whether a record was found that does not decode."""
+
+    written: tuple[Run, ...] = ()
+    quarantined: bool = False
+
+    def __add__(self, other: Recorded) -> Recorded:
+        return Recorded(self.written + other.written, self.quarantined or other.quarantined)
 
 
 def cover_missed(runs: RunStore, entry: DueEntry, decision: Cover, now: datetime) -> Covered:
@@ -66,9 +78,10 @@ def cover_missed(runs: RunStore, entry: DueEntry, decision: Cover, now: datetime
     return Covered(None, owned(job.following(until, ordinal), decision.owned_until))
 
 
-def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: datetime) -> list[Run]:
+def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: datetime) -> Recorded:
     """Put on record what *message* says was missed before its run. Done again, after a crash or for
-    another message, it finds what was written, and goes on from there.
+    another message, it finds what was written and continues there. A record that does not
+    decode keeps its place and blocks nothing else.
 
     Args:
         runs: The records.
@@ -76,28 +89,34 @@ def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: dat
         message: Its first dispatch, or a later one.
         now: The instant.
 
-    Returns:
-        The records that are new.
-
     Raises:
         UnavailableError: The store did not answer.
-        UndecodableError: A record on the way does not read as a run.
     """
-    written: list[Run] = []
+    recorded = Recorded()
     for row in message.missed:
         owner = _as_of(job, message.key, row.version)
         if owner is None:
-            written += _record_as_told(runs, message.key, row, now)
-            continue
-        decision = Cover(Missed(row.last), row.reason, owner, owned_until=row.last)
-        entry: DueEntry | None = fire(
-            owner.key, owner.uid, row.version, row.first, ordinal=row.ordinal
-        )
-        while entry is not None:
+            recorded += _record_as_told(runs, message.key, row, now)
+        else:
+            recorded += _record_row(runs, owner, row, now)
+    return recorded
+
+
+def _record_row(runs: RunStore, owner: Job, row: SkippedRange, now: datetime) -> Recorded:
+    """Put *row* on record, in as many ranges as the records in between make necessary."""
+    recorded = Recorded()
+    decision = Cover(Missed(row.last), row.reason, owner, owned_until=row.last)
+    entry: DueEntry | None = fire(owner.key, owner.uid, row.version, row.first, ordinal=row.ordinal)
+    while entry is not None:
+        try:
             covered = cover_missed(runs, entry, decision, now)
-            written += [covered.written] if covered.written else []
-            entry = covered.successor
-    return written
+        except UndecodableError:  # written meanwhile: the record of the entry's own occurrence
+            recorded += Recorded(quarantined=True)
+            entry = owned(owner.following(entry.occurs_at, entry.ordinal), row.last)
+            continue
+        recorded += Recorded((covered.written,) if covered.written else ())
+        entry = covered.successor
+    return recorded
 
 
 def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
@@ -110,16 +129,19 @@ def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
     return None if past is None else job.as_of(past)
 
 
-def _record_as_told(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> list[Run]:
+def _record_as_told(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> Recorded:
     """Without its schedule a row cannot be taken apart: it is put on record whole, if nothing of it
     is.
     """
     between = runs.between(key.job, runs_from(row.first), _after(row.last), page=1, lenient=True)
     if any(run.key.uid == key.uid and run.trigger is not Trigger.MANUAL for run in between):
-        return []
+        return Recorded()
     first = RunKey(key.job, run_id(key.uid, row.first))
     skipped = Run.skipped(first, row.reason, cut(now), covered_to=row.last, covered=row.count)
-    return [skipped] if runs.skip(skipped) == skipped else []
+    try:
+        return Recorded((skipped,) if runs.skip(skipped) == skipped else ())
+    except UndecodableError:  # the first has a record
+        return Recorded(quarantined=True)
 
 
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:

@@ -144,9 +144,10 @@ class ExecuteRun:
         try:
             job = self._jobs.get(message.key.job)
             # First: once the run is on record, nobody looks at what was missed before it.
-            missed = record_missed(self._runs, job, message, self._clock.now())
+            before = record_missed(self._runs, job, message, self._clock.now())
             handled = self._carry_out(job, message, host)
-            return replace(handled, missed=tuple(missed)) if missed else handled
+            quarantined = before.quarantined or handled.quarantined
+            return replace(handled, missed=before.written, quarantined=quarantined)
         except UndecodableError as error:
             # The job or the run: mended, it goes on. The message waits for that in the queue.
             return Handled(Disposition.LEAVE, shorten(str(error), 500), quarantined=True)

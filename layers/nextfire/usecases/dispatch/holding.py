@@ -14,6 +14,7 @@ from nextfire.domain.ids import JobKey
 BATCH = 100
 """Entries handled together; the keys of one BatchGetItem."""
 _SPARE_EVERY = timedelta(seconds=10)
+_SPARE_PART = BATCH // 4  # of a batch, where more is ready than goes
 _FRESH = timedelta(seconds=5)
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 
@@ -42,6 +43,7 @@ class Holding:
         self._ignored: dict[Slot, datetime] = {}
         self._gone: dict[Slot, datetime] = {}
         self._in_work: set[Slot] = set()
+        self._was_spare: set[Slot] = set()
         self._jobs: set[JobKey] = set()
         self._behind: dict[JobKey, list[StoredEntry]] = {}
 
@@ -97,20 +99,25 @@ class Holding:
                     self._ready.push(self._held[slot])
             if full and len(self._ready) < BATCH:
                 return []
-            batch = self._take_ready()
             self._spare_at = self._spare_at or now
-            if not batch or now - self._spare_at >= _SPARE_EVERY:
-                spare = self._take_spare(BATCH - len(batch))
-                self._spare_at = now if spare else self._spare_at
-                batch += spare
+            overdue = now - self._spare_at >= _SPARE_EVERY
+            spare = self._take_spare(_SPARE_PART) if overdue else []
+            batch = self._take_ready(BATCH - len(spare))
+            if not batch:
+                spare += self._take_spare(BATCH - len(spare))
+            if spare:
+                self._spare_at = now
+            batch += spare
             self._in_work.update(stored.slot for stored in batch)
             self._jobs.update(stored.entry.job for stored in batch)
             return batch
 
-    def _take_ready(self) -> list[StoredEntry]:
+    def _take_ready(self, most: int) -> list[StoredEntry]:
         batch: list[StoredEntry] = []
-        while self._ready and len(batch) < BATCH:
+        while self._ready and len(batch) < most:
             stored = self._ready.pop()
+            if stored.slot not in self._held:
+                continue  # pushed twice: it was spare until an instant, and read again before that
             if stored.entry.job in self._jobs:
                 self._behind.setdefault(stored.entry.job, []).append(stored)
                 continue
@@ -120,6 +127,7 @@ class Holding:
 
     def _take_spare(self, most: int) -> list[StoredEntry]:
         slots = [s for s, each in self._spare.items() if each.entry.job not in self._jobs][:most]
+        self._was_spare.update(slots)
         return [self._spare.pop(slot) for slot in slots]
 
     def done(self, batch: Collection[StoredEntry]) -> None:
@@ -127,17 +135,23 @@ class Holding:
         with self._lock:
             for stored in batch:
                 self._in_work.discard(stored.slot)
+                self._was_spare.discard(stored.slot)
                 self._jobs.discard(stored.entry.job)
                 for behind in self._behind.pop(stored.entry.job, ()):
                     self._ready.push(behind)
 
-    def set_aside(self, stored: StoredEntry, until: datetime | None) -> None:
-        """Keep *stored*, of a batch, as spare, *until* then at the latest."""
+    def set_aside(self, stored: StoredEntry, until: datetime | None) -> bool:
+        """Keep *stored*, of a batch, as spare, *until* then at the latest. False if it was spare
+        when the batch was taken: it has waited.
+        """
         slot = stored.slot
         with self._lock:
+            if slot in self._was_spare:
+                return False
             self._spare[slot] = stored
             if until is not None:
                 heapq.heappush(self._heap, (until, slot.bucket, slot.sort_key))
+            return True
 
     def ignore(self, slots: Iterable[Slot], until: datetime) -> None:
         """Leave *slots* alone until then."""

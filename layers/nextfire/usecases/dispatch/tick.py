@@ -77,6 +77,8 @@ class Dispatch:
         self._begun_at = datetime.min.replace(tzinfo=UTC)
         self._now_at_once = at_once
         self._flying: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
+        self._report = TickReport()
+        self._trouble: UnavailableError | None = None
         self._holding = holding = Holding(shares.weights, budget)
         self._waiting = waiting = Waiting(due, holding, clock)
         self._quarantine = Quarantine(jobs, due)
@@ -132,7 +134,7 @@ class Dispatch:
         Raises:
             UnavailableError: Nothing of a batch could be decided. Its entries are read again.
         """
-        report = self._landed()
+        self._land()
         begun = 0
         for _ in range(self._now_at_once - len(self._flying)):
             # A call for a few costs as much as one for many: what comes due beside a batch waits a
@@ -148,29 +150,37 @@ class Dispatch:
         if not begun and self._flying and next_at is not None and next_at <= now:
             with suppress(Exception):  # told below; the oldest is likely to be the next to end
                 next(iter(self._flying)).result(_WAITED_FOR)
-        report += self._landed()
-        return report
+        self._land()
+        return self._reported()
 
     def finish(self) -> TickReport:
         """Wait for what is in flight, before the lease is let go."""
         for flight in [*self._flying]:
             with suppress(Exception):  # told below
                 flight.result()
-        return self._landed()
+        self._land()
+        return self._reported()
 
-    def _landed(self) -> TickReport:
-        report, trouble = TickReport(), None
+    def _land(self) -> None:
+        """Take the reports of the batches that have ended. What one fails with loses nothing
+        of the others: their reports are kept until they are returned.
+        """
         for flight in [each for each in self._flying if each.done()]:
             batch, begun_at = self._flying.pop(flight)
             self._holding.done(batch)
             self._adapt(self._clock.now() - begun_at)
             try:
-                report += flight.result()
+                self._report += flight.result()
             except UnavailableError as error:
-                trouble = error
-                report.notes.append(str(error))
-        if trouble is not None and not report.dispatched:
+                self._trouble = error
+                self._report.notes.append(str(error))
+
+    def _reported(self) -> TickReport:
+        """What came of the batches that have ended, once."""
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None and not self._report.dispatched:
             raise trouble
+        report, self._report = self._report, TickReport()
         return report
 
     def _adapt(self, took: timedelta) -> None:
@@ -237,12 +247,12 @@ class Dispatch:
         """Put on record what does not run: *at_once*, or when nothing else is to be done, or
         together with the job's next run.
         """
-        if at_once:
-            return self._actions.cover(missed, now, report) if missed else []
-        for due in missed:
-            assert isinstance(due.decision, Cover)  # noqa: S101 — for the type checker
-            self._holding.set_aside(due.stored, due.decision.next_at)
-        return []
+        covering = missed if at_once else [due for due in missed if not self._may_wait(due)]
+        return self._actions.cover(covering, now, report) if covering else []
+
+    def _may_wait(self, due: Due) -> bool:
+        assert isinstance(due.decision, Cover)  # noqa: S101 — for the type checker
+        return self._holding.set_aside(due.stored, due.decision.next_at)
 
     def _follow(self, followed: list[Followed], now: datetime, report: TickReport) -> list[Slot]:
         """Store what follows, and end what is replaced. Returns what is done with."""

@@ -1,0 +1,161 @@
+"""What a watcher holds in memory: whose turn it is, and what may wait."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from nextfire.domain.due import Slot, StoredEntry
+from nextfire.usecases.dispatch.holding import BATCH, Holding
+from tests.builders import NOON, a_fire, a_job, at
+
+HOUR = timedelta(hours=1)
+BUCKET = "2026-05-24T12:00Z#000"
+SPARE_AFTER = timedelta(seconds=10)
+
+
+def an_entry(job_id: str = "report", due_at: datetime = NOON, tenant: str = "acme") -> StoredEntry:
+    entry = a_fire(a_job(job_id, tenant=tenant, uid=f"uid{job_id}"), due_at)
+    return StoredEntry(Slot(BUCKET, entry.sort_key), entry)
+
+
+def many(count: int, due_at: datetime = NOON, prefix: str = "job") -> list[StoredEntry]:
+    return [an_entry(f"{prefix}{n:05d}", due_at) for n in range(count)]
+
+
+def a_holding(*held: StoredEntry, budget: int = 1_000, now: datetime = NOON) -> Holding:
+    holding = Holding({}, budget)
+    for stored in held:
+        holding.hold(stored, now)
+    return holding
+
+
+def wait(holding: Holding, spare: StoredEntry, *, until: datetime | None = None) -> None:
+    """Take a batch in which *spare* can wait."""
+    batch = holding.take(NOON)
+    assert spare in batch
+    assert holding.set_aside(spare, until)
+    holding.done(batch)
+
+
+def test_an_entry_is_taken_once() -> None:
+    entry = an_entry()
+    holding = a_holding(entry)
+
+    assert holding.take(NOON) == [entry]
+    holding.hold(entry, NOON)
+    assert holding.take(NOON) == []
+
+
+def test_a_job_s_next_entry_waits_until_the_one_before_it_is_done() -> None:
+    first, second, other = an_entry(), an_entry(due_at=at("12:00:01")), an_entry("other")
+    holding = a_holding(first)
+    batch = holding.take(NOON)
+    holding.hold(second, NOON)
+    holding.hold(other, NOON)
+    later = NOON + timedelta(seconds=2)
+
+    assert holding.take(later) == [other]
+    assert holding.take(later) == []
+
+    holding.done(batch)
+    assert holding.take(later) == [second]
+
+
+def test_a_batch_that_is_to_be_full_is_full_or_nothing() -> None:
+    holding = a_holding(*many(BATCH - 1))
+    assert holding.take(NOON, full=True) == []
+
+    holding.hold(an_entry(), NOON)
+    assert len(holding.take(NOON, full=True)) == BATCH
+
+
+def test_late_entries_fill_the_budget_and_fresh_ones_a_quarter_more() -> None:
+    now = NOON + HOUR
+    holding = a_holding(*many(200), budget=100, now=now)
+    assert (len(holding), holding.room) == (100, 0)
+
+    for stored in many(200, now, "fresh"):
+        holding.hold(stored, now)
+    assert len(holding) == 125
+
+
+def test_what_is_spare_goes_when_nothing_else_is_ready() -> None:
+    spare, other = an_entry("spare"), an_entry("other")
+    holding = a_holding(spare)
+    wait(holding, spare, until=NOON + HOUR)
+    holding.hold(other, NOON)
+
+    assert holding.take(NOON) == [other]
+    assert holding.take(NOON) == [spare]
+
+
+def test_what_is_spare_goes_after_ten_seconds_though_every_batch_is_full() -> None:
+    spare = an_entry("spare", at("11:59:59"))
+    holding = a_holding(spare, *many(5 * BATCH))
+    wait(holding, spare, until=NOON + HOUR)
+
+    assert spare not in holding.take(NOON + SPARE_AFTER - timedelta(milliseconds=1))
+    batch = holding.take(NOON + SPARE_AFTER)
+    assert spare in batch
+    assert len(batch) == BATCH
+
+
+def test_what_was_spare_is_not_set_aside_again() -> None:
+    spare = an_entry("spare")
+    holding = a_holding(spare)
+    wait(holding, spare)
+
+    assert holding.take(NOON) == [spare]
+    assert not holding.set_aside(spare, None)
+
+    holding.done([spare])
+    holding.hold(spare, NOON)
+    assert holding.take(NOON) == [spare]
+    assert holding.set_aside(spare, None), "it comes again from the table"
+
+
+def test_what_is_spare_is_ready_when_its_job_s_next_occurrence_is_due() -> None:
+    spare = an_entry("spare", at("11:59:59"))
+    holding = a_holding(spare, *many(5 * BATCH))
+    wait(holding, spare, until=at("12:00:02"))
+
+    assert spare not in holding.take(at("12:00:01"))
+    assert spare in [*holding.take(at("12:00:02")), *holding.take(at("12:00:02"))]
+
+
+def test_what_is_set_aside_twice_and_comes_due_is_taken_once() -> None:
+    spare = an_entry("spare")
+    until = at("12:00:02")
+    holding = a_holding(spare)
+    for _ in range(2):
+        holding.hold(spare, NOON)
+        wait(holding, spare, until=until)
+        holding.done(holding.take(NOON))
+    holding.hold(spare, NOON)
+
+    assert holding.take(until) == [spare]
+    assert holding.take(until) == []
+
+
+def test_what_is_held_again_while_an_old_call_for_it_waits_is_taken_once() -> None:
+    """It was spare, could not be put on record, and was read from the table again."""
+    spare, until = an_entry("spare"), at("12:00:02")
+    holding = a_holding(spare)
+    wait(holding, spare, until=until)
+    holding.done(holding.take(NOON))
+    holding.hold(spare, NOON)
+
+    assert holding.take(until) == [spare]
+    assert holding.take(until) == []
+
+
+def test_what_is_ignored_is_held_again_after_its_time() -> None:
+    entry = an_entry()
+    holding = a_holding()
+    holding.ignore([entry.slot], NOON + HOUR)
+    holding.hold(entry, NOON)
+    assert len(holding) == 0
+
+    holding.forget(NOON + HOUR)
+    holding.hold(entry, NOON)
+    assert holding.take(NOON) == [entry]
