@@ -156,6 +156,21 @@ def test_what_is_ignored_is_held_again_after_its_time() -> None:
     holding.hold(entry, NOON)
     assert len(holding) == 0
 
-    holding.forget(NOON + HOUR)
+    holding.forget(NOON + HOUR, NOON + HOUR)
     holding.hold(entry, NOON)
     assert holding.take(NOON) == [entry]
+
+
+def test_what_was_deleted_is_not_held_again_by_a_read_that_began_before() -> None:
+    """A shard may answer long after it was asked."""
+    holding, entry = a_holding(), an_entry()
+    asked_at = NOON
+    holding.deleted([entry.slot], NOON + timedelta(seconds=1))
+
+    holding.forget(NOON + timedelta(minutes=1), asked_at)
+    holding.hold(entry, NOON)
+    assert len(holding) == 0
+
+    holding.forget(NOON + timedelta(minutes=1), NOON + timedelta(minutes=1))
+    holding.hold(entry, NOON)
+    assert len(holding) == 1
