@@ -15,8 +15,6 @@ NAMES = {
     "overhead": "time before and after a script, against the script alone; a worker's memory",
     "dispatch": "the watcher's CPU per run against a bare loop of the same AWS calls",
     "fairness": "how late one tenant's runs are while another's 10,000, due at once, are sent",
-    "overload": "what is still dispatched when more is due than can be sent, and how it recovers",
-    "throughput": "runs a second of one group, its CPU share and its memory with 64 shards",
     "flatness": "a watcher's minute with 1,000 and with 1,000,000 jobs at rest",
     "api": "cold import of the API, and how long it takes to answer, route by route",
     "fixed": "calls of an idle hour, their price a month, the watcher's memory",

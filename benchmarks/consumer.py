@@ -7,7 +7,6 @@ id and the millisecond since 1970 at which the queue accepted it, as one JSON li
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,6 @@ class _AtOnce:
 
 def main(received: Path) -> None:
     """Serve the pool that the environment names until SIGTERM."""
-    os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # whose hooks count the calls
     boto3.setup_default_session()
     events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
     with received.open("w") as lines:

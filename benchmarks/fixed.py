@@ -17,19 +17,21 @@ from benchmarks.harness import (
     SimulatedClock,
     Stack,
     Tally,
-    new_watcher,
+    new_watch,
     next_hour,
     wait_until,
+    watcher_function,
 )
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
 from infra.settings import Settings
-from nextfire.usecases.watcher_life import WatcherLife
+from nextfire.usecases.watch import Watch
 
 BOUND_USD = 15.0
 BURST = 5_000
 _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
+_TELL_EVERY = timedelta(seconds=5)  # as the function does
 _MIB_PER_GIB = 1024
 
 
@@ -87,10 +89,11 @@ def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
     warm_at = clock.at + 4 * _MINUTE  # by then the invocations overlap as they always do
     until = warm_at + _HOUR
     meter = Meter()
-    free: list[WatcherLife] = []  # processes whose invocation has ended take the next one
+    free: list[Watch] = []  # processes whose invocation has ended take the next one
+    tell_at: dict[int, datetime] = {}
     order = itertools.count()
     # When, tie, whose turn (None: EventBridge's), until when it lives.
-    agenda: list[tuple[datetime, int, WatcherLife | None, datetime]] = [
+    agenda: list[tuple[datetime, int, Watch | None, datetime]] = [
         (clock.at, next(order), None, clock.at)
     ]
     invocations = 0
@@ -98,8 +101,8 @@ def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         while agenda[0][0] < until:
-            clock.at, _, watcher, end_at = heapq.heappop(agenda)
-            if watcher is None:
+            clock.at, _, watch, end_at = heapq.heappop(agenda)
+            if watch is None:
                 if clock.at == warm_at:
                     meter.take()
                     said.truncate(0)
@@ -107,14 +110,22 @@ def _idle_hour(life: timedelta) -> tuple[Tally, int, int]:
                     invocations += 1
                     next(minutes)
                 heapq.heappush(agenda, (clock.at + _MINUTE, next(order), None, clock.at))
-                watcher = free.pop() if free else new_watcher(clock)
+                watch = free.pop() if free else new_watch(clock)
                 end_at = clock.at + life
+                tell_at[id(watch)] = clock.at + _TELL_EVERY
             elif clock.at >= end_at:
-                watcher.end()
-                free.append(watcher)
+                watch.end()
+                free.append(watch)
+                watcher_function().telemetry.flush()
                 continue
-            again_at = min(max(watcher.turn(clock.at), clock.at), end_at)
-            heapq.heappush(agenda, (again_at, next(order), watcher, end_at))
+            report, again_at = watch.step(clock.at)
+            if report is not None:
+                watcher_function().telemetry.tick(report)
+            if clock.at >= tell_at[id(watch)]:
+                watcher_function().telemetry.flush()
+                tell_at[id(watch)] = clock.at + _TELL_EVERY
+            again_at = min(max(again_at, clock.at), end_at)
+            heapq.heappush(agenda, (again_at, next(order), watch, end_at))
         tally = meter.take()
     next(minutes, None)
     return tally, invocations, len(said.getvalue())

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -34,12 +34,9 @@ from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
-from nextfire.settings import WatcherSettings
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.watch import Watch
-from nextfire.usecases.watcher_life import WatcherLife
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watch, build_watcher
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, ProcessRecord, interrupts_raised
@@ -132,7 +129,6 @@ class Stack:
             del os.environ[name]
         os.environ.update(environment)
         os.environ["POWERTOOLS_LOG_LEVEL"] = "CRITICAL"  # stdout is for the result
-        os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # whose hooks count the calls
         boto3.setup_default_session()
 
     def spawn(
@@ -366,22 +362,19 @@ def watcher_function() -> Any:  # noqa: ANN401 — a module
     return handler
 
 
+def use_clock(clock: SimulatedClock) -> None:
+    """Let the watchers of this process go by *clock*."""
+    watcher_function().SystemClock = lambda: clock
+
+
 def new_watch(clock: SimulatedClock) -> Watch:
-    """The steps of a watcher of group 0 by *clock*, with the adapters of its function."""
-    ports, config = _watcher_parts(clock)
-    return build_watch(ports, config, watcher_function().telemetry)
+    """A watcher of group 0 by *clock*, otherwise as its function builds it.
 
-
-def new_watcher(clock: SimulatedClock) -> WatcherLife:
-    """A watcher of group 0 by *clock*, with the adapters of its function."""
-    ports, config = _watcher_parts(clock)
-    return build_watcher(ports, config, watcher_function().telemetry)
-
-
-def _watcher_parts(clock: SimulatedClock) -> tuple[WatcherPorts, WatcherConfig]:
-    function, settings = watcher_function(), WatcherSettings.read()
-    ports = replace(function.watcher_ports(settings), clock=clock)
-    return ports, function.config_of(settings, 0)
+    This and `use_clock` are all that reaches into the function.
+    """
+    use_clock(clock)
+    watch: Watch = watcher_function()._watch_for.__wrapped__(0)  # noqa: SLF001
+    return watch
 
 
 def drive(watches: Sequence[Watch], clock: SimulatedClock, until: datetime) -> int:

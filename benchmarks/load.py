@@ -92,7 +92,7 @@ class Load:
         tell(f"waiting for {count} runs")
         try:
             wait_until(
-                lambda: len({sent.occurrence for sent in self.sent()}) >= count,
+                lambda: len({sent.occurrence for sent in self._sent()}) >= count,
                 most=most,
                 what=f"{count} messages",
             )
@@ -114,10 +114,9 @@ class Load:
         tell("reading the records")
         with ThreadPoolExecutor(_THREADS) as threads:
             started = [s for found in threads.map(self._started, self._plan) for s in found]
-        return account(self.expected, self.sent(), started)
+        return account(self.expected, self._sent(), started)
 
-    def sent(self) -> list[Sent]:
-        """The messages that the consumer has received so far, in that order."""
+    def _sent(self) -> list[Sent]:
         if not self._received.exists():
             return []
         sent: list[Sent] = []

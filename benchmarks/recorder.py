@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -20,7 +19,6 @@ from nextfire.domain.run import RunState
 
 def main(recorded: Path) -> None:
     """Serve the pool that the environment names until SIGTERM."""
-    os.environ["NEXTFIRE_AWS_CLIENT"] = "boto3"  # whose hooks count the calls
     boto3.setup_default_session()
     events: Any = boto3.DEFAULT_SESSION.events  # type: ignore[union-attr]
     with recorded.open("w") as lines:

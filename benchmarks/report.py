@@ -54,25 +54,14 @@ class Result:
     """How it was measured, and what is wrong with it."""
 
     def add(
-        self,
-        key: str,
-        what: str,
-        value: float,
-        *,
-        most: float | None = None,
-        least: float | None = None,
-        unit: str = "",
+        self, key: str, what: str, value: float, *, most: float | None = None, unit: str = ""
     ) -> None:
-        """Add a number under *key*; *most* or *least* is its bound."""
+        """Add a number under *key*; *most* is its bound."""
         value = round(value, 6)
         self.values[key] = value
         text = f"{value:,.4g} {unit}" if abs(value) < 1000 else f"{value:,.0f} {unit}"  # noqa: PLR2004
-        bound, met = "", None
-        if most is not None:
-            bound, met = f"≤ {most:g} {unit}".rstrip(), value <= most
-        elif least is not None:
-            bound, met = f"≥ {least:g} {unit}".rstrip(), value >= least
-        self.rows.append(Row(what, text.rstrip(), bound, met))
+        bound = "" if most is None else f"≤ {most:g} {unit}".rstrip()
+        self.rows.append(Row(what, text.rstrip(), bound, None if most is None else value <= most))
 
     def say(self, what: str, measured: str) -> None:
         """Add a line to the table only."""

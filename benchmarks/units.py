@@ -9,9 +9,6 @@ from datetime import datetime, timedelta
 from benchmarks.harness import Meter, SimulatedClock, Stack, Tally, drive, new_watch, next_hour
 from benchmarks.harness import stack as running_stack
 from benchmarks.report import Result, progress, tell
-from nextfire.domain.run import AttemptOutcome
-from nextfire.usecases.execute_run import Handled
-from nextfire.usecases.message_batch import MessageBatch
 
 TOGETHER = 100
 _BATCH = 10
@@ -77,42 +74,28 @@ def _minutes(stack: Stack, meter: Meter, due_at: datetime, runs: int) -> tuple[T
     return idle, busy
 
 
-class _Outcomes:
-    """`MessageNotices` that counts."""
-
-    def __init__(self) -> None:
-        self.succeeded = 0
-
-    def handled(self, handled: Handled) -> None:
-        self.succeeded += handled.outcome is AttemptOutcome.SUCCEEDED
-
-    def warn(self, what: str, why: Exception | str) -> None:
-        raise RuntimeError(f"{what}: {why}")
-
-    fail = warn
-
-
 def _carry_out(meter: Meter, runs: int) -> Tally:
     """The tally of the execution of what is in the queue, *runs* runs."""
     # The modules read the environment as they are used, so not before it is that of a worker.
     from nextfire.adapters.aws import sqs  # noqa: PLC0415
-    from nextfire.adapters.run_queue import SqsDelivery, SqsInbox  # noqa: PLC0415
+    from nextfire.adapters.run_queue import SqsInbox  # noqa: PLC0415
+    from nextfire.domain.run import AttemptOutcome  # noqa: PLC0415
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
-    from nextfire.wiring.execution import executor_ports, terms_of  # noqa: PLC0415
-    from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
+    from nextfire.wiring.execution import build_execute_run  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
-    terms, outcomes = terms_of(settings, worker="benchmark"), _Outcomes()
-    execute_run = execute_run_of(executor_ports(settings), terms)
-    batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
+    execute_run = build_execute_run(settings, worker="benchmark")
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)
     meter.take()
+    done = 0
     for _ in progress(range(-(-runs // _BATCH)), f"carrying out {runs}"):
         received = inbox.receive(_BATCH, wait=timedelta(), hidden_for=settings.lease)
-        batch.carry_out(received, stopping=lambda: False)
+        for delivery in received:
+            handled = execute_run.handle(delivery, stopping=lambda: False)
+            done += handled.outcome is AttemptOutcome.SUCCEEDED
         inbox.acknowledge(received)
-    if outcomes.succeeded != runs:
-        raise RuntimeError(f"{outcomes.succeeded} runs succeeded, not {runs}")
+    if done != runs:
+        raise RuntimeError(f"{done} runs went well, not {runs}")
     return meter.take()
 
 

@@ -524,8 +524,6 @@ class Settings(_Settings):
     audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(_json_if_text)] = None
     """Object lock on the audit chain; None: its objects can be removed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    aws_client: Literal["lean", "boto3"] = "lean"
-    """What calls DynamoDB and SQS."""
     alarm_topic_arn: str | None = None
     """An SNS topic that the alarms notify."""
     remove_data: bool = False

@@ -95,11 +95,6 @@ class NextfireStack(Stack):
                 if settings.target is Target.AWS and (fargate := pool.settings.fargate):
                     self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
         self._watcher = self._create_watcher()
-        # Whoever reads messages is updated before whoever writes them.
-        self._watcher.function.node.add_dependency(
-            *(executor.function for executor in self._executors.values()),
-            *self._worker_services.values(),
-        )
         self._auditor = self._create_auditor()
         self._audit_log_function = self._create_audit_log_function()
         self._audit_log = AuditLog(
@@ -393,7 +388,6 @@ class NextfireStack(Stack):
         return {
             **self._tables("jobs", "due", "runs"),
             **self._script_environment(pool.settings),
-            "NEXTFIRE_AWS_CLIENT": self._settings.aws_client,
             "NEXTFIRE_POOL": pool.name,
             "NEXTFIRE_QUEUE_URL": pool.queue.queue_url,
             "NEXTFIRE_DLQ_URL": pool.dead_letters.queue_url,

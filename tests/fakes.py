@@ -60,8 +60,6 @@ from nextfire.domain.script import (
     StoredScript,
     Upload,
 )
-from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.execute_run import Handled
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -259,9 +257,7 @@ class MemoryDueStore:
         consistent: bool,
         since: datetime | None = None,
         after: Slot | None = None,
-        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
-        most = min(self.page, page or self.page)
         seen = self.items if consistent or self._frozen is None else self._frozen
         bucket = bucket_name(minute, shard)
         first = "" if since is None else f"{to_ms(since):013d}"
@@ -276,12 +272,12 @@ class MemoryDueStore:
                     if slot.bucket == bucket
                     and slot.sort_key >= first
                     and (limit is None or slot.sort_key < limit)
-                )[:most]
+                )[: self.page]
                 return [_read(slot, seen[slot]) for slot in (Slot(bucket, key) for key in keys)]
 
-        while found := page_from(first):
-            yield from found
-            first = f"{found[-1].slot.sort_key}\0"
+        while page := page_from(first):
+            yield from page
+            first = f"{page[-1].slot.sort_key}\0"
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         with self._lock:
@@ -419,10 +415,8 @@ class MemoryJobStore:
             raise UndecodableError("job does not decode")
         return self.items.get(key)
 
-    def get_many(
-        self, keys: Collection[JobKey], *, consistent: bool = False
-    ) -> Mapping[JobKey, Job | Exception]:
-        seen = self.items if consistent or self._frozen is None else self._frozen
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        seen = self.items if self._frozen is None else self._frozen
         found: dict[JobKey, Job | Exception] = {
             key: _without_payload(seen[key]) for key in keys if key in seen
         }
@@ -605,7 +599,6 @@ class MemoryControlStore:
 class _Message:
     body: str
     group: str
-    message_id: str
     visible_at: datetime
     receipt: int = 0
 
@@ -619,7 +612,7 @@ class MemoryFifo:
         self._clock = clock
         self._messages: list[_Message] = []
         self._sent: dict[tuple[str, str], datetime] = {}
-        self._receipts = self._ids = 0
+        self._receipts = 0
         self._lock = threading.Lock()
         self.order: Callable[[str], float] = lambda _: 0
         """Which groups are handed out first; within one, what was sent first."""
@@ -637,8 +630,7 @@ class MemoryFifo:
             now = self._clock.now()
             if now - self._sent.get((group, dedup), now - DEDUP_WINDOW) >= DEDUP_WINDOW:
                 self._sent[group, dedup] = now
-                self._ids += 1
-                self._messages.append(_Message(body, group, f"message-{self._ids}", now))
+                self._messages.append(_Message(body, group, now))
 
     def purge(self) -> None:
         """Delete what is in the queue, as somebody may do by hand."""
@@ -671,21 +663,17 @@ class MemoryFifo:
     def _deliver(self, message: _Message, visible_at: datetime) -> MemoryDelivery:
         self._receipts += 1
         message.receipt, message.visible_at = self._receipts, visible_at
-        return MemoryDelivery(
-            message.body, self, message, self._receipts, message.message_id, message.group
-        )
+        return MemoryDelivery(message.body, self, message, self._receipts)
 
 
 @dataclass(slots=True)
 class MemoryDelivery:
-    """`Delivery`, with the id and the group of a `FifoDelivery`."""
+    """`Delivery`."""
 
     body: str
     queue: MemoryFifo
     message: _Message
     receipt: int
-    message_id: str
-    group: str
 
     def hide(self, duration: timedelta) -> None:
         self.queue.hide(self.message, self.receipt, duration)
@@ -718,38 +706,6 @@ class MemoryRunQueue:
 
     def backlog(self, pool: str) -> int:
         return len(self.queues[pool]) if pool in self.queues else 0
-
-
-class MemoryNotices:
-    """`Notices` of all loops. `defects`: errors other than an outage."""
-
-    def __init__(self) -> None:
-        self.defects: list[Exception | str] = []
-        self.outcomes: list[Handled] = []
-
-    def warn(self, what: str, why: Exception | str) -> None:  # noqa: ARG002
-        if isinstance(why, Exception) and not isinstance(why, UnavailableError):
-            self.defects.append(why)
-
-    def fail(self, what: str, why: Exception | str) -> None:  # noqa: ARG002
-        self.defects.append(why)
-
-    def assert_no_defect(self) -> None:
-        if self.defects:
-            why = self.defects[0]
-            raise why if isinstance(why, Exception) else AssertionError(why)
-
-    def handled(self, handled: Handled) -> None:
-        self.outcomes.append(handled)
-
-    def took_lease(self, group: int, epoch: int) -> None:
-        pass
-
-    def tick(self, report: TickReport) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
 
 
 class MemoryDeadLetters:

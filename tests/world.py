@@ -19,16 +19,13 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import JobRole
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
-from nextfire.usecases.execute_run import Disposition, Handled, Terms
+from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
+from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
-from nextfire.wiring.executor import ExecutorPorts, execute_run_of
-from nextfire.wiring.watcher import WatcherPorts, build_dispatcher
+from nextfire.usecases.run_script import RunScript
 from tests.builders import LEASE, a_definition, at, job_key
 from tests.fakes import (
     Clock,
@@ -155,34 +152,25 @@ class World:
 
     # The watcher
 
-    def new_watcher(self) -> Dispatch:
+    def new_watcher(self) -> DispatchDue:
         """A watcher that knows nothing yet, as after a restart, and with a later epoch."""
         self.watcher = self.dispatcher(next(self._epochs))
         return self.watcher
 
-    def dispatcher(
-        self,
-        epoch: int,
-        *,
-        executor: Executor | None = None,
-        lanes: Executor | None = None,
-        at_once: int = 1,
-        budget: int = BUDGET,
-    ) -> Dispatch:
-        """What dispatches for the holder of *epoch*, *at_once* batches side by side on *lanes*."""
-        through = self.faults.through
-        ports = WatcherPorts(
-            jobs=through(self.jobs, "jobs"),
-            due=through(self.due, "due"),
-            runs=through(self.runs, "runs"),
-            queue=through(self.queue, "queue"),
-            control=through(self.control, "control"),
+    def dispatcher(self, epoch: int, *, executor: Executor | None = None) -> DispatchDue:
+        """What dispatches for the holder of *epoch*."""
+        return DispatchDue(
+            jobs=self.faults.through(self.jobs, "jobs"),
+            due=self.faults.through(self.due, "due"),
+            runs=self.faults.through(self.runs, "runs"),
+            queue=self.faults.through(self.queue, "queue"),
+            control=self.faults.through(self.control, "control"),
             clock=self.clock,
             executor=executor or self._executor,
-            lanes=lanes or InlineExecutor(),
-            at_once=at_once,
+            shards=range(self.shards),
+            epoch=epoch,
+            shares=self.shares,
         )
-        return build_dispatcher(ports, range(self.shards), self.shares, epoch, budget)
 
     def tick(self) -> TickReport:
         """Poll and release until the cursors have come as far as they can and nothing is due."""
@@ -248,25 +236,28 @@ class Worker:
         longest: timedelta = timedelta.max,
     ) -> Handled:
         """Do what *delivery* asks for, and acknowledge it if that is the answer."""
-        world, through, tokens = self.world, self.world.faults.through, count(1)
-        ports = ExecutorPorts(
-            jobs=through(world.jobs, "jobs"),
-            runs=through(world.runs, "runs"),
-            due=through(world.due, "due"),
-            files=through(world.files, "files"),
-            scripts=through(world.script_store, "scripts"),
-            bucket=BUCKET,
-            runner=world.runner,
-            secrets=through(world.secrets, "secrets"),
-            job_role=world.job_role,
-            dead_letters=through(world.dead_letters, "dead_letters"),
-            events=through(world.events, "events"),
+        world = self.world
+        tokens = count(1)
+        execute_run = ExecuteRun(
+            jobs=world.faults.through(world.jobs, "jobs"),
+            runs=world.faults.through(world.runs, "runs"),
+            due=world.faults.through(world.due, "due"),
+            files=world.faults.through(world.files, "files"),
+            script=RunScript(
+                scripts=world.faults.through(world.script_store, "scripts"),
+                runner=world.runner,
+                secrets=world.faults.through(world.secrets, "secrets"),
+                job_role=world.job_role,
+                clock=world.clock,
+                bucket=BUCKET,
+            ),
+            dead_letters=world.faults.through(world.dead_letters, "dead_letters"),
+            events=world.faults.through(world.events, "events"),
             clock=world.clock,
+            terms=Terms(self.name, self.pool, LEASE, output_cap=world.output_cap),
             background=InlineExecutor(),
             new_token=lambda: f"{self.name}-{delivery.receipt}-{next(tokens)}",
         )
-        terms = Terms(self.name, self.pool, LEASE, output_cap=world.output_cap)
-        execute_run = execute_run_of(ports, terms)
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
         if handled.disposition is Disposition.ACKNOWLEDGE:
             delivery.acknowledge()

@@ -111,10 +111,8 @@ class ReachedJobs(SeenJobs):
             return None  # its labels are not known
         return job if job is not None and reach.has(job) else None
 
-    def get_many(
-        self, keys: Collection[JobKey], *, consistent: bool = False
-    ) -> Mapping[JobKey, Job | Exception]:
-        reach, found = _now(), super().get_many(keys, consistent=consistent)
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        reach, found = _now(), super().get_many(keys)
         if not reach.limited:
             return found
         return {k: job for k, job in found.items() if isinstance(job, Job) and reach.has(job)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -15,76 +16,69 @@ from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.settings import WatcherSettings, function_memory
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.tick import BUDGET
-from nextfire.usecases.watcher_life import WatcherLife
+from nextfire.domain.errors import UnavailableError
+from nextfire.domain.ports import Lease
+from nextfire.settings import WatcherSettings
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.hold_lease import HoldLease
+from nextfire.usecases.watch import Watch
 from nextfire.wiring.telemetry import Telemetry
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 
+_AFTER_TROUBLE = timedelta(milliseconds=250)
+_TELL_EVERY = timedelta(seconds=5)
 _THREADS = 16
-_BATCHES = 16
-"""In flight. One takes a quarter of a second on AWS, and 20 ms of a core."""
-_REQUESTS = 32
-_CODE_MIB = 100
-_BUDGET_AT_LEAST = 5_000
 
 telemetry = Telemetry("watcher")
 
 
 @cache
-def _watcher_of(group: int) -> WatcherLife:
+def _watch_for(group: int) -> Watch:
     """The watcher of *group* in this process; invocations of one process follow each other."""
     settings = WatcherSettings.read()
-    return build_watcher(watcher_ports(settings), config_of(settings, group), telemetry)
-
-
-def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
-    """The adapters of a watcher."""
-    database, shards = dynamodb(), settings.write_shards
-    # Three pools, so that nothing waits in a thread for what waits for that thread: a batch in
-    # flight makes single calls, and both have requests go side by side.
-    batches = ThreadPoolExecutor(_REQUESTS)
+    executor = ThreadPoolExecutor(_THREADS)
+    # Batches have threads of their own: a poll's shards wait for nothing that they submit.
+    batches = ThreadPoolExecutor(_THREADS)
+    database = dynamodb()
+    control = DynamoDbControlStore(database, table=settings.control_table)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
-    return WatcherPorts(
-        jobs=DynamoDbJobStore(
-            database, table=settings.jobs_table, due_table=settings.due_table, shards=shards
-        ),
-        due=DynamoDbDueStore(database, table=settings.due_table, shards=shards, executor=batches),
-        runs=DynamoDbRunStore(
-            database, table=settings.runs_table, due_table=settings.due_table, shards=shards
-        ),
-        queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
-        control=DynamoDbControlStore(database, table=settings.control_table),
-        clock=SystemClock(),
-        executor=ThreadPoolExecutor(_THREADS),
-        lanes=ThreadPoolExecutor(_BATCHES),
-        at_once=_BATCHES,
+    shares = Shares(
+        backlogs={name: pool.max_backlog for name, pool in settings.pools.items()},
+        weights=settings.tenant_weights,
+        quotas=settings.quotas,
     )
 
+    def dispatcher(lease: Lease) -> DispatchDue:
+        telemetry.logger.info("holds the lease", group=group, epoch=lease.epoch)
+        return DispatchDue(
+            jobs=DynamoDbJobStore(
+                database,
+                table=settings.jobs_table,
+                due_table=settings.due_table,
+                shards=settings.write_shards,
+            ),
+            due=DynamoDbDueStore(
+                database,
+                table=settings.due_table,
+                shards=settings.write_shards,
+                executor=batches,
+            ),
+            runs=DynamoDbRunStore(
+                database,
+                table=settings.runs_table,
+                due_table=settings.due_table,
+                shards=settings.write_shards,
+            ),
+            queue=SqsRunQueue(sqs(), queues=queues, executor=batches),
+            control=control,
+            clock=SystemClock(),
+            executor=executor,
+            shards=range(group, settings.read_shards, settings.groups),
+            epoch=lease.epoch,
+            shares=shares,
+        )
 
-def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
-    """The part of a watcher of *group*, under a new holder name."""
-    return WatcherConfig(
-        group=group,
-        holder=f"{group}-{uuid.uuid4().hex[:12]}",
-        shards=range(group, settings.read_shards, settings.groups),
-        shares=Shares(
-            backlogs={name: pool.max_backlog for name, pool in settings.pools.items()},
-            weights=settings.tenant_weights,
-            quotas=settings.quotas,
-        ),
-        budget=budget_of(function_memory()),
-    )
-
-
-def budget_of(memory: int | None) -> int:
-    """How many due entries a function of *memory* MiB holds: half of what the code leaves, at 1 KB
-    an entry; the other half is for what is being read. None: it is no function.
-    """
-    if memory is None:
-        return BUDGET
-    return max((memory - _CODE_MIB) * 1024 // 2, _BUDGET_AT_LEAST)
+    lease = HoldLease(control, group=group, holder=f"{group}-{uuid.uuid4().hex[:12]}")
+    return Watch(lease, dispatcher)
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
@@ -94,5 +88,26 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
         event: ``{"group": n}``, the constant input of the group's EventBridge rule.
         context: Lambda's; unused.
     """
-    watcher = _watcher_of(int(event.get("group", 0)))
-    return {"dispatched": watcher.live(WatcherSettings.read().life)}
+    clock = SystemClock()
+    watch = _watch_for(int(event.get("group", 0)))
+    end_at = clock.now() + WatcherSettings.read().life
+    tell_at, dispatched = clock.now() + _TELL_EVERY, 0
+    while (now := clock.now()) < end_at:
+        try:
+            report, again_at = watch.step(now)
+        except UnavailableError as error:
+            telemetry.logger.warning(str(error))
+            report, again_at = None, now + _AFTER_TROUBLE
+        if report is not None:
+            dispatched += len(report.dispatched)
+            telemetry.tick(report)
+        if now >= tell_at:
+            telemetry.flush()
+            tell_at = now + _TELL_EVERY
+        clock.sleep(max(min(again_at, end_at) - clock.now(), timedelta()))
+    try:
+        watch.end()
+    except UnavailableError as error:
+        telemetry.logger.warning(str(error))
+    telemetry.flush()
+    return {"dispatched": dispatched}

@@ -67,7 +67,6 @@ class Function(Construct):
                 "POWERTOOLS_SERVICE_NAME": folder,
                 "POWERTOOLS_METRICS_NAMESPACE": NAMESPACE,
                 "POWERTOOLS_LOG_LEVEL": settings.log_level,
-                "NEXTFIRE_AWS_CLIENT": settings.aws_client,
                 **environment,
             },
             # Whatever wakes a function asynchronously wakes it again a minute later.

@@ -63,12 +63,6 @@ def ecs_agent() -> str | None:
     return os.environ.get("ECS_AGENT_URI")
 
 
-def function_memory() -> int | None:
-    """MiB that Lambda gives this process; None outside of Lambda."""
-    size = os.environ.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
-    return int(size) if size.isdecimal() else None
-
-
 def region_environment() -> dict[str, str]:
     """What tells an AWS SDK its region, for scripts that act in a role."""
     names = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")

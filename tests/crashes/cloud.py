@@ -31,7 +31,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID, botocore_stubber
 from moto.core.utils import unix_time
 
 from nextfire.adapters import aws as clients
-from nextfire.adapters.items import Item, from_item
+from nextfire.adapters.aws import Item, from_item
 from nextfire.domain.instants import from_ms
 from tests.fakes import Killed
 from tests.integration.conftest import REGION

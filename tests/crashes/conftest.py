@@ -27,7 +27,6 @@ from tests.integration.conftest import (  # noqa: F401 — fixtures are known by
     event_bus,
     new_client,
     outputs_bucket,
-    queue_maker,
     queue_url,
     s3,
     sqs,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.items import to_item
+from nextfire.adapters.aws import to_item
 from nextfire.domain.chain import Batch, verify
 from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import (
@@ -34,7 +34,7 @@ from nextfire.usecases.manage_backfills import Wanted
 from nextfire.usecases.manage_runs import Redriven
 from nextfire.usecases.record_changes import RecordChanges
 from tests.accounting import covered, ran
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, at, job_key
+from tests.builders import RUN_LATEST, SKIP, a_definition, at, job_key
 from tests.crashes.cloud import Process
 from tests.crashes.stack import GONE, Api, Stack, Worker
 from tests.fakes import Killed, Script
@@ -269,7 +269,7 @@ class EndOfPause(Flow):
         stack.at("12:05")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def check(self, stack: Stack) -> None:
         books, job = stack.snapshot(), stack.job()
@@ -540,7 +540,7 @@ class Tick(Flow):
         stack.at("12:00")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def check(self, stack: Stack) -> None:
         for job_id in ("report", "once", "alone"):
@@ -562,10 +562,10 @@ class TickOfBackfill(Flow):
         BeginBackfill().ask(stack.api(), stack)
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
         stack.worker().work()
         stack.clock.advance(seconds=6)
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def check(self, stack: Stack) -> None:
         BeginBackfill().check(stack)
@@ -600,7 +600,7 @@ class TickOfRetry(Flow):
         stack.at("12:00:02")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def script(self, call: ScriptCall) -> Script:
         return Script(exit_code=1 if attempt(call) == 1 else 0)
@@ -617,14 +617,16 @@ class TakeLease(Tick):
         stack.watcher().step()
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(4 * SECOND)
+        stack.watcher().work(stack.now + 4 * SECOND)
 
 
 class ReleaseLease(Tick):
     name = "watcher: its life ends"
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        watcher = stack.watcher()
+        watcher.step()
+        watcher.end()
 
 
 class CoverLatest(Flow):
@@ -636,39 +638,12 @@ class CoverLatest(Flow):
         stack.at("12:01:50")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def check(self, stack: Stack) -> None:
         books, job = stack.snapshot(), stack.job()
         assert covered(books, job) == ["11:58-12:00 (3)"]
         assert ran(books, job) == ["12:01"]
-
-
-class SendLatest(CoverLatest):
-    """The watcher sends the latest with what was missed; a worker records that, then runs it."""
-
-    name = "sent with what was missed: RUN_LATEST"
-
-    def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
-        stack.worker().work()
-
-
-class SendFresh(SendLatest):
-    name = "sent with what was missed: SKIP"
-
-    def prepare(self, stack: Stack) -> None:
-        stack.at("11:57")
-        stack.register(**dates("11:58", "11:59", "12:00", "12:01"), misfire=SKIP)
-        stack.at("12:01:05")
-
-    def check(self, stack: Stack) -> None:
-        books, job = stack.snapshot(), stack.job()
-        if ran(books, job) == ["12:01"]:
-            assert covered(books, job) == ["11:58-12:00 (3)"]
-        else:  # it was late as well, when those who died had been replaced
-            assert stack.cloud.died["watcher"]
-            assert "12:01" in covered(books, job)[-1]
 
 
 class CoverBefore(CoverLatest):
@@ -720,7 +695,7 @@ class Quarantine(Flow):
         stack.at("12:00")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def check(self, stack: Stack) -> None:
         super().check(stack)
@@ -748,7 +723,7 @@ class Straggler(Flow):
         stack.at("12:00")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
 
 class CarryAlong(Flow):
@@ -781,7 +756,7 @@ class Replace(Flow):
         stack.at("12:01")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def script(self, call: ScriptCall) -> Script:
         first = call.environment["NEXTFIRE_SCHEDULED_AT"] == "2026-05-24T12:00:00Z"
@@ -818,27 +793,7 @@ class SucceedInLambda(Succeed):
     name = "claim, finish: on Lambda"
 
     def act(self, stack: Stack) -> None:
-        stack.invoked().work()
-
-
-class InTurn(Succeed):
-    """Two runs of a job that may not overlap come to Lambda in one batch."""
-
-    name = "claim, finish: in turn, on Lambda"
-    until = "12:01:20"
-
-    def prepare(self, stack: Stack) -> None:
-        dispatch(stack, **dates("12:00", "12:01"), overlap="QUEUE", misfire=RUN_ALL)
-        watch(stack, "12:01")
-
-    def act(self, stack: Stack) -> None:
-        stack.invoked().work()
-
-    def check(self, stack: Stack) -> None:
-        first, second = stack.run("12:00"), stack.run("12:01")
-        assert {first.state, second.state} <= {RunState.SUCCEEDED, RunState.DEAD}
-        if stack.cloud.died["worker"] < self.lives:
-            assert first.state is second.state is RunState.SUCCEEDED
+        stack.worker(invoked=True).work()
 
 
 class SucceedWithSecrets(Succeed):
@@ -924,9 +879,9 @@ class HandBack(Succeed):
     name = "hand-back"
 
     def act(self, stack: Stack) -> None:
-        worker = stack.worker()
-        stack.meanwhile = worker.stop
-        worker.work()
+        told: list[bool] = []
+        stack.meanwhile = lambda: told.append(True)
+        stack.worker(stopping=lambda: bool(told)).work()
 
 
 class TakeOver(Succeed):
@@ -1214,7 +1169,7 @@ class TickWithRates(Flow):
         stack.at("12:00")
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(SECOND)
+        stack.watcher().work(stack.now + SECOND)
 
     def check(self, stack: Stack) -> None:
         for job_id in self.job_ids:
@@ -1249,7 +1204,7 @@ class TakeOverWithRates(TickWithRates):
         stack.watcher().step()
 
     def act(self, stack: Stack) -> None:
-        stack.watcher().live(4 * SECOND)
+        stack.watcher().work(stack.now + 4 * SECOND)
 
     def check(self, stack: Stack) -> None:
         runs = [stack.run(job_id="first"), stack.run(job_id="second")]
@@ -1395,7 +1350,7 @@ class RedriveAgain(Sent):
     def again(self, stack: Stack) -> None:
         if len(stack.answers) < 2:
             stack.clock.advance(seconds=1)
-            stack.watcher().live(SECOND)
+            stack.watcher().work(stack.now + SECOND)
             stack.worker().work()
             self.act(stack)
 
@@ -1655,10 +1610,9 @@ FLOWS: list[Flow] = [
     *(RunNow(), SkipNext(), Unskip(), PauseUntil(), EndOfPause()),
     *(BeginBackfill(), StopBackfill(), TickOfBackfill()),
     *(Tick(), TickOfManyBuckets(), TickOfRetry(), TakeLease(), ReleaseLease()),
-    *(SendLatest(), SendFresh()),
     *(CoverLatest(), CoverBefore(), CoverLast(), Quarantine(), Straggler(), CarryAlong()),
     *(Replace(), ReplaceWaiting()),
-    *(Succeed(), SucceedInLambda(), InTurn(), SucceedWithSecrets(), Heartbeat(), Retry()),
+    *(Succeed(), SucceedInLambda(), SucceedWithSecrets(), Heartbeat(), Retry()),
     *(Death(), Settle(), SettleDeath()),
     *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
     *(AuditEntry(), AuditMessage(), AuditRevive()),

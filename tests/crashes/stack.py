@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from io import StringIO
@@ -17,10 +17,10 @@ import pytest
 from time_machine import Traveller
 
 from functions.api import app as api
+from nextfire.adapters.aws import Item
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
-from nextfire.adapters.items import Item
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_files import S3RunFiles
@@ -41,32 +41,24 @@ from nextfire.domain.instants import MINUTE, floor_minute, from_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.log import Stream
 from nextfire.domain.message import decode_message
-from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor, Verdict
+from nextfire.domain.ports import Lease, ScriptCall, ScriptExit, Supervisor, Verdict
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import many_jobs
 from nextfire.usecases.audit import AuditJobs, AuditReport
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled, Terms
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
-from nextfire.usecases.serve_pool import ServePool, Threads
-from nextfire.wiring.executor import ExecutorPorts, build_executor
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
-from nextfire.wiring.worker import WorkerPorts, build_worker
+from nextfire.usecases.run_script import RunScript
+from nextfire.usecases.watch import Watch
 from tests.accounting import assert_all_accounted
 from tests.builders import LEASE, a_definition, at, job_key
 from tests.crashes.cloud import Cloud, Process
-from tests.fakes import (
-    Clock,
-    InlineExecutor,
-    Killed,
-    MemoryNotices,
-    MemoryScriptRunner,
-    Script,
-)
+from tests.fakes import Clock, InlineExecutor, Killed, MemoryScriptRunner, Script
 from tests.integration.deployment import (
     Answer,
     Deployment,
@@ -85,6 +77,7 @@ JOB_ROLE = "arn:aws:iam::123456789012:role/jobs"
 _QUEUE, _DEAD_LETTERS = "default.fifo", "default-dead-letters.fifo"
 _LIMIT = timedelta(minutes=10)
 _MOMENT = timedelta(milliseconds=1)
+_AFTER_TROUBLE = timedelta(milliseconds=250)
 _STEPS = 500
 _COUNT = "#"
 _LIVING = {JobState.ACTIVE.value, JobState.PAUSED.value}
@@ -217,11 +210,8 @@ class Stack:
     def watcher(self, *, pools: Collection[str] = (POOL, GONE)) -> Watcher:
         return Watcher(self.process("watcher"), pools)
 
-    def worker(self) -> Worker:
-        return Worker(self.process("worker"))
-
-    def invoked(self) -> Invoked:
-        return Invoked(self.process("worker"), self.process("source", bystander=True))
+    def worker(self, **more: Any) -> Worker:
+        return Worker(self.process("worker"), **more)
 
     def auditor(self) -> AuditReport:
         """Wake an auditor."""
@@ -503,39 +493,28 @@ class Adapters:
             every=timedelta(days=1),
         )
 
-    def executor(self) -> ExecutorPorts:
+    def execute_run(self, name: str) -> ExecuteRun:
         stack, system = self.stack, self.stack.system
-        return ExecutorPorts(
+        return ExecuteRun(
             jobs=self.jobs,
             runs=self.runs,
             due=self.due,
             files=S3RunFiles(self.process.s3, bucket=system.outputs_bucket),
-            scripts=S3ScriptStore(self.process.s3),
-            bucket=system.bucket,
-            runner=_Runner(stack),
-            secrets=AwsSecrets(self.process.secrets, self.process.parameters),
-            job_role=self._job_role() if stack.job_role else None,
+            script=RunScript(
+                scripts=S3ScriptStore(self.process.s3),
+                runner=_Runner(stack),
+                secrets=AwsSecrets(self.process.secrets, self.process.parameters),
+                job_role=self._job_role() if stack.job_role else None,
+                clock=self.clock,
+                bucket=system.bucket,
+            ),
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
             events=EventBridgeEvents(self.process.events, bus=system.event_bus),
             clock=self.clock,
+            terms=Terms(name, POOL, LEASE, output_cap=1000),
             background=self.inline,
             new_token=lambda: stack.new_name("token"),
         )
-
-    def watcher(self, pools: Collection[str]) -> WatcherPorts:
-        return WatcherPorts(
-            jobs=self.jobs,
-            due=self.due,
-            runs=self.runs,
-            queue=self.queue(pools),
-            control=self.control,
-            clock=self.clock,
-            executor=self.inline,
-            lanes=self.inline,
-        )
-
-    def inbox(self) -> SqsInbox:
-        return SqsInbox(self.process.sqs, queue_url=self.stack.system.queue_url)
 
     def _job_role(self) -> StsJobRole:
         return _JobRole(self.process.sts, role_arn=JOB_ROLE, environment={}, clock=self.clock)
@@ -616,129 +595,92 @@ class Watcher:
     """A watcher's process; stands by until it holds the lease."""
 
     def __init__(self, has: Adapters, pools: Collection[str]) -> None:
-        self._clock = has.clock
-        shares = Shares(backlogs={POOL: 100}, quotas=has.stack.quotas)
-        config = WatcherConfig(0, has.stack.new_name("watcher"), [0], shares)
-        self._notices = MemoryNotices()
-        self._life = build_watcher(has.watcher(pools), config, self._notices)
+        self._has = has
+        self._pools = pools
+        self._lease = HoldLease(has.control, group=0, holder=has.stack.new_name("watcher"))
+        self._watch = Watch(self._lease, self._dispatcher)
 
     @property
     def holds(self) -> bool:
-        return self._life.holds
+        return self._watch.holds
 
     def step(self) -> datetime:
         """Do what is to be done now. Returns when to come again."""
-        now = self._clock.now()
+        now = self._has.clock.now()
         for _ in range(_STEPS):
-            again_at = self._life.turn(now)
+            try:
+                _, again_at = self._watch.step(now)
+            except UnavailableError:
+                return now + _AFTER_TROUBLE
             if again_at > now:
                 return again_at
         raise AssertionError(f"a watcher that does not come to an end at {now}")
 
-    def live(self, life: timedelta) -> None:
-        """An invocation that lasts for *life*."""
-        self._life.live(life)
+    def work(self, until: datetime) -> None:
+        """Do what is to be done until *until*."""
+        while (again_at := self.step()) <= until:
+            self._has.clock.move_to(again_at)
 
     def end(self) -> None:
         """The invocation's life is over."""
-        self._life.end()
+        try:
+            self._watch.end()
+        except UnavailableError:
+            return
+
+    def _dispatcher(self, lease: Lease) -> DispatchDue:
+        has = self._has
+        return DispatchDue(
+            jobs=has.jobs,
+            due=has.due,
+            runs=has.runs,
+            queue=has.queue(self._pools),
+            control=has.control,
+            clock=has.clock,
+            executor=has.inline,
+            shards=[0],
+            epoch=lease.epoch,
+            shares=Shares(backlogs={POOL: 100}, quotas=has.stack.quotas),
+        )
 
 
 class Worker:
-    """A worker's process that is stopped as soon as nothing is visible."""
+    """A worker's process. *invoked*: a Lambda executor, which first shortens the visibility."""
 
-    def __init__(self, has: Adapters) -> None:
-        self._has = has
-        self._executor = has.executor()
-        self._terms = Terms(has.stack.new_name("worker"), POOL, LEASE, output_cap=1000)
-        self._pool: ServePool[SqsDelivery] | None = None
-
-    def stop(self) -> None:
-        """SIGTERM."""
-        assert self._pool is not None
-        self._pool.stop()
-
-    def work(self, *, most: int = _STEPS) -> None:
-        """Carry out what is visible until nothing is, or *most* messages."""
-        inbox = _FiniteInbox(self._has.inbox(), most, self.stop)
-        notices = MemoryNotices()
-        ports = WorkerPorts(
-            executor=self._executor,
-            inbox=inbox,
-            service_clock=_RightClock(),
-            protection=_NoProtection(),
-            threads=Threads(
-                slots=self._has.inline,
-                size=1,
-                background=self._has.inline,
-                wait=lambda *_: None,
-                monotonic=lambda: 0.0,
-            ),
-        )
-        self._pool = build_worker(ports, self._terms, notices)
-        self._pool.serve()
-        notices.assert_no_defect()
-        assert inbox.left or most < _STEPS, "the same messages come again"
-
-
-@dataclass
-class _FiniteInbox:
-    """Gives messages one by one, *left* at most; at the end it has its worker stopped."""
-
-    inbox: SqsInbox
-    left: int
-    stop: Callable[[], None]
-
-    def receive(
+    def __init__(
         self,
-        most: int,  # noqa: ARG002
+        has: Adapters,
         *,
-        wait: timedelta,  # noqa: ARG002
-        hidden_for: timedelta,
-    ) -> list[SqsDelivery]:
-        received: list[SqsDelivery] = []
-        try:
-            if self.left:
-                received = self.inbox.receive(1, wait=timedelta(), hidden_for=hidden_for)
-        finally:
+        stopping: Callable[[], bool] = lambda: False,
+        invoked: bool = False,
+    ) -> None:
+        self._execute_run = has.execute_run(has.stack.new_name("worker"))
+        self._inbox = SqsInbox(has.process.sqs, queue_url=has.stack.system.queue_url)
+        self._stopping = stopping
+        self._invoked = invoked
+
+    def work(self, *, most: int | None = None) -> list[Handled]:
+        """Carry out what is visible until nothing is, or *most* messages."""
+        done: list[Handled] = []
+        while not self._stopping() and len(done) != most:
+            assert len(done) < _STEPS, f"the same messages come again: {done[-1]}"
+            try:
+                hidden_for = _LIMIT if self._invoked else LEASE
+                received = self._inbox.receive(1, wait=timedelta(), hidden_for=hidden_for)
+            except UnavailableError:
+                break
             if not received:
-                self.stop()
-        self.left -= 1
-        return received
+                break
+            done += filter(None, map(self._carry_out, received))
+        return done
 
-    def acknowledge(self, deliveries: Sequence[SqsDelivery]) -> list[str]:
-        return self.inbox.acknowledge(deliveries)
-
-
-class _RightClock:
-    def deviation(self) -> timedelta:
-        return timedelta()
-
-
-class _NoProtection:
-    def keep(self, *, working: bool) -> None:
-        pass
-
-
-class Invoked:
-    """A Lambda executor's process, and the event source that receives and deletes for it."""
-
-    def __init__(self, has: Adapters, source: Adapters) -> None:
-        terms = Terms(has.stack.new_name("worker"), POOL, LEASE, output_cap=1000)
-        self._notices = MemoryNotices()
-        self._batch = build_executor(has.executor(), terms, self._notices)
-        self._client = has.process.sqs
-        self._inbox = source.inbox()
-
-    def work(self) -> None:
-        """Invocations until nothing is visible."""
-        while received := self._inbox.receive(10, wait=timedelta(), hidden_for=2 * LEASE):
-            deliveries = [replace(each, client=self._client) for each in received]
-            stay = {
-                each.message_id
-                for each in self._batch.carry_out(deliveries, stopping=lambda: False)
-            }
-            self._notices.assert_no_defect()
-            done = [each for each in received if each.message_id not in stay]
-            if done:
-                self._inbox.acknowledge(done)
+    def _carry_out(self, delivery: SqsDelivery) -> Handled | None:
+        try:
+            if self._invoked:
+                delivery.hide(LEASE)
+            handled = self._execute_run.handle(delivery, stopping=self._stopping)
+            if handled.disposition is Disposition.ACKNOWLEDGE:
+                self._inbox.acknowledge([delivery])
+        except UnavailableError:
+            return None  # the message stays in the queue
+        return handled

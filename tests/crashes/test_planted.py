@@ -16,21 +16,14 @@ from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ports import KeptRequest
-from nextfire.usecases import execute_run
-from nextfire.usecases.cover_missed import Recorded, record_missed
 from nextfire.usecases.execute_run import ExecuteRun, Handled
-from nextfire.usecases.message_batch import MessageBatch
-from nextfire.usecases.watcher_life import WatcherLife
 from tests.crashes.cloud import Fate
 from tests.crashes.explorer import Explorer
 from tests.crashes.flows import (
     CreateAgain,
     DeleteCounted,
     Flow,
-    InTurn,
     Register,
-    ReleaseLease,
-    SendLatest,
     Succeed,
     TakeOverWithRates,
 )
@@ -109,22 +102,6 @@ def test_a_message_that_is_deleted_before_its_run_is_on_record(
     assert explorer(Succeed()).first_lost() == ("DeleteMessage", Fate.AFTER)
 
 
-def test_a_run_that_is_claimed_before_what_was_missed_is_on_record(
-    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    carry_out = ExecuteRun._carry_out  # noqa: SLF001
-
-    def claim_first(self: Any, job: Any, message: Any, host: Any) -> Handled:
-        handled = carry_out(self, job, message, host)
-        if handled.started:
-            record_missed(self._runs, job, message, self._clock.now())
-        return handled
-
-    monkeypatch.setattr(execute_run, "record_missed", lambda *_: Recorded())
-    monkeypatch.setattr(ExecuteRun, "_carry_out", claim_first)
-    assert explorer(SendLatest()).first_lost() == ("UpdateItem", Fate.AFTER)
-
-
 def test_a_count_that_is_written_after_its_job(
     explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,52 +159,5 @@ def test_runs_that_a_watcher_counts_in_its_memory(
         explorer(TakeOverWithRates()).explore_kills(each=False)
 
 
-class LetGo(ReleaseLease):
-    """A standby steps as soon as the watcher's life has ended."""
-
-    def act(self, stack: Stack) -> None:
-        super().act(stack)
-        standby = stack.watcher()
-        standby.step()
-        assert standby.holds, "the standby waits"
-
-
-def test_a_worker_that_deletes_what_it_has_not_begun(
-    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    carry_out = MessageBatch.carry_out
-
-    def delete_first(batch: Any, messages: Any, **terms: Any) -> Any:
-        for message in messages:
-            batch._done(message)  # noqa: SLF001
-        return carry_out(batch, messages, **terms)
-
-    monkeypatch.setattr(MessageBatch, "carry_out", delete_first)
-    assert explorer(Succeed()).first_lost() == ("DeleteMessageBatch", Fate.AFTER)
-
-
-def test_a_batch_whose_answer_names_the_first_that_stays_only(
-    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    carry_out = MessageBatch.carry_out
-
-    def name_first(batch: Any, messages: Any, **terms: Any) -> Any:
-        return carry_out(batch, messages, **terms)[:1]
-
-    monkeypatch.setattr(MessageBatch, "carry_out", name_first)
-    assert explorer(InTurn()).explore_faults().failures
-
-
-def test_a_watcher_that_does_not_release_its_lease(
-    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(WatcherLife, "end", lambda _: None)
-    with pytest.raises(AssertionError, match="the standby waits"):
-        explorer(LetGo()).explore_kills(each=False)
-
-
-@pytest.mark.parametrize(
-    "flow", [Dispatch(), LetGo(), InTurn()], ids=lambda flow: type(flow).__name__
-)
-def test_what_is_in_order_is_survived(explorer: Callable[[Flow], Explorer], flow: Flow) -> None:
-    assert explorer(flow).first_lost() is None
+def test_what_is_in_order_is_survived(explorer: Callable[[Flow], Explorer]) -> None:
+    assert explorer(Dispatch()).first_lost() is None

@@ -14,11 +14,10 @@ from pydantic import ValidationError
 
 from functions.api.documents import execution_document, job_document
 from nextfire.adapters import control_store, due_store, job_store, run_store
-from nextfire.adapters.items import to_item
+from nextfire.adapters.aws import to_item
 from nextfire.domain.audit import Audit
-from nextfire.domain.decisions import decide_claim
+from nextfire.domain.decisions import decide_claim, decide_due
 from nextfire.domain.due import BrokenEntry, StoredEntry
-from nextfire.domain.due_decisions import Fire, Resend, decide_due
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import RunKey, dedup_id, run_id
 from nextfire.domain.instants import cut
@@ -102,14 +101,13 @@ def check_due_item(item: Item) -> None:
     for there in (None, job):
         for late in (timedelta(), timedelta(days=1)):
             decision = decide_due(entry, there, entry.at + late)
-            if isinstance(decision, Fire | Resend):
+            if decision.run is not None:
                 key = decision.run
                 RunMessage(
                     tenant=key.job.tenant,
                     job_id=key.job.job_id,
                     run_id=key.run_id,
-                    dispatch=decision.dispatch if isinstance(decision, Resend) else 1,
-                    missed=decision.missed if isinstance(decision, Fire) else (),
+                    dispatch=decision.dispatch,
                     dispatched_at=entry.at,
                 )
 
@@ -133,7 +131,7 @@ def use(job: Job) -> None:
     entry = job.next_entry(BEGINNING)
     if entry is not None:
         decision = decide_due(entry, job, entry.at)
-        if isinstance(decision, Fire):
+        if decision.run is not None:
             RunMessage(
                 tenant=job.key.tenant,
                 job_id=job.key.job_id,

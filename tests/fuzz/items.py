@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 
 from nextfire.adapters import job_store, run_store
+from nextfire.adapters.aws import to_item
 from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.items import to_item
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.due import DueEntry, DueKind
 from nextfire.domain.ids import JobKey, RunKey, run_id

@@ -24,8 +24,7 @@ from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import decode_message
 from nextfire.usecases import audit
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from tests.builders import NOON, a_job
 from tests.fakes import InlineExecutor
 from tests.fuzz import items
@@ -74,7 +73,7 @@ def due(system: Deployment, job: Job) -> None:
 
 def tick(system: Deployment) -> None:
     """Poll and release as a watcher that has just come."""
-    dispatcher = Dispatch(
+    dispatcher = DispatchDue(
         jobs=system.jobs,
         due=system.due,
         runs=system.runs,
@@ -84,7 +83,6 @@ def tick(system: Deployment) -> None:
         control=DynamoDbControlStore(system.database, table=system.control_table),
         clock=SystemClock(),
         executor=InlineExecutor(),
-        lanes=InlineExecutor(),
         shards=range(SHARDS),
         epoch=1,
         shares=Shares(),

@@ -16,16 +16,14 @@ from pydantic.fields import FieldInfo
 import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api.app import app as api
 from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
-from nextfire.domain.decisions import MAX_OUTSTANDING
-from nextfire.domain.due_decisions import MISFIRE_AFTER
+from nextfire.domain.decisions import MAX_OUTSTANDING, MISFIRE_AFTER
 from nextfire.domain.egress import Egress
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.job import Backoff, JobDefinition, RetryPolicy
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.settings import ExecutorSettings
-from nextfire.usecases.dispatch.reader import READ_AT_MOST
-from nextfire.usecases.dispatch.tick import POLL_EVERY
+from nextfire.usecases.dispatch_due import POLL_EVERY, READ_AT_MOST
 from nextfire.usecases.watch import ENOUGH
 from nextfire_cli.main import app
 from tests.builders import NOON
@@ -240,7 +238,7 @@ def outage(misfire: dict[str, Any]) -> tuple[list[str], list[str]]:
         report = watcher.poll(world.now)
         while watcher.next_at is not None and watcher.next_at <= world.now:
             report += watcher.release(world.now)
-        for record in [*report.skipped, *missed(world)]:
+        for record in report.skipped:
             first, last = record.key.scheduled_at, record.covers_until
             until = f" to {last:%H:%M}" if last > first else ""
             skipped.append(f"{first:%H:%M}{until}")
@@ -249,11 +247,6 @@ def outage(misfire: dict[str, Any]) -> tuple[list[str], list[str]]:
             dispatched.append(f"{world.sent[len(dispatched)].split()[1]} at {now}")
         world.advance(seconds=0.5)
     return skipped, dispatched
-
-
-def missed(world: World) -> list[Run]:
-    """What an executor puts on record that carries out what there is."""
-    return [record for handled in world.worker().work() for record in handled.missed]
 
 
 def test_the_short_outage_of_the_policies_goes_as_told() -> None:
@@ -270,8 +263,7 @@ def test_the_short_outage_of_the_policies_goes_as_told() -> None:
             report = watcher.poll(world.now)
             while watcher.next_at is not None and watcher.next_at <= world.now:
                 report += watcher.release(world.now)
-            records = [*report.skipped, *missed(world)]
-            skipped += [(r.key.scheduled_at, r.covers_until, r.covered) for r in records]
+            skipped += [(r.key.scheduled_at, r.covers_until, r.covered) for r in report.skipped]
             assert len(report.dispatched) <= 1
             world.advance(seconds=0.5)
         [(first, last, count)] = skipped

@@ -337,25 +337,7 @@ def test_no_output_and_no_environment_holds_a_key(template: Template) -> None:
 
 @pytest.fixture(scope="module")
 def iam_template(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    return synthesize(tmp_path_factory.mktemp("iam"), {"auth": "iam", "awsClient": "boto3"})[2]
-
-
-def clients_of(template: Template) -> list[Any]:
-    functions = [
-        f for f in properties(template, "Lambda::Function") if "functions." in f["Handler"]
-    ]
-    return [each["Environment"]["Variables"]["NEXTFIRE_AWS_CLIENT"] for each in functions]
-
-
-def test_every_function_has_the_client_of_the_setting(
-    template: Template, iam_template: Template
-) -> None:
-    """`awsClient` is boto3 in the second."""
-    assert {*clients_of(template)} == {"lean"}
-    assert {*clients_of(iam_template)} == {"boto3"}
-    outputs = template["Outputs"].items()
-    [worker] = [o["Value"] for name, o in outputs if name.startswith("WorkerEnvironment")]
-    assert "NEXTFIRE_AWS_CLIENT" in json.dumps(worker)
+    return synthesize(tmp_path_factory.mktemp("iam"), {"auth": "iam"})[2]
 
 
 def test_signed_requests_instead_of_keys(iam_template: Template) -> None:
@@ -544,8 +526,7 @@ def test_function_is_told_what_it_needs_and_names_its_folder(
 ) -> None:
     told = function_of(template, folder)[1]["Environment"]["Variables"]
 
-    names = {name for name in told if name.startswith("NEXTFIRE_")}
-    assert names == variables | {"NEXTFIRE_AWS_CLIENT"}
+    assert {name for name in told if name.startswith("NEXTFIRE_")} == variables
     assert told["POWERTOOLS_SERVICE_NAME"] == folder
 
 
@@ -718,17 +699,3 @@ def test_object_lock_is_set_by_setting_and_then_outlives_the_stack(
     assert retention == {"Mode": mode, "Days": 400}
     assert locked["Resources"][name]["DeletionPolicy"] == "Retain"
     assert "ObjectLockConfiguration" not in unlocked
-
-
-def test_executors_are_updated_before_watchers(template: Template) -> None:
-    """Messages of a newer watcher may hold what an older executor cannot read."""
-    functions = {
-        name: resource
-        for name, resource in template["Resources"].items()
-        if resource["Type"] == "AWS::Lambda::Function"
-    }
-    (watcher,) = (function for name, function in functions.items() if name.startswith("Watcher"))
-    executors = {name for name in functions if name.startswith("Executor")}
-
-    assert executors
-    assert executors <= {*watcher["DependsOn"]}

@@ -22,33 +22,20 @@ MOTO = "moto"
 MINISTACK = "ministack"
 DYNAMODB_LOCAL = "dynamodb-local"
 
-LEAN_MINISTACK = "lean-ministack"
-LEAN_DYNAMODB_LOCAL = "lean-dynamodb-local"
-
-LEAN = {LEAN_MINISTACK: MINISTACK, LEAN_DYNAMODB_LOCAL: DYNAMODB_LOCAL}
-"""Servers that the lean client calls; on all other backends boto3 does. moto is a part of boto3."""
-DYNAMODB = (MOTO, MINISTACK, DYNAMODB_LOCAL, *LEAN)
+DYNAMODB = (MOTO, MINISTACK, DYNAMODB_LOCAL)
 """What plays DynamoDB."""
-SQS = (MOTO, MINISTACK, LEAN_MINISTACK)
-"""What plays SQS."""
 AWS = (MOTO, MINISTACK)
 """What plays the other services."""
-REAL_TIME = frozenset({MINISTACK, DYNAMODB_LOCAL, *LEAN})
+REAL_TIME = frozenset({MINISTACK, DYNAMODB_LOCAL})
 """Servers, whose clock no test moves."""
 
 on_dynamodb = pytest.mark.parametrize("backend", DYNAMODB)
-on_sqs = pytest.mark.parametrize("backend", SQS)
 on_aws = pytest.mark.parametrize("backend", AWS)
 COLLECTED = pytest.StashKey[list[pytest.Function]]()
 """In pytest's configuration: all tests that were collected, deselected ones included."""
 
 takes_minutes = pytest.mark.takes_minutes
 """On a backend of `REAL_TIME`, run with NEXTFIRE_LONG only."""
-
-
-def server_of(backend: str) -> str:
-    """What answers there, whichever client asks."""
-    return LEAN.get(backend, backend)
 
 
 def parameters_of(item: pytest.Item) -> dict[str, Any]:

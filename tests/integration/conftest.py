@@ -24,12 +24,10 @@ from tests.integration import emulators
 from tests.integration.backends import (
     COLLECTED,
     DYNAMODB_LOCAL,
-    LEAN,
     MINISTACK,
     MOTO,
     REAL_TIME,
     parameters_of,
-    server_of,
 )
 from tests.integration.deployment import Deployment
 
@@ -52,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         backend = parameters_of(item).get("backend")
         for mark in item.iter_markers("deviates"):
             (deviation,) = mark.args
-            if deviation.backend == server_of(str(backend)):
+            if deviation.backend == backend:
                 reason = f"{deviation.name}: {deviation.here}"
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
         if backend in REAL_TIME and not LONG and item.get_closest_marker("takes_minutes"):
@@ -156,14 +154,13 @@ def aws(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "lean" if backend in LEAN else "boto3")
     monkeypatch.setattr("botocore.session.create_loader", _loader)
     if backend == MOTO:
         with _moto(monkeypatch):
             yield
         return
     servers = {MINISTACK: "ministack_address", DYNAMODB_LOCAL: "dynamodb_local_address"}
-    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue(servers[server_of(backend)]))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", request.getfixturevalue(servers[backend]))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", next(_accounts))
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)  # it holds the former account
     yield
@@ -221,28 +218,21 @@ def s3(aws: None) -> S3Client:  # noqa: ARG001
 @pytest.fixture
 def tables(dynamodb: DynamoDBClient, backend: str) -> Tables:
     # DynamoDB Local has one account for all tests.
-    suffix = f"-{next(_accounts)}" if server_of(backend) == DYNAMODB_LOCAL else ""
-    return Tables(boto3.client("dynamodb") if backend in LEAN else dynamodb, suffix)
+    return Tables(dynamodb, f"-{next(_accounts)}" if backend == DYNAMODB_LOCAL else "")
 
 
 @pytest.fixture
-def queue_maker(sqs: SQSClient, backend: str) -> SQSClient:
-    """A client that makes queues, which the lean one does not."""
-    return boto3.client("sqs") if backend in LEAN else sqs
-
-
-@pytest.fixture
-def dlq_url(queue_maker: SQSClient) -> str:
+def dlq_url(sqs: SQSClient) -> str:
     """The dead-letter queue of the pool `default`."""
-    return _fifo(queue_maker, "default-dead-letters.fifo")
+    return _fifo(sqs, "default-dead-letters.fifo")
 
 
 @pytest.fixture
-def queue_url(queue_maker: SQSClient, dlq_url: str) -> str:
+def queue_url(sqs: SQSClient, dlq_url: str) -> str:
     """The queue of the pool `default`, with its dead-letter queue."""
-    answer = queue_maker.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])
+    answer = sqs.get_queue_attributes(QueueUrl=dlq_url, AttributeNames=["QueueArn"])
     redrive = {"deadLetterTargetArn": answer["Attributes"]["QueueArn"], "maxReceiveCount": 1000}
-    return _fifo(queue_maker, "default.fifo", RedrivePolicy=json.dumps(redrive))
+    return _fifo(sqs, "default.fifo", RedrivePolicy=json.dumps(redrive))
 
 
 @pytest.fixture

@@ -242,8 +242,8 @@ class Deployment:
         for name, value in (settings | more).items():
             monkeypatch.setenv(f"NEXTFIRE_{name.upper()}", value)
         api.services.cache_clear()
-        watcher._watcher_of.cache_clear()  # noqa: SLF001 — a new process, as it were
-        executor._executor.cache_clear()  # noqa: SLF001
+        watcher._watch_for.cache_clear()  # noqa: SLF001 — a new process, as it were
+        executor._execute_run.cache_clear()  # noqa: SLF001
         auditor._audit_jobs.cache_clear()  # noqa: SLF001
 
     def call(

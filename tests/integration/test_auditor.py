@@ -10,9 +10,8 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
 from functions.auditor import handler as auditor
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws import SystemClock, from_item, to_item
 from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.items import from_item, to_item
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
 from nextfire.domain.run import AttemptOutcome, Result, RunState

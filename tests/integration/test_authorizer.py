@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from functions.authorizer import handler as authorizer
-from nextfire.adapters.items import to_item
+from nextfire.adapters.aws import to_item
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.key_text import write_key

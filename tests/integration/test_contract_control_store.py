@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
+from nextfire.adapters.aws import dynamodb, from_item, to_item
 from nextfire.adapters.control_store import DynamoDbControlStore
-from nextfire.adapters.items import from_item, to_item
 from nextfire.domain.audit import Audit, next_audit
 from nextfire.domain.ports import ControlStore, Lease
 from tests.builders import NOON, at, job_key

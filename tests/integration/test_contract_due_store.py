@@ -501,25 +501,3 @@ def test_entries_are_read_on_from_where_another_read_ended(held: Held) -> None:
 
 def test_nothing_is_held_of_nothing(held: Held) -> None:
     held.store.mark_held([])
-
-
-@pytest.mark.parametrize("page", [None, 1, 2, 7])
-@pytest.mark.parametrize("consistent", [False, True])
-def test_the_size_of_a_page_changes_nothing_of_what_is_read(
-    held: Held, page: int | None, *, consistent: bool
-) -> None:
-    entries = [a_fire(a_job(job_id), NOON) for job_id in jobs_of_shard(0, 3)]
-    entries = [replace(entry, uid=f"uid{n:05d}") for n, entry in enumerate(entries)]
-    entries += [entry_of(0, at(time)) for time in ("12:00:01", "12:00:02", "12:00:03")]
-    held.store.put(entries, NOON)
-
-    def read(**bounds: Any) -> list[DueEntry]:
-        terms = {"before": None, "consistent": consistent, "page": page} | bounds
-        found = held.store.read(NOON, 0, **terms)
-        return [stored.entry for stored in found if isinstance(stored, StoredEntry)]
-
-    assert read() == entries
-    assert read(before=at("12:00:02")) == entries[:4]
-    assert read(before=at("12:00:03"), since=at("12:00:01")) == entries[3:5]
-    (_, second, *_) = held.read()
-    assert read(before=at("12:00:03"), after=second.slot) == entries[2:5]

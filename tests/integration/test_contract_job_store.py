@@ -329,25 +329,6 @@ def test_many_jobs_are_read_at_once_whatever_is_asked_for_twice(held: Held) -> N
     assert held.store.get_many([]) == {}
 
 
-def test_many_that_are_read_consistently_are_as_they_were_written_last(held: Held) -> None:
-    jobs = [a_job(f"job{n}", payload={"n": n}) for n in range(3)]
-    for job in jobs:
-        held.store.create(job, None, NOON)
-    if isinstance(held.store, MemoryJobStore):
-        held.store.freeze()  # what is read otherwise may be stale
-    written = [replace(changed(job), definition=a_definition("5 * * * *")) for job in jobs]
-    for job in written:
-        assert held.store.update(job, None, NOON)
-    held.spoil(job_key("broken"))
-
-    keys = [job.key for job in jobs] + [job_key("absent"), job_key("broken")]
-    found = dict(held.store.get_many(keys, consistent=True))
-
-    assert isinstance(found.pop(job_key("broken")), UndecodableError)
-    assert found == {job.key: job for job in written}
-    assert held.store.get_many([], consistent=True) == {}
-
-
 def test_a_job_that_does_not_decode_says_so(held: Held) -> None:
     held.spoil(job_key())
 

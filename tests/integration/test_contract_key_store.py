@@ -8,8 +8,7 @@ from datetime import date, datetime, timedelta
 
 import pytest
 
-from nextfire.adapters.aws import dynamodb
-from nextfire.adapters.items import to_item
+from nextfire.adapters.aws import dynamodb, to_item
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.keys import KEPT, ApiKey, Scope

@@ -21,6 +21,7 @@ from nextfire.domain.ports import DeadLetters, Delivery, RunQueue
 from tests.builders import LEASE, NOON, a_message, at, run_key
 from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryDelivery, MemoryRunQueue
 from tests.integration.backends import (
+    AWS,
     DEDUP_OF_WHAT_WAS_DELETED,
     EXPIRED_RECEIPTS_MINISTACK,
     EXPIRED_RECEIPTS_MOTO,
@@ -28,7 +29,6 @@ from tests.integration.backends import (
     MEMORY,
     MOTO,
     RECEIPTS_OF_BEFORE,
-    SQS,
     takes_minutes,
 )
 
@@ -136,7 +136,7 @@ class Travel:
         self._traveller.shift(duration)
 
 
-@pytest.fixture(params=(MEMORY, *SQS))
+@pytest.fixture(params=(MEMORY, *AWS))
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

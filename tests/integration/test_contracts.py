@@ -26,20 +26,13 @@ from tests.integration.backends import (
     DEVIATIONS,
     DYNAMODB,
     MEMORY,
-    SQS,
     Deviation,
     parameters_of,
-    server_of,
 )
 
 SUITES = sorted(Path(__file__).parent.glob("test_contract_*.py"))
 WITHOUT_A_SUITE = {
     "JobRole": "it has no fake; tests/integration/test_job_role.py holds its adapter to it",
-    "FifoDelivery": "it is a `Delivery` that knows its id and its group",
-    "Inbox": "tests/integration/test_contract_run_queue.py receives through its adapter",
-    "ServiceClock": "it has no fake of its own; tests/integration/test_service_clock.py",
-    "TaskProtection": "it has no fake; tests/integration/test_task_protection.py",
-    "Notices": "Telemetry is its adapter: tests/unit/test_telemetry.py",
     "Supervisor": "a use case implements it; tests/unit/test_execute_run.py holds that to it",
 }
 LET_OFF = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail|importorskip)\b")
@@ -107,8 +100,7 @@ class Case:
 
     @property
     def passes_on(self) -> set[str]:
-        deviating = {deviation.backend for deviation in self.deviations}
-        return {each for each in self.backends if server_of(each) not in deviating} - {MEMORY}
+        return self.backends - {deviation.backend for deviation in self.deviations} - {MEMORY}
 
 
 @pytest.fixture
@@ -132,7 +124,6 @@ def test_a_case_runs_on_all_that_plays_its_service(
 ) -> None:
     assert {frozenset(case.backends - {MEMORY}) for case in cases.values()} == {
         frozenset(DYNAMODB),
-        frozenset(SQS),
         frozenset(AWS),
     }
 

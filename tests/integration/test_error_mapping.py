@@ -18,15 +18,13 @@ from botocore.exceptions import (  # noqa: TID251 — what the SDK raises
 )
 
 from nextfire.adapters.audit_log import S3AuditLog
-from nextfire.adapters.aws_errors import TRANSIENT_CODES, RefusedError
+from nextfire.adapters.aws import TRANSIENT_CODES
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.event_bus import EventBridgeEvents
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore, encode_cursor
 from nextfire.adapters.key_store import DynamoDbKeyStore
-from nextfire.adapters.lean.credentials import NoCredentialsError
-from nextfire.adapters.lean.transport import LostError, TimedOutError
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue
@@ -68,9 +66,6 @@ NETWORK_ERRORS = [
     ConnectTimeoutError(endpoint_url=URL),
     ReadTimeoutError(endpoint_url=URL),
     ConnectionClosedError(endpoint_url=URL),
-    LostError("the lean client's text"),
-    TimedOutError("the lean client's text"),
-    NoCredentialsError("the lean client's text"),
 ]
 
 
@@ -94,13 +89,13 @@ class Refusing(Failing):
         pass
 
 
-def refused(code: str, status: int = 400, *, kind: Any = ClientError, **more: Any) -> Any:
+def refused(code: str, status: int = 400, **more: Any) -> ClientError:
     answer: Any = {
         "Error": {"Code": code, "Message": "as it is"},
         "ResponseMetadata": {"HTTPStatusCode": status},
         **more,
     }
-    return kind(answer, "Operation")
+    return ClientError(answer, "Operation")
 
 
 def putting(client: Failing) -> Refusing:
@@ -271,23 +266,12 @@ def test_what_may_pass_by_itself_is_unavailable(call: Callable[[Any], object], c
 
 
 @every_call
-@pytest.mark.parametrize("kind", [ClientError, RefusedError])
 @pytest.mark.parametrize("status", [500, 503, 599])
 def test_error_of_the_server_is_unavailable_whatever_its_code(
-    call: Callable[[Any], object], status: int, kind: type[Exception]
+    call: Callable[[Any], object], status: int
 ) -> None:
     with pytest.raises(UnavailableError):
-        call(Failing(refused("NeverHeardOf", status, kind=kind)))
-
-
-@every_call
-def test_refusal_of_the_lean_client_comes_out_as_it_is(call: Callable[[Any], object]) -> None:
-    error = refused("NeverHeardOf", kind=RefusedError)
-
-    with pytest.raises(RefusedError) as raised:
-        call(Failing(error))
-
-    assert raised.value is error
+        call(Failing(refused("NeverHeardOf", status)))
 
 
 @every_call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -13,18 +14,19 @@ import pytest
 
 from functions.auditor import handler as auditor
 from functions.watcher import handler as watcher
+from functions.worker.worker import Worker
 from nextfire.adapters.aws import SystemClock
-from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.run_queue import SqsInbox
+from nextfire.adapters.service_clock import SqsServiceClock
+from nextfire.adapters.task_protection import EcsTaskProtection
 from nextfire.domain.due import Slot
 from nextfire.domain.instants import cut, floor_minute
 from nextfire.domain.message import RunMessage
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.settings import ExecutorSettings
-from nextfire.usecases.dispatch.report import Dispatched, TickReport
-from nextfire.usecases.message_batch import MessageBatch
-from nextfire.wiring.execution import executor_ports, terms_of
-from nextfire.wiring.executor import execute_run_of
-from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry
+from nextfire.usecases.dispatch_due import Dispatched, TickReport
+from nextfire.wiring.execution import build_execute_run
+from nextfire.wiring.telemetry import Telemetry
 from tests.builders import SKIP, a_fire, a_retry, run_key
 from tests.infra.conftest import Template, synthesize
 from tests.integration.deployment import LIMIT, Context, Deployment, message_for
@@ -159,12 +161,17 @@ def work(system: Deployment) -> None:
     """A worker's turn over what `load` sent."""
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
-    batch: MessageBatch[SqsDelivery] = MessageBatch(
-        execute_run_of(executor_ports(settings), terms_of(settings, worker="w")),
-        WorkerTelemetry("worker"),
+    worker = Worker(
+        settings,
+        inbox,
+        build_execute_run(settings, worker="w"),
+        SqsServiceClock(system.queues, SystemClock(), queue_url=system.queue_url),
+        EcsTaskProtection(None, monotonic=time.monotonic, warn=print),
+        Telemetry("worker"),
     )
-    received = inbox.receive(10, wait=timedelta(), hidden_for=settings.lease)
-    assert batch.carry_out(received, stopping=lambda: False) == []
+    for delivery in inbox.receive(10, wait=timedelta(), hidden_for=settings.lease):
+        worker._free.acquire()  # noqa: SLF001 — its turn without its endless loop
+        worker._carry_out([delivery])  # noqa: SLF001
 
 
 def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,12 @@ def test_each_watcher_process_holds_the_lease_under_its_own_name(
     names = []
     for _ in range(2):
         system.configure(monkeypatch)
-        life = watcher._watcher_of(GROUP)  # noqa: SLF001 — what a process keeps
-        life.turn(SystemClock().now())
+        watch = watcher._watch_for(GROUP)  # noqa: SLF001 — what a process keeps
+        watch.step(SystemClock().now())
         lease = control.lease(GROUP)
         assert lease is not None
         names.append(lease.holder)
-        life.end()
+        watch.end()
 
     assert len(set(names)) == 2
     assert all(name.startswith(f"{GROUP}-") for name in names)

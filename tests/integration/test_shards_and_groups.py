@@ -25,8 +25,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Lease
 from nextfire.domain.run import RunState
-from nextfire.settings import WatcherSettings
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch_due import DispatchDue
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -131,9 +130,9 @@ class Watcher:
         except Killed:
             self.alive = False
 
-    def _dispatcher(self, lease: Lease) -> Dispatch:
+    def _dispatcher(self, lease: Lease) -> DispatchDue:
         dispatcher = self.machine.dispatcher(lease.epoch)
-        dispatcher._reader._shards = [*self._shards]  # noqa: SLF001 — the world's has all of them
+        dispatcher._shards = [*self._shards]  # noqa: SLF001 — the world's has all of them
         return dispatcher
 
 
@@ -641,5 +640,9 @@ def shards_read(patch: pytest.MonkeyPatch, group: int, groups: int, reads: int) 
     }
     for name, value in environment.items():
         patch.setenv(f"NEXTFIRE_{name.upper()}", value)
-    config = watcher_function.config_of(WatcherSettings.read(), group)
-    return list(config.shards)
+    for client in ("dynamodb", "sqs"):
+        patch.setattr(watcher_function, client, lambda: None)
+    watch = watcher_function._watch_for.__wrapped__(group)  # noqa: SLF001
+    dispatcher = watch._new_dispatcher(Lease("h", 1, 0))  # noqa: SLF001
+    shards: list[int] = dispatcher._shards  # noqa: SLF001
+    return shards

@@ -13,10 +13,9 @@ import pytest
 from botocore.exceptions import ClientError  # noqa: TID251 — what the SDK raises
 
 from functions.watcher import handler as watcher
-from nextfire.adapters.aws import SystemClock
+from nextfire.adapters.aws import SystemClock, to_item
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
-from nextfire.adapters.items import to_item
 from nextfire.adapters.job_store import DynamoDbJobStore
 from nextfire.adapters.run_queue import SqsRunQueue
 from nextfire.adapters.run_store import DynamoDbRunStore
@@ -27,9 +26,7 @@ from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import Lease
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch_due import DispatchDue, Shares, TickReport
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -69,8 +66,8 @@ class Stand:
         system = self.system
         control = DynamoDbControlStore(database, table=system.control_table)
 
-        def dispatcher(lease: Lease) -> Dispatch:
-            return Dispatch(
+        def dispatcher(lease: Lease) -> DispatchDue:
+            return DispatchDue(
                 jobs=DynamoDbJobStore(database, table=system.jobs_table),
                 due=DynamoDbDueStore(
                     database, table=system.due_table, shards=SHARDS, executor=InlineExecutor()
@@ -84,7 +81,6 @@ class Stand:
                 control=control,
                 clock=self.clock,
                 executor=InlineExecutor(),
-                lanes=InlineExecutor(),
                 shards=range(SHARDS),
                 epoch=lease.epoch,
                 shares=Shares(backlogs={"default": 1_000}),

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from functions.worker import worker as worker_module
-from functions.worker.worker import main, stopper, threads
+from functions.worker.worker import Worker, main
 from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.service_clock import SqsServiceClock
@@ -28,12 +28,8 @@ from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 from nextfire.settings import ExecutorSettings
-from nextfire.usecases import serve_pool
-from nextfire.usecases.serve_pool import ServePool, StopWaiting
-from nextfire.wiring import worker as wiring
-from nextfire.wiring.execution import executor_ports, terms_of
-from nextfire.wiring.telemetry import WorkerTelemetry
-from nextfire.wiring.worker import WorkerPorts, build_worker
+from nextfire.wiring.execution import build_execute_run
+from nextfire.wiring.telemetry import Telemetry
 from tests.integration.deployment import Deployment, Proxy, message_for
 
 AT_MOST = 20.0
@@ -120,23 +116,21 @@ def serve(
     queues: Any,
     until: Callable[[], bool],
     agent: Agent | None = None,
-    kind: type[ServePool[SqsDelivery]] = ServePool,
+    kind: type[Worker] = Worker,
 ) -> None:
     """Serve with the queue client *queues* until the signal comes."""
     settings = ExecutorSettings.read()
-    with threads(settings.slots) as its_threads, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wiring, "ServePool", kind)
-        ports = WorkerPorts(
-            executor=executor_ports(settings),
-            inbox=SqsInbox(queues, queue_url=system.queue_url),
-            service_clock=SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
-            protection=agent or Agent(),
-            threads=its_threads,
-        )
-        pool = build_worker(ports, terms_of(settings, worker="w"), WorkerTelemetry("worker"))
-        with stopped_when(until):
-            signal.signal(signal.SIGTERM, stopper(pool))
-            pool.serve()
+    worker = kind(
+        settings,
+        SqsInbox(queues, queue_url=system.queue_url),
+        build_execute_run(settings, worker="w"),
+        SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
+        agent or Agent(),
+        Telemetry("worker"),
+    )
+    with stopped_when(until):
+        signal.signal(signal.SIGTERM, worker.stop)
+        worker.serve()
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
@@ -223,7 +217,7 @@ def test_a_poll_beside_a_run_is_short_and_is_awaited(
 def test_stop_ends_the_wait_after_trouble(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve_pool, "_AFTER_TROUBLE", timedelta(seconds=AT_MOST))
+    monkeypatch.setattr(worker_module, "_AFTER_TROUBLE", AT_MOST)
     queues = Proxy(system.queues)
     failed_at: list[float] = []
 
@@ -243,7 +237,7 @@ def test_stop_ends_the_wait_after_trouble(
 def test_failing_receive_does_not_end_it(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve_pool, "_AFTER_TROUBLE", timedelta(milliseconds=10))
+    monkeypatch.setattr(worker_module, "_AFTER_TROUBLE", 0.01)
     system.upload("")
     message = dispatch(system, system.register())
     queues = Proxy(system.queues)
@@ -346,8 +340,8 @@ def test_process_with_a_wrong_clock_does_not_begin(
 def test_nothing_is_received_while_the_clock_is_wrong(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve_pool, "_CLOCK_EVERY", 0.0)
-    monkeypatch.setattr(serve_pool, "_AFTER_TROUBLE", timedelta(milliseconds=10))
+    monkeypatch.setattr(worker_module, "_CLOCK_EVERY", 0.0)
+    monkeypatch.setattr(worker_module, "_AFTER_TROUBLE", 0.01)
     system.upload("")
     message = dispatch(system, system.register())
     queues = Proxy(system.queues)
@@ -427,37 +421,33 @@ def test_no_more_runs_than_slots(system: Deployment, monkeypatch: pytest.MonkeyP
     assert not any(overlap(a, b) for a, b in pairwise(runs))
 
 
-class ToldBeforeReceiving(ServePool[SqsDelivery]):
-    """Is told to stop in the moment before it says that it waits."""
+class ToldBeforeReceiving(Worker):
+    """Is told to stop in the moment before it says that it receives."""
 
     _held = False
 
     @property
-    def _waits(self) -> bool:
+    def _receiving(self) -> bool:
         return self._held
 
-    @_waits.setter
-    def _waits(self, value: bool) -> None:
+    @_receiving.setter
+    def _receiving(self, value: bool) -> None:
         if value and not self._stopping:
-            self._signal()
+            self.stop()
         self._held = value
-
-    def _signal(self) -> None:
-        if self.stop():
-            raise StopWaiting
 
 
 class ToldAfterReceiving(ToldBeforeReceiving):
-    """Is told to stop in the moment before it says that it waits no longer."""
+    """Is told to stop in the moment before it says that it receives no more."""
 
     @property
-    def _waits(self) -> bool:
+    def _receiving(self) -> bool:
         return self._held
 
-    @_waits.setter
-    def _waits(self, value: bool) -> None:
+    @_receiving.setter
+    def _receiving(self, value: bool) -> None:
         if self._held and not value and not self._stopping:
-            self._signal()
+            self.stop()
         self._held = value
 
 

@@ -18,7 +18,6 @@ SMALL: dict[str, Model[Any]] = {
     "lease, a death": a_lease(slow=1),
     "dispatch, an outage": a_dispatch(occurrences=2, lost=0, windows=0),
     "dispatch, three occurrences": a_dispatch(outages=0, windows=0, lost=0),
-    "dispatch, a row of missed occurrences": a_dispatch(crashes=0, lost=0, windows=0),
     "run, slow workers": a_run(slow=2),
     "run, a cancel": a_run(cancels=1),
     "run, a hand-back": a_run(hand_backs=1, cancels=1, lost=0),
@@ -30,7 +29,6 @@ LARGE: dict[str, Model[Any]] = {
     "lease, large": a_lease(),
     "lease, three watchers": a_lease(watchers=3, slow=1, lost=0, ends=0),
     "dispatch, lost answers": a_dispatch(outages=0),
-    "dispatch, a message that is dropped": a_dispatch(occurrences=2, lost=0),
     "dispatch, all faults": a_dispatch(occurrences=2),
     "dispatch, three occurrences and an outage": a_dispatch(lost=0, windows=0),
     "run, a cancel, slow workers": a_run(cancels=1, slow=2),
@@ -52,7 +50,7 @@ class Broken:
 
 ONE_HOLDER = "at most one watcher holds the lease within its life"
 EPOCHS = "epochs go up with each holder"
-ENTRY_GOES = dispatch.ENTRY_GOES
+ENTRY_GOES = "an entry goes only when it was sent or covered and its successor stored"
 ONE_RECORD = "an occurrence is covered by one record at most"
 ON_RECORD = "what is on record stays as it is"
 NO_RESTART = "what has ended starts again by a redrive only"
@@ -83,15 +81,6 @@ BROKEN: dict[str, Broken] = {
     ),
     "an executor that does not look for ranges": Broken(
         a_dispatch(dispatch.Protocol(looks_for_ranges=False), occurrences=2), ONE_RECORD
-    ),
-    "an executor that claims its run before it records its row": Broken(
-        a_dispatch(dispatch.Protocol(row_before_claim=False), lost=0, windows=0), STUCK
-    ),
-    "an executor that puts its row over a run's record": Broken(
-        a_dispatch(dispatch.Protocol(row_only_without_record=False), alone=False), ON_RECORD
-    ),
-    "a row recorded by the first delivery only": Broken(
-        a_dispatch(dispatch.Protocol(row_by_every_delivery=False), lost=0, windows=0), STUCK
     ),
     "a claim without condition on the state": Broken(
         a_run(run.Protocol(claims_only_what_is_free=False)).without(ONE_LEASE), NO_RESTART

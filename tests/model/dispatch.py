@@ -1,10 +1,6 @@
 """The tick: a chain of occurrences, two watchers that both think they hold the lease, a queue that
 drops repetitions, and executors that put on record what they took.
 
-A missed entry is covered by the watcher, or the first occurrence that is not missed is sent in its
-place. The message lists the missed occurrences before it, its row; the executor puts that row on
-record, step by step, before it looks at its own run.
-
 All occurrences are due from the start; a FIRE entry stands for one, by its number. That both
 watchers act at any time is more than the lease allows: nothing here may depend on it.
 """
@@ -23,9 +19,6 @@ RAN = -1
 """Records: none, that of a run, or (0 and more) a range record up to that occurrence."""
 
 
-ENTRY_GOES = "an entry goes only when it was sent, listed or covered and its successor stored"
-
-
 class Doing(Enum):
     """What a watcher is about to do. Between any two it may die, or be overtaken."""
 
@@ -38,49 +31,23 @@ class Doing(Enum):
 
 
 class Watcher(NamedTuple):
-    """`entry`: what it has in hand; `last`: of what it is to cover; `next`: the successor. If it
-    `sends`, then the occurrence before `next`, with the row from `entry` up to that.
-    """
+    """`entry`: what it has in hand; `last`: of what it is to cover; `next`: the successor."""
 
     doing: Doing = Doing.READ
     entry: int = 0
     last: int = 0
     next: int = 0
-    sends: bool = False
-
-
-class Handling(Enum):
-    """What an executor is about to do with a message. Between any two it may die."""
-
-    LOOK_ROW = "look where its row goes on"
-    RECORD_ROW = "record its row"
-    LOOK_OWN = "look what covers its run"
-    CLAIM = "claim its run"
-    ACKNOWLEDGE = "acknowledge"
-
-
-class Hand(NamedTuple):
-    """A message that an executor has: its row begins with `first`, which is its own number if there
-    is no row. `at`, `last`: the part of the row that comes next.
-    """
-
-    first: int
-    at: int
-    doing: Handling
-    last: int = 0
 
 
 class State(NamedTuple):
-    """`due`, `seen`: sets of occurrences as bits: with an entry in the table; sent within the
-    window of deduplication. `queued`: the messages of each, by the first occurrence of their rows.
-    `hands`: the message of each that an executor has. `late`: those below are missed by now.
-    `accepted`, `stored`, `delivered`: history, for the properties and for what executors know.
-    The row of a message counts as accepted only if the queue did not drop the message.
+    """`due`, `seen`, `looked`: sets of occurrences as bits: with an entry in the table; sent within
+    the window of deduplication; before an executor that found nothing that covers them. `queued`:
+    how many messages of each. `late`: those below are missed by now. `accepted`, `stored`: what
+    ever was, for the properties.
     """
 
     due: int
-    queued: tuple[tuple[int, ...], ...]
-    hands: tuple[Hand | None, ...]
+    queued: tuple[int, ...]
     records: tuple[int, ...]
     watchers: tuple[Watcher, ...]
     crashes: int
@@ -88,27 +55,21 @@ class State(NamedTuple):
     windows: int
     outages: int
     seen: int = 0
+    looked: int = 0
     late: int = 0
     accepted: int = 0
     stored: int = 1
-    delivered: int = 0
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The order and the conditions of a tick, and of what an executor does. Each departure from the
-    defaults breaks it, or is listed as not needed.
-    """
+    """The order and the conditions of a tick. Each departure from the defaults breaks it."""
 
     successor_before_delete: bool = True
     accepted_before_delete: bool = True
     accepted_before_successor: bool = True
     covers_only_without_record: bool = True
     looks_for_ranges: bool = True
-    covers_where_two_are_left: bool = True
-    row_before_claim: bool = True
-    row_only_without_record: bool = True
-    row_by_every_delivery: bool = True
 
 
 @dataclass(frozen=True)
@@ -148,37 +109,17 @@ class _Steps:
                     unknown = _with(done.to, w, Watcher())._replace(lost=state.lost - 1)
                     yield Step(f"{done.name}, unknowing", unknown, fault=True)
         if doing is Doing.READ:
-            yield from self._read(state, w)
+            for number in _numbers(state.due):
+                missed = number < state.late
+                to = Watcher(Doing.LOOK if missed else self.order[0], number, 0, number + 1)
+                yield Step(f"{name} reads entry {number}", _with(state, w, to))
         elif doing is Doing.LOOK:
-            if self.alone and (_covering(state) or _claiming(state)):
+            others = (other.doing for other in state.watchers)
+            if self.alone and (Doing.COVER in others or state.looked):
                 return
             yield Step(f"{name} looks at the records", _with(state, w, self._look(state, entry)))
         else:
             yield from self._done(state, w)
-
-    def _read(self, state: State, w: int) -> Iterator[Step[State]]:
-        """A missed entry is covered, or the first occurrence that is not missed is sent instead. Of
-        two that are left of the chain the first one is covered before the other is read.
-        """
-        name = f"watcher {'ab'[w]}"
-        entries = [*_numbers(state.due)]
-        for number in entries:
-            missed, both = number < state.late, len(entries) > 1
-            if self.protocol.covers_where_two_are_left and entries[0] < min(number, state.late):
-                continue
-            if not missed:
-                to = Watcher(self.order[0], number, 0, number + 1, sends=True)
-                yield Step(f"{name} reads entry {number}", _with(state, w, to))
-                continue
-            to = Watcher(Doing.LOOK, number)
-            yield Step(f"{name} reads entry {number}, to cover it", _with(state, w, to))
-            if state.late < self.occurrences and not (
-                both and self.protocol.covers_where_two_are_left
-            ):
-                to = Watcher(self.order[0], number, 0, state.late + 1, sends=True)
-                yield Step(
-                    f"{name} reads entry {number}, to send {state.late}", _with(state, w, to)
-                )
 
     def _done(self, state: State, w: int) -> Iterator[Step[State]]:
         """The one call that *w* is about to make, when it goes through."""
@@ -186,11 +127,9 @@ class _Steps:
         entry, name = watcher.entry, f"watcher {'ab'[w]}"
         match watcher.doing:
             case Doing.SEND:
-                number = watcher.next - 1
-                row = "" if number == entry else f", missed from {entry}"
                 yield Step(
-                    f"{name} sends {number}{row}: accepted",
-                    _with(_sent(state, number, entry), w, self._then(watcher)),
+                    f"{name} sends {entry}: accepted",
+                    _with(_sent(state, entry), w, self._then(watcher)),
                 )
             case Doing.COVER:
                 there = state.records[entry]
@@ -214,91 +153,41 @@ class _Steps:
     def _then(self, watcher: Watcher) -> Watcher:
         """What follows a call that went through."""
         after = self.order[self.order.index(watcher.doing) + 1 :]
-        if not watcher.sends:
-            after = tuple(doing for doing in after if doing is not Doing.SEND)
         return watcher._replace(doing=after[0]) if after else Watcher()
 
     def _look(self, state: State, entry: int) -> Watcher:
-        last, until = _uncovered(state, entry, state.late - 1)
-        if until is None:
+        """As `cover_missed`: up to the next record, and after what a range covers already."""
+        last = state.late - 1
+        between = [k for k in range(entry, last + 1) if state.records[k] != NO_RECORD]
+        if between and between[0] > entry:
+            last = between[0] - 1
+        before = [k for k in range(entry + 1) if state.records[k] != NO_RECORD]
+        until = max(before[-1], state.records[before[-1]]) if before else NO_RECORD
+        if until < entry:
             return Watcher(Doing.COVER, entry, last)
         return Watcher(Doing.STORE, entry, 0, until + 1)
 
     def _execute(self, state: State, number: int) -> Iterator[Step[State]]:
-        hand = state.hands[number]
-        if hand is not None:
-            if state.crashes:
-                crashed = _handed(state, number, None)._replace(crashes=state.crashes - 1)
-                yield Step(f"the executor of {number} dies", crashed, fault=True)
-            yield from self._handle(state, number, hand)
+        if not state.queued[number]:
             return
-        for first in sorted({*state.queued[number]}):
-            again = state.delivered >> number & 1
-            forgets = again and not self.protocol.row_by_every_delivery
-            row = first < number and not forgets and self.protocol.row_before_claim
-            doing = Handling.LOOK_ROW if row else Handling.LOOK_OWN
-            taken = state._replace(delivered=state.delivered | 1 << number)
-            if self.protocol.row_by_every_delivery:
-                taken = state  # whether it came before does not matter then
-            yield from self._handle(taken, number, Hand(first, first, doing))
-
-    def _handle(self, state: State, number: int, hand: Hand) -> Iterator[Step[State]]:
-        """The next thing that an executor does with the message that it has."""
-        name = f"the executor of {number}"
-        match hand.doing:
-            case Handling.LOOK_ROW:
-                if self.alone and (_covering(state) or _claiming(state)):
-                    return
-                to = self._row(state, number, hand)
-                yield Step(f"{name} looks at the records from {hand.at}", to)
-            case Handling.RECORD_ROW:
-                there = state.records[hand.at]
-                if there == NO_RECORD or not self.protocol.row_only_without_record:
-                    there = hand.last
-                    state = _recorded(state, hand.at, there)
-                to = self._row_from(state, number, hand, max(hand.at, there) + 1)
-                yield Step(f"{name} covers {hand.at} to {hand.last}", to)
-            case Handling.LOOK_OWN:
-                if self.alone and _covering(state):
-                    return
-                looks = number < state.late and self.protocol.looks_for_ranges
-                claims = _handed(state, number, hand._replace(doing=Handling.CLAIM))
-                covered = looks and _covered(state, number)
-                to = _acknowledged(state, number, hand) if covered else claims
-                yield Step(f"{name} looks what covers it", to)
-            case Handling.CLAIM:
-                yield from self._claim(state, number, hand)
-            case Handling.ACKNOWLEDGE:
-                yield Step(f"{name} acknowledges", _acknowledged(state, number, hand))
-
-    def _claim(self, state: State, number: int, hand: Hand) -> Iterator[Step[State]]:
-        if state.records[number] != NO_RECORD:
-            ended = _acknowledged(state, number, hand)
-            yield Step(f"the executor of {number} finds it ended", ended)
+        bit = 1 << number
+        gone = _acknowledged(state, number)
+        if not state.looked & bit:
+            if self.alone and any(watcher.doing is Doing.COVER for watcher in state.watchers):
+                return
+            covered = (
+                number < state.late and self.protocol.looks_for_ranges and _covered(state, number)
+            )
+            to = gone if covered else state._replace(looked=state.looked | bit)
+            yield Step(f"an executor looks what covers {number}", to)
             return
-        ran = _recorded(state, number, RAN)
-        if self.protocol.row_before_claim or hand.first == number:
-            yield Step(f"the executor of {number} runs it", _acknowledged(ran, number, hand))
+        if state.crashes:
+            crashed = state._replace(looked=state.looked & ~bit, crashes=state.crashes - 1)
+            yield Step(f"the executor of {number} dies", crashed, fault=True)
+        if state.records[number] == NO_RECORD:
+            yield Step(f"an executor runs {number}", _recorded(gone, number, RAN))
         else:
-            to = _handed(ran, number, hand._replace(doing=Handling.LOOK_ROW))
-            yield Step(f"the executor of {number} runs it, its row is left", to)
-
-    def _row(self, state: State, number: int, hand: Hand) -> State:
-        """What follows a look at the records, as `record_missed`."""
-        last, until = _uncovered(state, hand.at, number - 1)
-        if until is not None:
-            return self._row_from(state, number, hand, until + 1)
-        return _handed(state, number, hand._replace(doing=Handling.RECORD_ROW, last=last))
-
-    def _row_from(self, state: State, number: int, hand: Hand, at: int) -> State:
-        """The row is on record up to *at*."""
-        if at < number:
-            to = Hand(hand.first, at, Handling.LOOK_ROW)
-        elif self.protocol.row_before_claim:
-            to = Hand(hand.first, number, Handling.LOOK_OWN)
-        else:
-            to = Hand(hand.first, number, Handling.ACKNOWLEDGE)
-        return _handed(state, number, to)
+            yield Step(f"an executor finds {number} ended", gone)
 
 
 def _order(protocol: Protocol) -> tuple[Doing, ...]:
@@ -331,8 +220,7 @@ def dispatch(
         name="dispatch",
         initial=State(
             due=1,
-            queued=((),) * occurrences,
-            hands=(None,) * occurrences,
+            queued=(0,) * occurrences,
             records=(NO_RECORD,) * occurrences,
             watchers=(Watcher(), Watcher()),
             crashes=crashes,
@@ -347,7 +235,7 @@ def dispatch(
             )
         },
         changes={
-            ENTRY_GOES: _may_go,
+            "an entry goes only when it was sent or covered and its successor stored": _may_go,
             "what is on record stays as it is": lambda before, _, after: all(
                 was in (NO_RECORD, now)
                 for was, now in zip(before.records, after.records, strict=True)
@@ -370,52 +258,17 @@ def _numbers(bits: int) -> Iterator[int]:
     return (number for number in range(bits.bit_length()) if bits >> number & 1)
 
 
-def _sent(state: State, number: int, first: int) -> State:
-    """A message of *number* with the row from *first*: dropped if one of that number was seen,
-    whichever row it has; then the row is in no message.
-    """
+def _sent(state: State, number: int) -> State:
     bit = 1 << number
-    accepted = state.accepted | bit
     queued = state.queued
     if not state.seen & bit:
-        messages = tuple(sorted((*queued[number], first)))
-        queued = (*queued[:number], messages, *queued[number + 1 :])
-        accepted |= sum(1 << missed for missed in range(first, number))
-    return state._replace(queued=queued, seen=state.seen | bit, accepted=accepted)
+        queued = (*queued[:number], queued[number] + 1, *queued[number + 1 :])
+    return state._replace(queued=queued, seen=state.seen | bit, accepted=state.accepted | bit)
 
 
-def _handed(state: State, number: int, hand: Hand | None) -> State:
-    return state._replace(hands=(*state.hands[:number], hand, *state.hands[number + 1 :]))
-
-
-def _acknowledged(state: State, number: int, hand: Hand) -> State:
-    messages = [*state.queued[number]]
-    messages.remove(hand.first)
-    queued = (*state.queued[:number], tuple(messages), *state.queued[number + 1 :])
-    return _handed(state._replace(queued=queued), number, None)
-
-
-def _covering(state: State) -> bool:
-    """Whether anything is between its look at the records and the range that it writes."""
-    return any(watcher.doing is Doing.COVER for watcher in state.watchers) or any(
-        hand is not None and hand.doing is Handling.RECORD_ROW for hand in state.hands
-    )
-
-
-def _claiming(state: State) -> bool:
-    return any(hand is not None and hand.doing is Handling.CLAIM for hand in state.hands)
-
-
-def _uncovered(state: State, first: int, last: int) -> tuple[int, int | None]:
-    """As `cover_missed`: *last*, or what is before the next record; and, if a record covers *first*
-    already, up to where.
-    """
-    between = [k for k in range(first, last + 1) if state.records[k] != NO_RECORD]
-    if between and between[0] > first:
-        last = between[0] - 1
-    before = [k for k in range(first + 1) if state.records[k] != NO_RECORD]
-    until = max(before[-1], state.records[before[-1]]) if before else NO_RECORD
-    return last, until if until >= first else None
+def _acknowledged(state: State, number: int) -> State:
+    queued = (*state.queued[:number], state.queued[number] - 1, *state.queued[number + 1 :])
+    return state._replace(queued=queued, looked=state.looked & ~(1 << number))
 
 
 def _recorded(state: State, number: int, record: int) -> State:

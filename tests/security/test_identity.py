@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from functions.api import app as api
 from functions.api.identity import identify
 from functions.authorizer import handler as authorizer
-from nextfire.adapters.items import from_item
+from nextfire.adapters.aws import from_item
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.iam_rules import IamRule

@@ -486,7 +486,7 @@ def terminate_worker(history: History) -> None:
     if not workers:
         return
     worker = history.kernel.dice.choice(workers)
-    worker.stop()
+    worker.stopping = True
     history.kernel.tell(worker.name, "is told to stop")
     history.later(timedelta(seconds=30), worker.kill)
 

@@ -19,7 +19,7 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import check, occurrences
 from nextfire.usecases.audit import AuditJobs
-from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, assert_chained, settle
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores

@@ -8,7 +8,7 @@ one instant the seeded dice choose. So a history depends on its seed alone, and 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from datetime import datetime, timedelta
 from random import Random
@@ -38,8 +38,6 @@ class Task(greenlet):
         self.future = future
         self.turn = 0
         """Counts its resumptions: what was planned for an earlier one is void."""
-        self.interruption: BaseException | None = None
-        """Raised in it when it is resumed, as by a signal handler."""
 
     def _live(self) -> None:
         """Whatever it ends with is the future's, save the death of the process."""
@@ -135,29 +133,6 @@ class Kernel:
         if following is not task:  # straight to it: by way of the hub takes twice as long
             (self.hub if following is None else following).switch()
         task.actor.look_alive()
-        if task.interruption is not None:
-            interruption, task.interruption = task.interruption, None
-            raise interruption
-
-    def interrupt(self, task: Task, interruption: BaseException) -> None:
-        """Resume *task*, which waits, with *interruption*."""
-        task.interruption = interruption
-        self.plan(task, 0)
-
-    def wait(self, futures: Collection[Future[Any]], at_most: timedelta) -> None:
-        """Give the turn to others until one of *futures* is done, or for *at_most*."""
-        task = current()
-        waiting = [each for each in futures if isinstance(each, SimulatedFuture)]
-        if any(each.done() for each in waiting):
-            return
-        for each in waiting:
-            each.waiting.append(task)
-        self.plan(task, int(at_most / timedelta(microseconds=1)))
-        try:
-            self.give_way(task)
-        finally:
-            for each in waiting:
-                each.waiting = [other for other in each.waiting if other is not task]
 
     def step(self, after: int) -> None:
         """Give the turn to others, amid what an actor does."""
@@ -178,7 +153,7 @@ class SimulatedFuture(Future[T]):
     def __init__(self, kernel: Kernel) -> None:
         super().__init__()
         self._kernel = kernel
-        self.waiting: list[Task] = []
+        self._waiting: list[Task] = []
         self._there = False
 
     def done(self) -> bool:
@@ -192,7 +167,7 @@ class SimulatedFuture(Future[T]):
         until = None if timeout is None else self._kernel.at + int(timeout * SECOND)
         while not self.done() and (until is None or self._kernel.at < until):
             task = current()
-            self.waiting.append(task)
+            self._waiting.append(task)
             if until is not None:
                 self._kernel.plan(task, until - self._kernel.at)
             self._kernel.give_way(task)
@@ -209,7 +184,7 @@ class SimulatedFuture(Future[T]):
         self._wake()
 
     def _wake(self) -> None:
-        for task in self.waiting:
+        for task in self._waiting:
             self._kernel.plan(task, 0)
 
 
@@ -227,8 +202,6 @@ class Actor(Executor):
         self.alive = True
         self.stopping = False
         """Told to end, as by SIGTERM."""
-        self.on_stop: Callable[[], object] = lambda: None
-        """Its signal handler."""
         self.tenant: str | None = None
         """Whose request it carries out, if it is one."""
         self.tasks: dict[Task, None] = {}
@@ -256,11 +229,6 @@ class Actor(Executor):
             return False
         self.dies_in -= 1
         return self.dies_in < 0
-
-    def stop(self) -> None:
-        """SIGTERM."""
-        self.stopping = True
-        self.on_stop()
 
     def kill(self) -> None:
         """SIGKILL."""

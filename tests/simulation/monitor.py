@@ -16,7 +16,7 @@ from nextfire.domain.backfill import AT_ONCE
 from nextfire.domain.due import DueEntry, DueKind, Slot
 from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
-from nextfire.domain.message import RunMessage, SkippedRange
+from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Claim, Page
 from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
 from tests.fakes import Stores
@@ -48,7 +48,6 @@ class Monitor:
         self._fires: Counter[tuple[str, int]] = Counter()
         self._ended: set[tuple[str, int]] = set()
         self._accepted: dict[tuple[RunKey, int], int] = {}
-        self._missed: dict[tuple[JobKey, str], list[SkippedRange]] = defaultdict(list)
         self._replaced_at: dict[str, list[int]] = defaultdict(list)
         self._versions: dict[str, dict[int, Job]] = defaultdict(dict)
         self._granted: dict[RunKey, _Granted] = {}
@@ -183,10 +182,6 @@ class Monitor:
             (key, 1) in self._accepted
             or key in runs
             or any(r.key.scheduled_at <= entry.occurs_at <= r.covers_until for r in runs.values())
-            or any(
-                row.first <= entry.occurs_at <= row.last
-                for row in self._missed[entry.job, entry.uid]
-            )
         )
 
     def _left(self, job: Job, entry: DueEntry) -> bool:
@@ -205,7 +200,6 @@ class Monitor:
     def accepted(self, message: RunMessage) -> None:
         """A queue took *message*."""
         self._accepted.setdefault((message.key, message.dispatch), self._kernel.at)
-        self._missed[message.key.job, message.key.uid] += message.missed
 
     def is_stray(self, key: RunKey) -> bool:
         """Whether the run was sent while a change of its job was being written, and a version that

@@ -1,16 +1,16 @@
 """The processes of the system, as AWS and their supervisors start, stop and lose them.
 
-Use cases and loops are the real ones, built by the functions that build them in `functions/`.
+The use cases are the real ones; the loops around them are those of `functions/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 from nextfire.domain.errors import (
     ConflictError,
@@ -21,7 +21,7 @@ from nextfire.domain.errors import (
 )
 from nextfire.domain.ids import parse_execution_id
 from nextfire.domain.ports import (
-    ControlStore,
+    Lease,
     RequestStore,
     RunStore,
     ScriptCall,
@@ -30,30 +30,18 @@ from nextfire.domain.ports import (
 )
 from nextfire.usecases.answer_once import AnswerOnce, Once
 from nextfire.usecases.audit import AuditJobs
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
+from nextfire.usecases.execute_run import Disposition, ExecuteRun, Terms
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
-from nextfire.usecases.serve_pool import StopWaiting, Threads
-from nextfire.usecases.watcher_life import WatcherLife
-from nextfire.wiring.executor import ExecutorPorts, build_executor
-from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
-from nextfire.wiring.worker import WorkerPorts, build_worker
-from tests.fakes import Killed, MemoryScriptRunner, Script, Stores
+from nextfire.usecases.run_script import RunScript
+from nextfire.usecases.watch import Watch
+from tests.fakes import Killed, MemoryDelivery, MemoryScriptRunner, Script, Stores
 from tests.simulation.effects import Effects
-from tests.simulation.hosts import (
-    HeldUpClock,
-    NoProtection,
-    Notebook,
-    ServiceClock,
-    SimulatedDelivery,
-    SimulatedInbox,
-    Slots,
-    WatchedControl,
-)
-from tests.simulation.kernel import SECOND, Actor, Kernel, current
+from tests.simulation.kernel import SECOND, Actor, Kernel
 from tests.simulation.wire import Wire
 from tests.world import BUCKET, POOLS
 
@@ -62,9 +50,11 @@ LIFE = timedelta(seconds=125)
 """Of a watcher's invocation."""
 _REQUEST = 16
 """Half steps that most requests have: one that is to die later does not."""
+_AFTER_TROUBLE = timedelta(milliseconds=250)
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
 _HAND_BACK_BEFORE = timedelta(seconds=15)
+_IDLE = [SECOND // 5, SECOND, 2 * SECOND, 4 * SECOND]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +85,8 @@ class Started:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """A watcher's process."""
-
-    group: int
-    actor: Actor
-    life: WatcherLife
-    control: WatchedControl
-
-
 class System:
-    """Starts processes. `escaped`: errors that got out of one, and what its loop left undone."""
+    """Starts processes. `escaped`: what got out of one that should have been handled in it."""
 
     def __init__(
         self, kernel: Kernel, wire: Wire, stores: Stores, setting: Setting, effects: Effects
@@ -131,7 +111,7 @@ class System:
         """By watcher what its clock said at its last step: what it decides in that, it decides by
         this, however long the sending takes.
         """
-        self._warm: list[Watching] = []
+        self._warm: list[tuple[int, Actor, Watch]] = []
         self._names = count(1)
         self._uids = count(1)
 
@@ -148,19 +128,15 @@ class System:
             actor.dies_in = dice.randrange(within)
         return actor
 
-    def start(
-        self, actor: Actor, do: Callable[[], Any], *, survives_outages: bool = False
-    ) -> Future[Any]:
+    def start(self, actor: Actor, do: Callable[[], Any]) -> Future[Any]:
         """Run *do* in *actor*. What it does not handle is put on record."""
 
         def guarded() -> Any:
             try:
                 return do()
-            except Killed:
+            except (Killed, UnavailableError):
                 raise
             except Exception as error:
-                if isinstance(error, UnavailableError) and not survives_outages:
-                    raise
                 self.escaped.append(f"{actor.name}: {type(error).__name__}: {error}")
                 self.kernel.tell(actor.name, f"ESCAPED {error!r}")
                 raise
@@ -183,49 +159,51 @@ class System:
 
     def invoke_watcher(self, group: int) -> None:
         """As EventBridge does: in a process that is idle, if there is one."""
-        for index, each in enumerate(self._warm):
-            if each.group == group and each.actor.alive and self.kernel.dice.random() < 0.7:
-                watching = self._warm.pop(index)
+        for index, (warm_group, warm, _) in enumerate(self._warm):
+            if warm_group == group and warm.alive and self.kernel.dice.random() < 0.7:
+                _, actor, watch = self._warm.pop(index)
                 break
         else:
-            watching = self._new_watcher(self.process("watcher"), group)
-            self.watchers.append(watching.actor)
-        self.start(watching.actor, lambda: self._watch(watching), survives_outages=True)
+            actor = self.process("watcher")
+            watch = self._new_watch(actor, group)
+            self.watchers.append(actor)
+        self.start(actor, lambda: self._watch(actor, watch, group))
 
-    def _new_watcher(self, actor: Actor, group: int) -> Watching:
+    def _new_watch(self, actor: Actor, group: int) -> Watch:
         port, setting = self.wire.port, self.setting
-        control = WatchedControl(port(actor, "control"))
-        ports = WatcherPorts(
-            jobs=port(actor, "jobs"),
-            due=port(actor, "due"),
-            runs=port(actor, "runs"),
-            queue=port(actor, "queue"),
-            control=cast("ControlStore", control),
-            clock=HeldUpClock(actor, self.drag),
-            executor=actor,
-            lanes=actor,
-        )
-        shards = range(group, setting.shards, setting.groups)
-        config = WatcherConfig(group, actor.name, shards, setting.shares)
-        life = build_watcher(ports, config, Notebook(self, actor))
-        turn = life.turn
 
-        def noted(now: datetime) -> datetime:
+        def dispatcher(lease: Lease) -> DispatchDue:
+            self.kernel.tell(actor.name, f"holds the lease of {group}, epoch {lease.epoch}")
+            return DispatchDue(
+                jobs=port(actor, "jobs"),
+                due=port(actor, "due"),
+                runs=port(actor, "runs"),
+                queue=port(actor, "queue"),
+                control=port(actor, "control"),
+                clock=actor,
+                executor=actor,
+                shards=range(group, setting.shards, setting.groups),
+                epoch=lease.epoch,
+                shares=setting.shares,
+            )
+
+        lease = HoldLease(port(actor, "control"), group=group, holder=actor.name)
+        return Watch(lease, dispatcher)
+
+    def _watch(self, actor: Actor, watch: Watch, group: int) -> None:
+        end_at = actor.now() + LIFE
+        while (now := actor.now()) < end_at:
             self.steps_at[actor.name] = now
-            again_at = turn(now)
-            control.held = life.holds
-            return again_at
-
-        life.turn = noted  # type: ignore[method-assign]
-        return Watching(group, actor, life, control)
-
-    def _watch(self, watching: Watching) -> None:
-        control = watching.control
-        control.held = control.asked_to_release = False
-        watching.life.live(LIFE)
-        if control.held and not control.asked_to_release:
-            self.escaped.append(f"{watching.actor.name}: its life ended, and it keeps its lease")
-        self._warm.append(watching)
+            try:
+                _, again_at = watch.step(now)
+            except UnavailableError:
+                again_at = now + _AFTER_TROUBLE
+            actor.sleep(max(min(again_at, end_at) - actor.now(), timedelta()) + self.drag())
+        try:
+            watch.end()
+        except UnavailableError as error:
+            self.kernel.tell(actor.name, str(error))
+        self._warm.append((group, actor, watch))
 
     # The executors
 
@@ -233,87 +211,96 @@ class System:
         """A worker process, restarted when it dies for as long as `works`."""
         actor = self.process("worker")
         self.workers.append(actor)
-        ports = WorkerPorts(
-            executor=self._executor_ports(actor),
-            inbox=SimulatedInbox(self, actor, pool),
-            service_clock=ServiceClock(actor),
-            protection=NoProtection(),
-            threads=Threads(
-                slots=Slots(self, actor),
-                size=self.setting.slots,
-                background=actor,
-                wait=self.kernel.wait,
-                monotonic=lambda: self.kernel.at / SECOND,
-            ),
-        )
-        worker = build_worker(ports, _terms(actor, pool), Notebook(self, actor))
-
-        def serve() -> None:
-            task = current()
-
-            def stop() -> None:
-                if worker.stop():
-                    self.kernel.interrupt(task, StopWaiting())
-
-            actor.on_stop = stop
-            worker.serve()
-
-        self.start(actor, serve, survives_outages=True)
+        execute_run = self._execute_run(actor, pool)
+        inbox = self.wire.port(actor, "inbox", self.stores.queue.queues[pool])
+        for _ in range(self.setting.slots):
+            self.start(actor, lambda: self._serve(actor, inbox, execute_run))
         return actor
+
+    def _serve(self, actor: Actor, inbox: Any, execute_run: ExecuteRun) -> None:
+        """One slot."""
+        while not actor.stopping:
+            try:
+                received = inbox.receive(1, hidden_for=LEASE)
+            except UnavailableError:
+                self.kernel.pause(SECOND)
+                continue
+            if not received:
+                self.kernel.pause(self.kernel.dice.choice(_IDLE))
+            for delivery in received:
+                self._carry_out(actor, execute_run, delivery)
+
+    def _carry_out(
+        self, actor: Actor, execute_run: ExecuteRun, delivery: MemoryDelivery, **terms: Any
+    ) -> bool:
+        """Handle a message, and acknowledge it if it is done. Returns whether it was."""
+        port = self.wire.port(actor, "delivery", delivery)
+        try:
+            handled = execute_run.handle(port, **({"stopping": lambda: actor.stopping} | terms))
+            self.kernel.tell(actor.name, f"{handled.disposition.value}: {handled.reason}")
+            if handled.disposition is Disposition.ACKNOWLEDGE:
+                port.acknowledge()
+                return True
+        except UnavailableError as error:
+            self.kernel.tell(actor.name, f"stays in the queue: {error}")
+        return False
 
     def invoke_executor(self, pool: str) -> None:
         """As the event source mapping does: a process with a batch, hidden for as long as it may
-        take. What the answer does not name is deleted.
+        take.
         """
         queue = self.stores.queue.queues[pool]
-        received = queue.receive(_LAMBDA_BATCH, hidden_for=_LAMBDA_TIME)
-        if not received:
+        batch = queue.receive(_LAMBDA_BATCH, hidden_for=_LAMBDA_TIME)
+        if not batch:
             return
         actor = self.process("lambda")
         self.workers.append(actor)
-        batch = build_executor(
-            self._executor_ports(actor), _terms(actor, pool), Notebook(self, actor)
-        )
+        execute_run = self._execute_run(actor, pool)
         end_at = actor.now() + _LAMBDA_TIME
 
-        def invoke() -> None:
-            deliveries = [SimulatedDelivery(self, actor, each) for each in received]
-            stay = batch.carry_out(
-                deliveries,
-                stopping=lambda: actor.stopping or end_at - actor.now() < _HAND_BACK_BEFORE,
-                longest=max(end_at - actor.now() - _HAND_BACK_BEFORE, timedelta(seconds=1)),
-            )
-            self.check_handed_back(actor, stay)
-            names = {each.message_id for each in stay}
-            for delivery in received:
-                if delivery.message_id not in names:
-                    delivery.acknowledge()
+        def carry_out() -> None:
+            left_behind: set[str] = set()
+            for delivery in batch:
+                group = delivery.message.group
+                if group in left_behind:
+                    self.wire.port(actor, "delivery", delivery).hide(timedelta())
+                    continue
+                try:
+                    self.wire.port(actor, "delivery", delivery).hide(LEASE)
+                except UnavailableError:
+                    left_behind.add(group)
+                    continue
+                done = self._carry_out(
+                    actor,
+                    execute_run,
+                    delivery,
+                    stopping=lambda: actor.stopping or end_at - actor.now() < _HAND_BACK_BEFORE,
+                    longest=max(end_at - actor.now() - _HAND_BACK_BEFORE, timedelta(seconds=1)),
+                )
+                if not done:
+                    left_behind.add(group)
 
-        self.start(actor, invoke, survives_outages=True)
+        self.start(actor, carry_out)
 
-    def check_handed_back(self, actor: Actor, stay: Sequence[SimulatedDelivery]) -> None:
-        """Of a group's messages that stay, all but the first were to be made visible."""
-        groups = set()
-        for delivery in stay:
-            if delivery.group in groups and not delivery.handed_back:
-                self.escaped.append(f"{actor.name}: {delivery.message_id} was not handed back")
-            groups.add(delivery.group)
-
-    def _executor_ports(self, actor: Actor) -> ExecutorPorts:
+    def _execute_run(self, actor: Actor, pool: str) -> ExecuteRun:
         port, tokens = self.wire.port, count(1)
-        return ExecutorPorts(
+        return ExecuteRun(
             jobs=port(actor, "jobs"),
             runs=port(actor, "runs"),
             due=port(actor, "due"),
             files=port(actor, "files"),
-            scripts=port(actor, "scripts"),
-            bucket=BUCKET,
-            runner=_Runner(self, actor),
-            secrets=port(actor, "secrets"),
-            job_role=None,
+            script=RunScript(
+                scripts=port(actor, "scripts"),
+                runner=_Runner(self, actor),
+                secrets=port(actor, "secrets"),
+                job_role=None,
+                clock=actor,
+                bucket=BUCKET,
+            ),
             dead_letters=port(actor, "dead_letters"),
             events=port(actor, "events"),
             clock=actor,
+            terms=Terms(actor.name, pool, LEASE, output_cap=1_000),
             background=actor,
             new_token=lambda: f"{actor.name}-{next(tokens)}",
         )
@@ -401,10 +388,6 @@ class Client:
             answers.refuse(asked)
             raise
         return answers.finish(asked, answer)
-
-
-def _terms(actor: Actor, pool: str) -> Terms:
-    return Terms(actor.name, pool, LEASE, output_cap=1_000)
 
 
 @dataclass(frozen=True, slots=True)

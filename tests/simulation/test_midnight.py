@@ -14,8 +14,7 @@ import pytest
 
 from nextfire.domain.job import JobDefinition
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.report import Dispatched
+from nextfire.usecases.dispatch_due import Dispatched, Shares
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.builders import a_definition, a_job, at

@@ -296,9 +296,8 @@ def _send_some(wire: Wire, queue: Any, messages: Any) -> set[int]:
     return set(wire.some([going[index] for index in sorted(done)]))
 
 
-def _get_some(wire: Wire, jobs: Any, keys: Any, *, consistent: bool = False) -> Any:
-    some = wire.some(sorted(keys, key=lambda key: (key.tenant, key.job_id)))
-    return jobs.get_many(some, consistent=consistent)
+def _get_some(wire: Wire, jobs: Any, keys: Any) -> Any:
+    return jobs.get_many(wire.some(sorted(keys, key=lambda key: (key.tenant, key.job_id))))
 
 
 _PARTIAL: Mapping[str, Callable[..., Any]] = {

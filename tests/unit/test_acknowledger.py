@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
+from functions.worker.acknowledger import Acknowledger
 from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.wiring.telemetry import Telemetry
-from tests.builders import at
-from tests.fakes import Clock, LateExecutor
 
 
 class Inbox:
@@ -27,16 +25,14 @@ class Inbox:
 
 
 def acknowledged(inbox: Inbox, count: int) -> None:
-    """Have *count* messages deleted that are done at one moment."""
+    """Have *count* messages deleted that are done already."""
     stands_in: Any = inbox
+    acknowledger = Acknowledger(stands_in, Telemetry("worker"))
     client: Any = None
-    background = LateExecutor()
-    acknowledger: Acknowledger[SqsDelivery] = Acknowledger(
-        stands_in, background, Clock(at("12:00")), Telemetry("worker")
-    )
     for n in range(count):
         acknowledger.put(SqsDelivery(client, "url", "body", "handle", f"m{n}", "group"))
-    acknowledger.close()
+    with acknowledger:
+        pass
 
 
 def test_ten_go_together_and_the_last_ones_at_the_end() -> None:

@@ -32,7 +32,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.audit import LOOK_AGAIN_AFTER, PAGE, AuditJobs, AuditReport
-from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, covered, ran, records, settle
 from tests.builders import (
     NOON,

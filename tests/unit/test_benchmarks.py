@@ -19,7 +19,6 @@ from benchmarks.figures import (
     read_units,
     worst,
 )
-from benchmarks.report import Result
 from tests.builders import NOON
 
 SECOND = timedelta(seconds=1)
@@ -138,15 +137,3 @@ def test_prices_without_and_with_what_is_free() -> None:
     assert first.usd_with_free_tier == pytest.approx(13.333, abs=0.001)  # 400,000 are free
     assert second.usd_with_free_tier == second.usd  # and were used up
     assert third.usd == third.usd_with_free_tier == pytest.approx(1.25)
-
-
-def test_a_figure_misses_its_bound_on_either_side() -> None:
-    result = Result()
-    result.add("goodput", "goodput", 0.89, least=0.9)
-    result.add("share", "share", 0.9, least=0.9)
-    result.add("memory", "memory", 131, most=130, unit="MiB")
-    assert [(row.bound, row.met) for row in result.rows] == [
-        ("≥ 0.9", False),
-        ("≥ 0.9", True),
-        ("≤ 130 MiB", False),
-    ]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 
-import pytest
-
-from nextfire.domain.due_decisions import Cover, Missed
+from nextfire.domain.decisions import DueAction, DueDecision, Missed
 from nextfire.domain.ids import RunKey, run_id
-from nextfire.domain.job import Job
-from nextfire.domain.message import SkippedRange
-from nextfire.domain.run import Run, RunState, Trigger
-from nextfire.usecases.cover_missed import Covered, cover_missed, record_missed
-from tests.builders import LEASE, NOON, UID, a_definition, a_fire, a_job, a_message, at, run_key
+from nextfire.domain.run import Run, RunState
+from nextfire.usecases.cover_missed import Covered, cover_missed
+from tests.builders import LEASE, NOON, UID, a_fire, a_job, a_message, at, run_key
 from tests.fakes import Faults, MemoryRunStore
 
 JOB = a_job(since=at("05:30"))
@@ -23,7 +17,7 @@ FORMER = "uid00002"
 
 def covered(runs: MemoryRunStore) -> Covered:
     """What becomes of the entry of 08:00, if nothing up to noon is to run."""
-    decision = Cover(Missed(NOON), "late", JOB)
+    decision = DueDecision(DueAction.COVER, "late", owner=JOB, missed=Missed(NOON))
     return cover_missed(runs, a_fire(JOB, at("08:00")), decision, NOON)
 
 
@@ -86,164 +80,3 @@ def test_a_run_that_was_claimed_meanwhile_is_left_to_its_worker() -> None:
 
     assert done == Covered(None, a_fire(JOB, at("09:00")))
     assert [run.state for run in runs.all.values()] == [RunState.RUNNING]
-
-
-# What a message reports
-
-
-def a_row(first: str, last: str, count: int, *, job: Job = JOB, ordinal: int = 1) -> SkippedRange:
-    return SkippedRange(
-        first=at(first),
-        last=at(last),
-        count=count,
-        version=job.schedule_version,
-        ordinal=ordinal,
-        reason="late",
-    )
-
-
-WHOLE = a_row("08:00", "12:00", 5)
-
-
-def recorded(
-    runs: MemoryRunStore, *missed: SkippedRange, job: Job | None = JOB, uid: str = UID
-) -> list[str]:
-    """The new ranges of a message of the 13:00 that reports *missed*."""
-    message = a_message(run_key(at("13:00"), uid=uid)).model_copy(update={"missed": missed})
-    done = record_missed(runs, job, message, NOON)
-    assert not done.quarantined
-    return ranges(done.written)
-
-
-def ranges(found: Iterable[Run]) -> list[str]:
-    """``08:00-12:00 (5)``: first, last, count."""
-    return [
-        f"{run.key.scheduled_at:%H:%M}-{run.covers_until:%H:%M} ({run.covered or 1})"
-        for run in found
-        if run.state is RunState.SKIPPED
-    ]
-
-
-def test_a_row_is_one_range_where_nothing_is_on_record() -> None:
-    runs = MemoryRunStore()
-
-    assert recorded(runs, WHOLE) == ["08:00-12:00 (5)"]
-    assert list(runs.all.values()) == [a_range(at("08:00"), NOON, 5)]
-
-
-def test_a_message_without_rows_records_nothing() -> None:
-    assert recorded(MemoryRunStore()) == []
-
-
-def test_a_run_that_was_claimed_within_a_row_keeps_its_record() -> None:
-    runs = MemoryRunStore()
-    claim(runs, at("10:00"))
-
-    assert recorded(runs, WHOLE) == ["08:00-09:00 (2)", "11:00-12:00 (2)"]
-    assert runs.all[run_key(at("10:00"))].state is RunState.RUNNING
-
-
-def test_a_row_begins_where_an_earlier_range_ends() -> None:
-    runs = MemoryRunStore()
-    runs.skip(a_range(at("06:00"), at("10:00"), 5))
-
-    assert recorded(runs, WHOLE) == ["11:00-12:00 (2)"]
-
-
-def test_a_row_that_is_reported_twice_is_recorded_once() -> None:
-    runs = MemoryRunStore()
-
-    assert recorded(runs, WHOLE, WHOLE) == ["08:00-12:00 (5)"]
-    assert recorded(runs, WHOLE) == []
-
-
-def test_rows_that_overlap_record_each_occurrence_once() -> None:
-    runs = MemoryRunStore()
-    first = recorded(runs, a_row("08:00", "10:00", 3))
-
-    assert first == ["08:00-10:00 (3)"]
-    assert recorded(runs, WHOLE) == ["11:00-12:00 (2)"]
-    assert recorded(runs, a_row("09:00", "11:00", 3)) == []
-
-
-def test_an_earlier_row_ends_where_a_later_one_that_was_first_begins() -> None:
-    runs = MemoryRunStore()
-    recorded(runs, a_row("10:00", "12:00", 3))
-
-    assert recorded(runs, a_row("08:00", "11:00", 4)) == ["08:00-09:00 (2)"]
-
-
-FORGOTTEN = replace(JOB, schedule_version=JOB.schedule_version + 1)
-
-
-@pytest.mark.parametrize(
-    "job", [None, replace(JOB, uid=FORMER), FORGOTTEN], ids=["gone", "another", "forgotten"]
-)
-def test_a_row_whose_schedule_is_not_known_is_recorded_whole(job: Job | None) -> None:
-    runs = MemoryRunStore()
-
-    assert recorded(runs, WHOLE, job=job) == ["08:00-12:00 (5)"]
-    assert list(runs.all.values()) == [a_range(at("08:00"), NOON, 5)]
-    assert recorded(runs, WHOLE, job=job) == []
-
-
-def test_a_row_whose_schedule_is_not_known_is_left_where_something_of_it_is_on_record() -> None:
-    runs = MemoryRunStore()
-    claim(runs, at("10:00"))
-
-    assert recorded(runs, WHOLE, job=None) == []
-
-
-def test_a_row_whose_schedule_is_not_known_passes_over_records_of_others() -> None:
-    runs = MemoryRunStore()
-    claim(runs, at("10:00"), uid=FORMER)
-    on_request = run_key(at("10:30"))
-    runs.items[on_request] = Run(on_request, RunState.SUCCEEDED, trigger=Trigger.MANUAL)
-
-    assert recorded(runs, WHOLE, job=None) == ["08:00-12:00 (5)"]
-
-
-def test_a_row_of_a_version_that_was_replaced_is_recorded_by_its_schedule() -> None:
-    runs = MemoryRunStore()
-    claim(runs, at("10:00"))
-    changed = JOB.with_new_version(at("12:30"))
-    changed = replace(changed, definition=a_definition("*/7 * * * *"))
-
-    assert recorded(runs, WHOLE, job=changed) == ["08:00-09:00 (2)", "11:00-12:00 (2)"]
-
-
-def test_a_row_is_recorded_by_its_occurrences_whatever_their_jitter() -> None:
-    job = a_job(since=at("05:30"), jitterSec=600)
-    runs = MemoryRunStore()
-    claim(runs, at("10:00"))
-    row = a_row("08:00", "12:00", 5, job=job)
-
-    assert recorded(runs, row, job=job) == ["08:00-09:00 (2)", "11:00-12:00 (2)"]
-
-
-def test_a_row_does_not_go_beyond_the_runs_that_its_job_may_have() -> None:
-    job = a_job(since=at("05:30"), maxRuns=7)
-    runs = MemoryRunStore()
-    claim(runs, at("10:00"))
-    row = a_row("08:00", "12:00", 5, job=job, ordinal=3)
-
-    assert recorded(runs, row, job=job) == ["08:00-09:00 (2)", "11:00-12:00 (2)"]
-
-
-@pytest.mark.parametrize("job", [JOB, None], ids=["known", "gone"])
-def test_a_record_that_does_not_decode_keeps_its_place_and_blocks_no_other(job: Job | None) -> None:
-    runs, faults = MemoryRunStore(), Faults()
-
-    def spoil() -> None:
-        claim(runs, at("08:00"))
-        runs.spoil(run_key(at("08:00")))
-
-    faults.once_before("runs.skip", spoil)
-    missed = (a_row("08:00", "10:00", 3), a_row("11:00", "12:00", 2))
-    message = a_message(run_key(at("13:00"))).model_copy(update={"missed": missed})
-
-    done = record_missed(faults.through(runs, "runs"), job, message, NOON)
-
-    assert done.quarantined
-    rest = ["09:00-10:00 (2)"] if job else []  # without its schedule a row stays whole
-    assert ranges(done.written) == [*rest, "11:00-12:00 (2)"]

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from nextfire.domain.decisions import (
     MIN_RETRY_DELAY,
+    MISFIRE_AFTER,
+    ORPHAN_AGE,
     ClaimAction,
+    DueAction,
+    DueDecision,
+    Missed,
     decide_claim,
+    decide_due,
     decide_ending,
+    decide_misfire,
     decide_overlap,
     decide_pickup,
 )
-from nextfire.domain.job import Backoff, Job, JobState, Overlap, RetryPolicy
+from nextfire.domain.due import DueEntry
+from nextfire.domain.instants import MINUTE
+from nextfire.domain.job import Backoff, Job, JobState, MisfirePolicy, Overlap, RetryPolicy
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from tests.builders import (
     NOON,
+    RUN_ALL,
     SKIP,
+    a_definition,
+    a_fire,
     a_job,
     a_message,
+    a_retry,
     a_run,
     at,
     run_key,
@@ -31,6 +44,162 @@ from tests.builders import (
 POLICY = RetryPolicy(max_attempts=3, initial_delay_ms=10_000)
 JOB = a_job(since=at("11:30"))
 LATER = at("12:00:01")
+
+
+# Due entries
+
+
+def test_the_present_version_fires_with_a_successor() -> None:
+    decision = decide_due(a_fire(JOB, NOON), JOB, LATER)
+
+    assert (decision.action, decision.run, decision.dispatch, decision.pool) == (
+        DueAction.FIRE,
+        run_key(),
+        1,
+        "default",
+    )
+    assert decision.successor == a_fire(JOB, at("13:00"))
+    assert decision.reason
+
+
+def test_the_successor_follows_the_occurrence_not_the_clock() -> None:
+    job = a_job(since=JOB.effective_from, misfire=RUN_ALL)
+
+    decision = decide_due(a_fire(job, NOON), job, at("18:30"))
+
+    assert decision.successor == a_fire(JOB, at("13:00"))
+
+
+def test_the_last_occurrence_fires_without_a_successor() -> None:
+    job = a_job(since=at("11:30"), type="ONCE", schedule="2026-05-24T12:00:00Z")
+
+    decision = decide_due(a_fire(job, NOON), job, LATER)
+
+    assert (decision.action, decision.successor) == (DueAction.FIRE, None)
+
+
+@pytest.mark.parametrize("changed_at", ["12:00", "12:00:00.001", "15:00"])
+def test_an_older_version_owns_its_occurrences_up_to_the_change(changed_at: str) -> None:
+    changed = replace(JOB, schedule_version=JOB.schedule_version + 1, effective_from=at(changed_at))
+
+    decision = decide_due(a_fire(JOB, NOON), changed, at("15:00"))
+
+    assert (decision.action, decision.run, decision.successor) == (
+        DueAction.FIRE,
+        run_key(),
+        None,
+    )
+
+
+def test_an_older_version_owns_nothing_after_the_change() -> None:
+    changed = replace(
+        JOB, schedule_version=JOB.schedule_version + 1, effective_from=at("11:59:59.999")
+    )
+
+    decision = decide_due(a_fire(JOB, NOON), changed, LATER)
+
+    assert decision.action is DueAction.DROP
+    assert decision.reason == f"replaced by schedule version {changed.schedule_version}"
+
+
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.COMPLETED, JobState.CANCELLED])
+def test_the_state_of_a_job_does_not_matter_its_version_does(state: JobState) -> None:
+    decision = decide_due(a_fire(JOB, NOON), replace(JOB, state=state), LATER)
+
+    assert decision.action is DueAction.FIRE
+
+
+@pytest.mark.parametrize(
+    ("job", "version", "reason"),
+    [
+        (None, JOB.schedule_version, "its job is not there"),
+        (replace(JOB, uid="uid00002"), JOB.schedule_version, "its job is not there"),
+        (JOB, JOB.schedule_version + 1, "its job has no schedule version"),
+    ],
+    ids=["absent", "another creation", "newer version"],
+)
+def test_what_is_not_seen_is_left_for_a_minute_then_dropped(
+    job: object, version: int, reason: str
+) -> None:
+    entry = a_fire(JOB, NOON, version=version)
+
+    left = decide_due(entry, job, NOON + ORPHAN_AGE - timedelta(milliseconds=1))  # type: ignore[arg-type]
+    dropped = decide_due(entry, job, NOON + ORPHAN_AGE)  # type: ignore[arg-type]
+
+    assert (left.action, dropped.action) == (DueAction.LEAVE, DueAction.DROP)
+    assert left.reason.startswith(reason)
+    assert dropped.reason.endswith("60 s after it was due")
+
+
+def test_what_was_due_before_its_job_was_made_again_goes_on_record() -> None:
+    """By an executor, which finds another creation and makes it CANCELLED."""
+    entry = a_fire(JOB, NOON)
+
+    def decided(created_at: datetime) -> DueDecision:
+        again = replace(JOB, uid="uid00002", created_at=created_at)
+        return decide_due(entry, again, NOON + ORPHAN_AGE)
+
+    sent = decided(NOON)
+    assert (sent.action, sent.run, sent.successor) == (DueAction.FIRE, run_key(), None)
+    assert decided(NOON - timedelta(milliseconds=1)).action is DueAction.DROP
+
+
+@pytest.mark.parametrize("state", [JobState.ACTIVE, JobState.CANCELLED])
+def test_what_is_left_of_a_former_version_takes_its_turn_unless_the_job_was_deleted(
+    state: JobState,
+) -> None:
+    job = a_job(since=at("11:30"), overlap="QUEUE", misfire=SKIP)
+    changed = replace(job.with_new_version(at("15:00")), state=state)
+
+    missed = decide_due(a_fire(job, NOON), changed, at("15:00"))
+    ordinary = decide_due(a_fire(job, NOON), changed, LATER)
+
+    deleted = state is JobState.CANCELLED
+    assert (missed.action, missed.exclusive) == (DueAction.COVER, not deleted)
+    assert (ordinary.action, ordinary.owner is None) == (DueAction.FIRE, deleted)
+
+
+def test_a_forgotten_version_owns_nothing_that_a_later_one_does() -> None:
+    changed = JOB.with_new_version(NOON - 2 * MINUTE).with_new_version(NOON + MINUTE)
+    forgotten = replace(changed, replaced=changed.replaced[1:])
+
+    before = decide_due(a_fire(JOB, NOON - 3 * MINUTE), forgotten, LATER)
+    after = decide_due(a_fire(JOB, NOON), forgotten, LATER)
+
+    assert (before.action, before.successor) == (DueAction.FIRE, None)
+    assert after.action is DueAction.DROP
+
+
+def test_a_job_from_a_backup_gives_no_version_again_that_was_given_since() -> None:
+    """Entries of that one may still lie in the due table."""
+    since = JOB.with_new_version(NOON)
+
+    assert JOB.with_new_version(NOON + MINUTE).schedule_version > since.schedule_version
+
+
+@pytest.mark.parametrize("job", [None, JOB, replace(JOB, uid="uid00002")])
+def test_a_retry_is_never_checked(job: object) -> None:
+    decision = decide_due(
+        a_retry(run_key(), NOON, dispatch=4, pool="batch"),
+        job,  # type: ignore[arg-type]
+        at("15:00"),
+    )
+
+    assert (decision.action, decision.run, decision.dispatch, decision.pool) == (
+        DueAction.FIRE,
+        run_key(),
+        4,
+        "batch",
+    )
+    assert decision.successor is None
+
+
+def test_a_run_on_request_takes_no_turn_among_those_of_a_job_that_was_made_again() -> None:
+    """It would wait for the other's runs, or have one of them replaced by it."""
+    entry = replace(a_retry(run_key(), NOON, dispatch=1), trigger=Trigger.MANUAL)
+
+    assert decide_due(entry, JOB, NOON).owner == JOB
+    assert decide_due(entry, replace(JOB, uid="uid00002"), NOON).owner is None
 
 
 # Claims
@@ -191,6 +360,131 @@ def test_no_number_of_attempts_is_too_many_for_a_delay(backoff: Backoff) -> None
     )
 
     assert policy.delay(100) <= timedelta(days=7)
+
+
+# Misfires
+
+
+def entry_for(job: Job, time: str) -> DueEntry:
+    return job.fire_entry(at(time), 1)
+
+
+LATE_BY_2_H = "14:00:30"
+"""Of the 12:00 of an hourly job: 13:00 and 14:00 are due too."""
+
+
+@pytest.mark.parametrize(
+    ("policy", "now", "missed"),
+    [
+        ("RUN_ALL", "12:01:00", None),
+        ("RUN_ALL", LATE_BY_2_H, None),
+        ("RUN_LATEST", "12:01:00", None),
+        ("RUN_LATEST", "12:01:00.001", None),  # the latest: its successor is not due
+        ("RUN_LATEST", "12:59:59.999", None),
+        ("RUN_LATEST", "13:00:00", Missed(at("13:00:00"), but_latest=True)),
+        ("RUN_LATEST", LATE_BY_2_H, Missed(at(LATE_BY_2_H), but_latest=True)),
+        ("SKIP", "12:01:00", None),
+        ("SKIP", "12:01:00.001", Missed(at("12:00:00.001"))),
+        ("SKIP", LATE_BY_2_H, Missed(at("13:59:30"))),
+    ],
+)
+def test_a_misfire_policy_decides_over_what_is_more_than_a_minute_late(
+    policy: str, now: str, missed: Missed | None
+) -> None:
+    job = a_job(since=at("11:30"), misfire={"policy": policy})
+    entry = entry_for(job, "12:00")
+
+    found, reason = decide_misfire(entry, job, job.successor(entry), at(now))
+
+    assert found == missed
+    late = at(now) - NOON > MISFIRE_AFTER
+    assert (reason == "occurrence is due") is not late
+    assert not late or f"misfire policy {policy}" in reason
+
+
+@pytest.mark.parametrize(
+    ("policy", "occurs_at", "missed"),
+    [
+        ("RUN_ALL", "12:00", None),
+        ("RUN_LATEST", "12:00", Missed(at("12:50:30"), but_latest=True)),
+        ("RUN_LATEST", "12:50", None),
+        ("SKIP", "12:00", Missed(at("12:50:29"))),
+        ("SKIP", "12:50", Missed(at("12:50:29"))),
+    ],
+)
+def test_what_was_due_in_a_pause_is_late_however_short_it_was(
+    policy: str, occurs_at: str, missed: Missed | None
+) -> None:
+    job = a_job(since=at("11:30"), schedule="*/10 * * * *", misfire={"policy": policy})
+    job = job.paused(at("11:55"), None).resumed(at("12:50:29"))
+    entry = entry_for(job, occurs_at)
+
+    found, reason = decide_misfire(entry, job, job.successor(entry), at("12:50:30"))
+
+    assert found == missed
+    assert reason.startswith(f"due during a pause; misfire policy {policy}")
+
+
+@pytest.mark.parametrize("policy", MisfirePolicy)
+@pytest.mark.parametrize(("now", "inside"), [("12:00:20", True), ("12:00:20.001", False)])
+def test_the_relevancy_window_goes_before_every_policy(
+    policy: str, now: str, *, inside: bool
+) -> None:
+    job = a_job(since=at("11:30"), misfire={"policy": policy, "relevancyWindowSec": 20})
+    entry = entry_for(job, "12:00")
+
+    missed, reason = decide_misfire(entry, job, job.successor(entry), at(now))
+
+    assert missed == (None if inside else Missed(at(now) - timedelta(seconds=20)))
+    assert ("relevancyWindowSec is 20 s" in reason) is not inside
+
+
+def test_a_window_wider_than_the_lateness_leaves_it_to_the_policy() -> None:
+    job = a_job(since=at("11:30"), misfire=SKIP | {"relevancyWindowSec": 86_400})
+    entry = entry_for(job, "12:00")
+
+    missed, reason = decide_misfire(entry, job, job.successor(entry), at("13:30"))
+
+    assert missed == Missed(at("13:29"))
+    assert "misfire policy SKIP" in reason
+
+
+def test_what_jitter_puts_off_is_late_only_after_its_width() -> None:
+    """An earlier occurrence may be due later, and the chain waits for it."""
+    job = a_job(since=at("11:30"), uid="uid00003", misfire=SKIP, jitterSec=600)
+    entry = entry_for(job, "12:00")
+    assert entry.at < at("12:09")
+
+    in_time, _ = decide_misfire(entry, job, job.successor(entry), at("12:11:00"))
+    late, _ = decide_misfire(entry, job, job.successor(entry), at("12:11:00.001"))
+
+    assert in_time is None
+    assert late == Missed(at("12:00:00.001")), "only what is late whatever its jitter"
+
+
+@pytest.mark.parametrize("policy", MisfirePolicy)
+def test_what_is_covered_is_of_the_entry_s_version(policy: MisfirePolicy) -> None:
+    old = a_job(since=at("11:30"), misfire={"policy": policy})
+    new = old.with_new_version(at("12:30"))
+    new = replace(new, revision=2, definition=a_definition("30 * * * *", misfire=SKIP))
+
+    decision = decide_due(entry_for(old, "12:00"), new, at("15:00"))
+
+    # `misfire` is not of the schedule: what holds is what the job says now.
+    assert decision.action is DueAction.COVER
+    assert decision.owner is not None
+    assert (decision.owner.definition.schedule, decision.owned_until) == ("0 * * * *", at("12:30"))
+    assert decision.missed == Missed(at("14:59"))
+
+
+def test_the_last_of_a_version_that_ended_is_its_latest() -> None:
+    old = a_job(since=at("11:30"))
+    new = replace(old.with_new_version(at("12:30")), definition=a_definition("30 * * * *"))
+
+    decision = decide_due(entry_for(old, "12:00"), new, at("15:00"))
+
+    assert (decision.action, decision.successor) == (DueAction.FIRE, None)
+    assert "the latest" in decision.reason
 
 
 # Overlaps

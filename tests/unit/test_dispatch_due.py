@@ -12,10 +12,8 @@ import pytest
 from nextfire.domain.due import DueEntry, Slot, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import to_ms
-from nextfire.usecases.dispatch import waiting
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.holding import BATCH
-from nextfire.usecases.dispatch.report import TickReport
+from nextfire.usecases import dispatch_due
+from nextfire.usecases.dispatch_due import BATCH, Shares, TickReport
 from tests.builders import RUN_ALL, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, Killed, LateExecutor
 from tests.world import World
@@ -730,7 +728,7 @@ def test_what_is_put_off_to_the_next_minute_is_never_lost_at_its_edge(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look-ahead reads the next minute's bucket early: what lies there is left there."""
-    monkeypatch.setattr(waiting, "_NEAR", 2)
+    monkeypatch.setattr(dispatch_due, "_WAITING_AT_MOST", 2)
     world.shares = Shares(backlogs={"default": 1})
     world.new_watcher()
     for n in range(5):

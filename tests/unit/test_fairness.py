@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from nextfire.domain.due import Slot, StoredEntry
 from nextfire.domain.fair_queue import FairQueue
-from nextfire.usecases.dispatch import reader, waiting
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.holding import BATCH
+from nextfire.usecases import dispatch_due
+from nextfire.usecases.dispatch_due import BATCH, Shares
 from tests.accounting import assert_all_accounted, records, settle
 from tests.builders import NOON, RUN_ALL, a_fire, a_job, at, job_key
 from tests.fakes import InlineExecutor
@@ -561,8 +560,7 @@ def test_an_entry_of_a_former_version_of_nextfire_has_its_turn(world: World) -> 
 def test_what_is_due_now_is_read_however_much_waits_before_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "READ_AT_MOST", 3)
-    monkeypatch.setattr(reader, "READ_AT_LEAST", 1)
+    monkeypatch.setattr(dispatch_due, "READ_AT_MOST", 3)
     world.shares = Shares(backlogs={"batch": 0})
     world.new_watcher()
     for n in range(9):
@@ -579,7 +577,7 @@ def test_what_is_due_now_is_read_however_much_waits_before_it(
 def test_what_came_along_at_the_edge_of_a_minute_takes_nobodys_place(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_NEAR", 4)
+    monkeypatch.setattr(dispatch_due, "_WAITING_AT_MOST", 4)
     world.shares = Shares(backlogs={"default": 1})
     world.new_watcher()
     for n in range(4):

@@ -20,7 +20,7 @@ from nextfire.domain.job import MAX_REPLACED, Job, JobState
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import MAX_DATES
 from nextfire.usecases.answer_once import Once
-from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.dispatch_due import Shares
 from tests.accounting import assert_all_accounted, ran, settle
 from tests.builders import a_fire, at, job_key
 from tests.world import World

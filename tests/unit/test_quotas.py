@@ -15,8 +15,7 @@ from nextfire.domain.ids import group_id
 from nextfire.domain.job import JobState
 from nextfire.domain.message import decode_message
 from nextfire.domain.quotas import TenantQuotas
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.report import Dispatched, TickReport
+from nextfire.usecases.dispatch_due import Dispatched, Shares, TickReport
 from tests.accounting import assert_all_accounted, records, settle
 from tests.builders import NOON, RUN_ALL, a_message, at, job_key, run_key
 from tests.world import World

@@ -260,8 +260,8 @@ def test_it_hides_no_range_from_a_message_that_comes_late(world: World) -> None:
     """12:00 is sent, and its watcher dies; the next one covers it. Runs on request lie between the
     range and what is looked for.
     """
-    job = world.register(schedule="*/2 * * * *", misfire=SKIP)
-    world.at("12:11:30")
+    job = world.register(**MINUTELY, misfire=SKIP)
+    world.at("12:10")
     world.tick()
     before = dict(world.runs.all)
     run_now(world, job, asked_at=at("12:03:30.5"))
@@ -369,18 +369,19 @@ def test_no_more_than_twenty_are_outstanding(world: World) -> None:
 
 def test_a_range_around_a_run_on_request_is_no_gap(world: World) -> None:
     """What the range stands for waits nowhere, though a record lies within it."""
-    job = world.register(overlap="REPLACE", misfire=SKIP, schedule="*/2 * * * *")
-    world.at("12:41:30")
+    job = world.register(overlap="REPLACE", misfire=SKIP, **MINUTELY)
+    world.at("12:40:30")
     world.tick()
-    assert covered(world, job) == ["12:00-12:40 (21)"]
+    assert covered(world, job) == ["11:59-12:39 (41)"]
     run_now(world, job, asked_at=at("12:10:30.5"))
 
     world.tick()
-    world.tick_at("12:42")
+    world.tick_at("12:41")
 
     assert [each.partition(" ")[2] for each in world.queued] == [
+        "12:40",
         "12:10:30",
-        "12:42",
+        "12:41",
     ]
 
 

@@ -17,8 +17,7 @@ from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundErr
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import RunState
-from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch_due import DispatchDue, Shares
 from tests.accounting import assert_all_accounted, evidence_of, settle
 from tests.crons import LONG
 from tests.fakes import InlineExecutor, Killed, LateExecutor
@@ -76,7 +75,7 @@ class History:
             self.world.shares = Shares(backlogs={"default": self.random.choice([1, 3, 10])})
             self.world.new_watcher()
         self.jobs = [self.register(n) for n in range(self.random.choice([1, 1, 2, 4]))]
-        self.others: list[Dispatch] = []
+        self.others: list[DispatchDue] = []
         self.world.tick()  # the cursors are there; the API sees to that
 
     def definition(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Lease
-from nextfire.usecases.dispatch.tick import Dispatch
+from nextfire.usecases.dispatch_due import DispatchDue
 from nextfire.usecases.hold_lease import HoldLease
 from nextfire.usecases.watch import Watch
 from tests.builders import RUN_ALL, at
@@ -34,7 +34,7 @@ class Watcher:
         self.again_at = world.now
         self.alive = True
 
-    def _dispatcher(self, lease: Lease) -> Dispatch:
+    def _dispatcher(self, lease: Lease) -> DispatchDue:
         return self.world.dispatcher(lease.epoch)
 
     def step(self) -> None:
@@ -181,7 +181,7 @@ def test_under_another_epoch_nothing_is_known_of_the_one_before(world: World) ->
     leases: Any = Leases()
     made: list[int] = []
 
-    def dispatcher(lease: Lease) -> Dispatch:
+    def dispatcher(lease: Lease) -> DispatchDue:
         made.append(lease.epoch)
         return world.dispatcher(lease.epoch)
 

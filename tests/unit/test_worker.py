@@ -12,17 +12,20 @@ from typing import Any
 
 import pytest
 
-from functions.worker.worker import stopper, threads
-from nextfire.adapters.aws import SystemClock
+from functions.worker.worker import Worker
 from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.domain.errors import UnavailableError
-from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.execute_run import Disposition, Handled
-from nextfire.usecases.message_batch import MessageBatch
-from nextfire.usecases.serve_pool import ServePool
-from nextfire.wiring.telemetry import WorkerTelemetry
+from nextfire.wiring.telemetry import Telemetry
 
 DONE = Handled(Disposition.ACKNOWLEDGE, "done")
+
+
+class Settings:
+    lease = timedelta(seconds=60)
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
 
 
 class Queue:
@@ -40,8 +43,9 @@ class Queue:
         self.ends: dict[str, Callable[[], Handled]] = {}
         self._messages = messages
         self._settled = threading.Semaphore(0)
-        self._slots = slots
-        self.pool: ServePool[SqsDelivery] | None = None
+        here: Any = self
+        settings: Any = Settings(slots)
+        self.worker = Worker(settings, here, here, here, here, Telemetry("worker"))
 
     def receive(self, most: int, **_: timedelta) -> list[SqsDelivery]:
         self.asked.append(most)
@@ -50,13 +54,8 @@ class Queue:
             return [SqsDelivery(here, "url", each, each, each, "g") for each in self._messages]
         for _each in self._messages:
             assert self._settled.acquire(timeout=20)
-        self.stop()
+        self.worker.stop()
         return []
-
-    def stop(self) -> None:
-        """As the signal does it."""
-        assert self.pool is not None
-        stopper(self.pool)(0, None)
 
     def change_message_visibility(self, **request: Any) -> None:
         self.hidden.append(request["ReceiptHandle"])
@@ -76,30 +75,11 @@ class Queue:
     def keep(self, *, working: bool) -> None:
         pass
 
-    def serve(self) -> None:
-        """Have a worker serve it until it is stopped."""
-        here: Any = self
-        telemetry, clock = WorkerTelemetry("worker"), SystemClock()
-        with threads(self._slots) as its_threads:
-            acknowledger = Acknowledger(here, its_threads.background, clock, telemetry)
-            self.pool = ServePool(
-                here,
-                MessageBatch(here, telemetry, done=acknowledger.put),
-                acknowledger,
-                lease=timedelta(seconds=60),
-                threads=its_threads,
-                clock=clock,
-                service_clock=here,
-                protection=here,
-                notices=telemetry,
-            )
-            self.pool.serve()
-
 
 def test_what_came_together_is_done_in_turn_and_nothing_is_handed_back() -> None:
     queue = Queue("a", "b", "c")
 
-    queue.serve()
+    queue.worker.serve()
 
     assert queue.handled == ["a", "b", "c"]
     assert sorted(queue.done) == ["a", "b", "c"]
@@ -114,7 +94,7 @@ def test_what_follows_one_that_stays_is_handed_back_and_not_begun(raised: Except
     queue = Queue("a", "b", "c", "d")
     queue.ends["b"] = fail
 
-    queue.serve()
+    queue.worker.serve()
 
     assert queue.handled == ["a", "b"]
     assert queue.done == ["a"]
@@ -123,13 +103,13 @@ def test_what_follows_one_that_stays_is_handed_back_and_not_begun(raised: Except
 
 def test_told_to_stop_in_a_run_it_hands_back_what_follows_and_not_what_is_done() -> None:
     def end() -> Handled:
-        queue.stop()
+        queue.worker.stop()
         return DONE
 
     queue = Queue("a", "b", "c")
     queue.ends["a"] = end
 
-    queue.serve()
+    queue.worker.serve()
 
     assert queue.handled == queue.done == ["a"]
     assert queue.hidden == ["b", "c"]
@@ -141,6 +121,6 @@ def test_it_asks_for_as_many_as_there_are_free_slots_and_the_queue_gives(
 ) -> None:
     queue = Queue(slots=slots)
 
-    queue.serve()
+    queue.worker.serve()
 
     assert queue.asked[0] == asked

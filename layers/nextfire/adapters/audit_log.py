@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.chain import Batch, BrokenChainError
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import parse_instant
@@ -98,7 +100,7 @@ class S3AuditLog:
                     ContentType="application/json",
                     IfNoneMatch="*",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) not in _TAKEN:
                 raise
             return False

@@ -1,29 +1,19 @@
-"""AWS clients, set up once, and what several stores do with them.
-
-DynamoDB and SQS have two clients of the same methods: the lean one, and boto3's. All other services
-have boto3's, which is imported when the first call needs it.
-"""
+"""AWS clients, set up once, and the one place that says what their errors mean."""
 
 from __future__ import annotations
 
-import os
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nextfire.adapters.aws_errors import (
-    ContendedError,
-    error_code,
-    failed,
-    refused,
-    translated,
-)
-from nextfire.adapters.items import Item
-from nextfire.adapters.lazily import Lazily
-from nextfire.adapters.lean.dynamodb import LeanDynamoDb
-from nextfire.adapters.lean.json_client import JsonClient, Patience
-from nextfire.adapters.lean.sqs import LeanSqs
+import boto3
+from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
 from nextfire.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -35,42 +25,63 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
+_log = logging.getLogger(__name__)
+_RETRIES: Any = {"total_max_attempts": 3, "mode": "standard"}
 # All attempts of one request together stay far below the 30 s for which a watcher still reads a
 # bucket whose minute has ended: a due entry's bucket is computed before its request is sent.
-_USUAL = Patience(connect=1, read=4, attempts=3)
-_AT_ONCE = Patience(connect=0.5, read=0.5, attempts=1)
-_LONG_POLL = Patience(connect=1, read=25, attempts=3)
-_POOL_SIZE = 32
-_CLIENT = "NEXTFIRE_AWS_CLIENT"
+_CONFIG = Config(connect_timeout=1, read_timeout=4, retries=_RETRIES, max_pool_connections=32)
+_AT_ONCE = _CONFIG.merge(
+    Config(connect_timeout=0.5, read_timeout=0.5, retries={"total_max_attempts": 1})
+)
+_LONG_POLL = Config(connect_timeout=1, read_timeout=25, retries=_RETRIES)
+
+TRANSIENT_CODES = frozenset(
+    {
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "KmsThrottled",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestTimeout",
+        "ServiceUnavailable",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+"""The error codes that mean: the same request may succeed later."""
 
 T = TypeVar("T")
 
+_serializer = TypeSerializer()
+_deserializer = TypeDeserializer()
+
+Item = dict[str, Any]
+"""A DynamoDB item with its type descriptors, as the client speaks it."""
+
 
 def dynamodb() -> DynamoDBClient:
-    return _dynamodb(_USUAL)
+    return boto3.client("dynamodb", config=_CONFIG)
 
 
 def dynamodb_at_once() -> DynamoDBClient:
     """For what is left out if it takes long: a request waits for it."""
-    return _dynamodb(_AT_ONCE)
-
-
-def _dynamodb(patience: Patience) -> DynamoDBClient:
-    if not _lean():
-        return cast("DynamoDBClient", _of_boto3("dynamodb", patience))
-    client = JsonClient("dynamodb", "DynamoDB_20120810", patience)
-    return cast("DynamoDBClient", LeanDynamoDb(client))
+    return boto3.client("dynamodb", config=_AT_ONCE)
 
 
 def sqs(*, long_poll: bool = False) -> SQSClient:
-    patience = _LONG_POLL if long_poll else _USUAL
-    if not _lean():
-        return cast("SQSClient", _of_boto3("sqs", patience))
-    return cast("SQSClient", LeanSqs(JsonClient("sqs", "AmazonSQS", patience)))
+    return boto3.client("sqs", config=_LONG_POLL if long_poll else _CONFIG)
 
 
 def s3() -> S3Client:
-    return cast("S3Client", _lazy("s3"))
+    return boto3.client("s3", config=_CONFIG)
 
 
 def s3_for_others() -> S3Client:
@@ -78,53 +89,23 @@ def s3_for_others() -> S3Client:
     who asks elsewhere on to it, and a signature is of one host.
     """
     style: Any = {"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
-    return cast("S3Client", _of_boto3("s3", _USUAL, signature_version="s3v4", s3=style))
+    return boto3.client("s3", config=_CONFIG.merge(Config(signature_version="s3v4", s3=style)))
 
 
 def events() -> EventBridgeClient:
-    return cast("EventBridgeClient", _lazy("events"))
+    return boto3.client("events", config=_CONFIG)
 
 
 def secretsmanager() -> SecretsManagerClient:
-    return cast("SecretsManagerClient", _lazy("secretsmanager"))
+    return boto3.client("secretsmanager", config=_CONFIG)
 
 
 def ssm() -> SSMClient:
-    return cast("SSMClient", _lazy("ssm"))
+    return boto3.client("ssm", config=_CONFIG)
 
 
 def sts() -> STSClient:
-    return cast("STSClient", _lazy("sts"))
-
-
-def _lean() -> bool:
-    """Whether DynamoDB and SQS are called by the lean client.
-
-    Raises:
-        ValueError: The environment names neither client.
-    """
-    name = os.environ.get(_CLIENT, "lean")
-    if name not in {"lean", "boto3"}:
-        raise ValueError(f"Invalid {_CLIENT} {name!r}: use lean or boto3, for example lean.")
-    return name == "lean"
-
-
-def _lazy(service: str) -> Any:
-    return Lazily(lambda: _of_boto3(service, _USUAL))
-
-
-def _of_boto3(service: str, patience: Patience, **more: Any) -> Any:
-    import boto3  # noqa: PLC0415 - takes a second
-    from botocore.config import Config  # noqa: PLC0415 - as boto3
-
-    config = Config(
-        connect_timeout=patience.connect,
-        read_timeout=patience.read,
-        retries={"total_max_attempts": patience.attempts, "mode": "standard"},
-        max_pool_connections=_POOL_SIZE,
-        **more,
-    )
-    return boto3.client(cast("Any", service), config=config)
+    return boto3.client("sts", config=_CONFIG)
 
 
 class SystemClock:
@@ -135,6 +116,39 @@ class SystemClock:
 
     def sleep(self, duration: timedelta) -> None:
         time.sleep(duration.total_seconds())
+
+
+def error_code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def is_transient(error: ClientError) -> bool:
+    """Whether the same request may succeed later."""
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
+
+
+class ContendedError(UnavailableError):
+    """Others wrote the same item in the same moment: nothing was written."""
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Let a foreign error that may pass by itself out as `UnavailableError`, any other as it is.
+
+    Args:
+        what: The request, for the message, e.g. ``"claim run"``.
+    """
+    try:
+        yield
+    except ClientError as error:
+        if is_transient(error):
+            raise UnavailableError(f"{what}: {error_code(error) or error}. Try again.") from error
+        raise
+    except BotoCoreError as error:
+        # Its text may hold an endpoint or a path, which concerns only who reads the log.
+        _log.warning("%s: %s: %s", what, type(error).__name__, error)
+        raise UnavailableError(f"{what}: {type(error).__name__}. Try again.") from error
 
 
 def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
@@ -155,10 +169,10 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
         that it asks for; empty if there is none.
     """
     try:
-        # Either client gives each request a token, so that sending it twice writes once.
+        # The SDK gives each request a token, so that sending it twice writes once.
         with translated(what):
             client.transact_write_items(TransactItems=writes)
-    except refused() as error:
+    except ClientError as error:
         if error_code(error) != "TransactionCanceledException":
             raise
         reasons: list[Any] = error.response.get("CancellationReasons", [])
@@ -170,6 +184,18 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
         kind = ContendedError if contended else UnavailableError
         raise kind(f"{what}: transaction cancelled ({codes}). Try again.") from error
     return None
+
+
+def to_item(values: Mapping[str, object]) -> Item:
+    """*values* as an item; what is None is left out."""
+    return {
+        name: _serializer.serialize(value) for name, value in values.items() if value is not None
+    }
+
+
+def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain values of *item*; numbers are Decimal."""
+    return {name: _deserializer.deserialize(value) for name, value in item.items()}
 
 
 def chunks(things: list[T], size: int) -> list[list[T]]:
@@ -184,7 +210,7 @@ def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:
     for thing in things:
         try:
             do(thing)
-        except failed():
+        except (ClientError, BotoCoreError):
             continue
         done.append(thing)
     return done

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
-from nextfire.adapters.items import to_item
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, to_item, translated
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.request_limits import RequestLimit, Taken, take, to_us
 
@@ -77,7 +78,7 @@ class DynamoDbBucketStore:
                     ReturnValues="UPDATED_NEW",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
             item: Any = error.response.get("Item") or {}

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws import chunks
-from nextfire.adapters.aws_errors import error_code, refused, translated
-from nextfire.adapters.items import Item, from_item, to_item
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import Item, chunks, error_code, from_item, to_item, translated
 from nextfire.domain.audit import Audit
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
@@ -95,10 +95,10 @@ class DynamoDbControlStore:
         try:
             with translated("replace lease"):
                 self._client.put_item(**request)
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
-            there: Item = error.response.get("Item", {})
+            there: Item = error.response.get("Item", {})  # type: ignore[assignment]
             # The SDK may have sent it twice: what was refused then is our own success.
             return bool(there) and _decode_lease(there) == to
         return True
@@ -196,10 +196,10 @@ class DynamoDbControlStore:
                     ),
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
-            return dict(error.response.get("Item", {}))
+            return dict(error.response.get("Item", {}))  # type: ignore[call-overload,no-any-return]
         return None
 
     def _begin_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
@@ -213,7 +213,7 @@ class DynamoDbControlStore:
         try:
             with translated("take runs"):
                 self._client.put_item(TableName=self._table, Item=item, **condition)
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) == _REFUSED:
                 return False
             raise
@@ -240,7 +240,7 @@ class DynamoDbControlStore:
         try:
             with translated("replace audit"):
                 self._client.put_item(**request)
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
             # The SDK may have sent it twice: what was refused then is our own success.
@@ -270,7 +270,7 @@ class DynamoDbControlStore:
         try:
             with translated("set cursor"):
                 self._client.put_item(TableName=self._table, Item=item, **condition)
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) == _REFUSED:
                 return False
             raise

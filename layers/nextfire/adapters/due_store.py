@@ -9,9 +9,17 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws import chunks, one_by_one
-from nextfire.adapters.aws_errors import error_code, is_transient, refused, translated, unanswered
-from nextfire.adapters.items import Item, to_item
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nextfire.adapters.aws import (
+    Item,
+    chunks,
+    error_code,
+    is_transient,
+    one_by_one,
+    to_item,
+    translated,
+)
 from nextfire.domain.due import (
     NORMAL_RANK,
     BrokenEntry,
@@ -57,7 +65,6 @@ class DynamoDbDueStore:
         consistent: bool,
         since: datetime | None = None,
         after: Slot | None = None,
-        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         request: dict[str, Any] = {
             "TableName": self._table,
@@ -78,15 +85,13 @@ class DynamoDbDueStore:
             )
         if after is not None:
             request["ExclusiveStartKey"] = _key(after)
-        if page is not None:
-            request["Limit"] = page
         while True:
             with translated("read due entries"):
-                answer = self._client.query(**request)
-            yield from map(_decode, answer["Items"])
-            if "LastEvaluatedKey" not in answer:
+                page = self._client.query(**request)
+            yield from map(_decode, page["Items"])
+            if "LastEvaluatedKey" not in page:
                 return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
         found: set[Slot] = set()
@@ -175,7 +180,7 @@ class DynamoDbDueStore:
                     ExpressionAttributeNames={f"#{name}": name for name in _FIELDS},
                     **request,
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
 
@@ -189,9 +194,9 @@ class DynamoDbDueStore:
                 answer = self._client.batch_write_item(
                     RequestItems={self._table: [requests[slot] for slot in slots]}
                 )
-            except unanswered():
+            except BotoCoreError:
                 return []
-            except refused() as error:
+            except ClientError as error:
                 if is_transient(error):
                     return []  # more requests would only make it worse
                 # Refused whole: the fault may be one entry's. Each is harmless to repeat.

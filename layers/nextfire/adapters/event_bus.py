@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import RefusedError, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import translated
 from nextfire.domain.events import SOURCE, Event
 
 if TYPE_CHECKING:
@@ -35,10 +37,10 @@ class EventBridgeEvents:
             if answer["FailedEntryCount"]:
                 # The request went well, its entry did not: what is wrong stands in the answer.
                 entry = answer["Entries"][0]
-                refusal = {
+                refusal: Any = {
                     "Error": {
                         "Code": entry.get("ErrorCode", ""),
                         "Message": entry.get("ErrorMessage", ""),
                     }
                 }
-                raise RefusedError(refusal, "PutEvents")
+                raise ClientError(refusal, "PutEvents")

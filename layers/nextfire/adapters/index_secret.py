@@ -7,7 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class IndexSecret:
                 return self._secrets.get_secret_value(SecretId=self._arn)["SecretString"]
         except KeyError:
             raise _invalid(self._arn, "holds no text", _FORM) from None
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) in _ABSENT:
                 raise NotFoundError(
                     "secret of the package index", self._arn, "Create it."

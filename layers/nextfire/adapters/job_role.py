@@ -24,7 +24,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import isoformat
@@ -169,7 +171,7 @@ class StsJobRole:
                     ],
                     TransitiveTagKeys=["tenant", "job"],
                 )["Credentials"]
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) in {"AccessDenied", "AccessDeniedException"}:
                 raise InvalidInputError(
                     "jobRole",

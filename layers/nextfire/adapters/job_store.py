@@ -14,10 +14,19 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
-from nextfire.adapters.aws import chunks, transact, transact_all
-from nextfire.adapters.aws_errors import ContendedError, error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import (
+    ContendedError,
+    Item,
+    chunks,
+    error_code,
+    to_item,
+    transact,
+    transact_all,
+    translated,
+)
 from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.items import Item, to_item
 from nextfire.domain.backfill import Backfill, Order
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
@@ -115,17 +124,12 @@ class DynamoDbJobStore:
         item = answer.get("Item")
         return decode_job(item) if item else None
 
-    def get_many(
-        self, keys: Collection[JobKey], *, consistent: bool = False
-    ) -> Mapping[JobKey, Job | Exception]:
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
         found: dict[JobKey, Job | Exception] = {}
         for chunk in chunks([*dict.fromkeys(keys)], _GET_LIMIT):
             with translated("get jobs"):
                 answer = self._client.batch_get_item(
-                    RequestItems={
-                        self._table: _WITHOUT_PAYLOAD
-                        | {"Keys": [*map(_key, chunk)], "ConsistentRead": consistent}
-                    }
+                    RequestItems={self._table: _WITHOUT_PAYLOAD | {"Keys": [*map(_key, chunk)]}}
                 )
             for item in answer["Responses"].get(self._table, []):
                 key = JobKey(item["tenant"]["S"], item["job_id"]["S"])
@@ -241,10 +245,10 @@ class DynamoDbJobStore:
         try:
             with translated("complete job"):
                 self._client.update_item(**update)
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
-            return dict(error.response.get("Item", {}))
+            return dict(error.response.get("Item", {}))  # type: ignore[call-overload,no-any-return]
         return None
 
     def counted(self, tenant: str) -> int:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
-from nextfire.adapters.items import Item, from_item, to_item
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import Item, error_code, from_item, to_item, translated
 from nextfire.adapters.job_store import decode_cursor, encode_cursor
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.instants import cut, isoformat, parse_instant
@@ -40,7 +41,7 @@ class DynamoDbKeyStore:
                     ConditionExpression="attribute_not_exists(key_id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
             # The SDK may have sent it twice: what was refused then is our own success.
@@ -106,7 +107,7 @@ class DynamoDbKeyStore:
                     ),
                     ExpressionAttributeValues={":day": {"S": day.isoformat()}},
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
 
@@ -124,7 +125,7 @@ class DynamoDbKeyStore:
                     ExpressionAttributeValues=to_item(values),
                     ReturnValues="ALL_NEW",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
             return None

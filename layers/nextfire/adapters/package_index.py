@@ -67,7 +67,7 @@ class IndexProxy:
     """
 
     def __init__(self, index: PackageIndex, allowed: frozenset[str] | None) -> None:
-        from urllib3 import PoolManager  # noqa: PLC0415 - needed by workers only
+        from urllib3 import PoolManager  # noqa: PLC0415 - boto3 brings it; needed by workers only
 
         self._base = index.url.rstrip("/") + "/"
         self._allowed = allowed

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
-from nextfire.adapters.items import Item, to_item
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import Item, error_code, to_item, translated
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.instants import isoformat, parse_instant
@@ -50,10 +51,10 @@ class DynamoDbRequestStore:
                     ExpressionAttributeValues=to_item({":now": _seconds(now)}),
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
-            return _decode(error.response["Item"])  # asked for above
+            return _decode(error.response["Item"])  # type: ignore[typeddict-item] # asked for above
         return None
 
     def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
@@ -70,7 +71,7 @@ class DynamoDbRequestStore:
                     ),
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
             item: Any = error.response.get("Item")
@@ -90,7 +91,7 @@ class DynamoDbRequestStore:
                     ExpressionAttributeNames={"#at": "at"},
                     ExpressionAttributeValues=to_item({":yes": True, ":at": isoformat(began_at)}),
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != _REFUSED:
                 raise
 

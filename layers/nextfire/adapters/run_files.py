@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.ids import RunKey
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class S3RunFiles:
             with translated("get run file"):
                 answer = self._client.get_object(Bucket=self._bucket, Key=_path(key, name))
                 return answer["Body"].read()
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) == "NoSuchKey":
                 return None
             raise

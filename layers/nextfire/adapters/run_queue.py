@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws import chunks, one_by_one
-from nextfire.adapters.aws_errors import error_code, is_transient, refused, translated, unanswered
+from botocore.exceptions import BotoCoreError, ClientError
+
+from nextfire.adapters.aws import chunks, error_code, is_transient, one_by_one, translated
 from nextfire.domain.ids import dedup_id
 from nextfire.domain.message import RunMessage
 
@@ -62,9 +63,9 @@ class SqsRunQueue:
                         _parameters(messages[index][1]) | {"Id": str(index)} for index in indexes
                     ],
                 )
-            except unanswered():
+            except BotoCoreError:
                 return []
-            except refused() as error:
+            except ClientError as error:
                 if is_transient(error):
                     return []  # more requests would only make it worse
                 # Refused whole: one entry's fault may be all's. The deduplication id makes each
@@ -130,7 +131,7 @@ class SqsDelivery:
                     ReceiptHandle=self.receipt_handle,
                     VisibilityTimeout=seconds,
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) not in _GONE:
                 raise
 

@@ -8,10 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws import transact, transact_all
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import (
+    Item,
+    error_code,
+    from_item,
+    to_item,
+    transact,
+    transact_all,
+    translated,
+)
 from nextfire.adapters.due_store import entry_item
-from nextfire.adapters.items import Item, from_item, to_item
 from nextfire.adapters.job_store import decode_cursor, encode_cursor, replacing
 from nextfire.domain.change import CHANGED_BY
 from nextfire.domain.due import DueEntry
@@ -204,10 +212,10 @@ class DynamoDbRunStore:
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                     **condition,
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
-            item: Item = error.response.get("Item", {})
+            item: Item = error.response.get("Item", {})  # type: ignore[assignment]
             if not item:
                 raise UnavailableError("skip run: the record is gone. Try again.") from error
             return _decode(item)
@@ -503,10 +511,10 @@ class DynamoDbRunStore:
                     ReturnValues="ALL_NEW",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) != "ConditionalCheckFailedException":
                 raise
-            item: Item = error.response.get("Item", {})
+            item: Item = error.response.get("Item", {})  # type: ignore[assignment]
             if not item:
                 # Gone meanwhile (its time to live passed).
                 if absent_ok:

@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.adapters.job_store import decode_cursor, encode_cursor
 from nextfire.adapters.script_store import SIGNATURE_METADATA
 from nextfire.domain.errors import InvalidInputError
@@ -100,7 +102,7 @@ class S3ScriptShelf:
         try:
             with translated("list versions of script"):
                 answer = self._client.list_object_versions(**request)
-        except refused() as error:
+        except ClientError as error:
             if cursor is not None and error_code(error) == "InvalidArgument":
                 raise InvalidInputError(
                     "cursor", cursor, "not a cursor of this listing", "Use one as it was returned."

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.script import MAX_SCRIPT_BYTES, FetchedScript, ScriptSource, split_url
 
@@ -133,7 +135,7 @@ class S3ScriptStore:
             with _asking("fetch script", url):
                 answer = self._client.get_object(**request)
                 return _Copy(answer["ETag"], _script(answer, url), checked)
-        except refused() as error:
+        except ClientError as error:
             if error_code(error) in {"304", "NotModified"} and copy is not None:
                 return _Copy(copy.etag, copy.script, checked)
             raise
@@ -165,7 +167,7 @@ def _asking(what: str, url: str) -> Iterator[None]:
     try:
         with translated(what):
             yield
-    except refused() as error:
+    except ClientError as error:
         code = error_code(error)
         if code in _ABSENT:
             remedy = "Upload it, for example with `nextfire scripts push`."

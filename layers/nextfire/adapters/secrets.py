@@ -7,7 +7,11 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws_errors import error_code, refused, translated
+from aws_lambda_powertools.utilities.parameters import SecretsProvider, SSMProvider
+from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import error_code, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.job import ParameterReference, SecretReference
 
@@ -45,14 +49,14 @@ class AwsSecrets:
     def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
         self._clients = secrets, parameters
         self._lock = threading.Lock()  # of `_kept`; never held while AWS is asked
-        self._kept: _Kept | None = None
+        self._kept = _Kept(*self._clients)
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
         noun, name = _named(tenant, reference)
         try:
             with translated(f"resolve {noun}"):
                 value = self._latest(name).value(name, reference)
-        except refused() as error:
+        except ClientError as error:
             code = error_code(error)
             if code in _ABSENT:
                 raise NotFoundError(noun, name, f"Create the {noun}.") from error
@@ -69,7 +73,7 @@ class AwsSecrets:
         """What is kept at present, with a place for *name*. Whoever reads an older one goes on."""
         with self._lock:
             kept = self._kept
-            if kept is None or monotonic() - kept.since >= _MAX_AGE or len(kept.turns) >= _CACHED:
+            if monotonic() - kept.since >= _MAX_AGE or len(kept.turns) >= _CACHED:
                 kept = self._kept = _Kept(*self._clients)
             kept.turns.setdefault(name, threading.Lock())
             return kept
@@ -81,14 +85,6 @@ class _Kept:
     def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
         self.since = monotonic()
         self.turns: dict[str, threading.Lock] = {}
-        # Powertools' providers import boto3, which takes a second: most runs refer to no secret.
-        from aws_lambda_powertools.utilities.parameters import (  # noqa: PLC0415
-            GetParameterError,
-            SecretsProvider,
-            SSMProvider,
-        )
-
-        self._failed = GetParameterError
         self._secrets = SecretsProvider(boto3_client=secrets)
         self._parameters = SSMProvider(boto3_client=parameters)
 
@@ -100,7 +96,7 @@ class _Kept:
             if isinstance(reference, SecretReference):
                 return self._secrets.get(name, max_age=_MAX_AGE)
             return self._parameters.get(name, max_age=_MAX_AGE, decrypt=True)
-        except self._failed as error:
+        except GetParameterError as error:
             # It says what went wrong in words only; the SDK's own error stands behind it.
             raise (error.__cause__ or error.__context__ or error) from None
         finally:

@@ -6,7 +6,9 @@ from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from nextfire.adapters.aws_errors import refused, translated
+from botocore.exceptions import ClientError
+
+from nextfire.adapters.aws import translated
 from nextfire.domain.ports import Clock
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ class SqsServiceClock:
 
         Raises:
             UnavailableError: The service did not answer.
-            RefusedError, or botocore's ClientError: It refused, and not because of the clock.
+            botocore.exceptions.ClientError: It refused, and not for the clock's sake.
         """
         refusal = None
         asked_at = self._clock.now()
@@ -49,7 +51,7 @@ class SqsServiceClock:
                 headers = self._client.get_queue_attributes(
                     QueueUrl=self._queue_url, AttributeNames=["QueueArn"]
                 )["ResponseMetadata"]["HTTPHeaders"]
-        except refused() as error:
+        except ClientError as error:
             # Signatures of the wrong time are refused, by an answer that has a date as well.
             headers, refusal = error.response["ResponseMetadata"]["HTTPHeaders"], error
         answered_at = self._clock.now()

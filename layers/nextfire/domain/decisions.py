@@ -1,5 +1,5 @@
 """What to do, and why. Pure: the same inputs give the same answer, and every answer carries its
-reason. Decisions over due entries are in `due_decisions`.
+reason.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
-from nextfire.domain.due_decisions import MISFIRE_AFTER
-from nextfire.domain.ids import RunKey
-from nextfire.domain.instants import in_seconds, isoformat
+from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.instants import isoformat
 from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.message import RunMessage
+from nextfire.domain.message import ORDINARY, RunMessage
 from nextfire.domain.run import (
     AttemptOutcome,
     Result,
@@ -24,10 +24,19 @@ from nextfire.domain.run import (
     of_creation,
 )
 
+ORPHAN_AGE = timedelta(seconds=60)
+"""How long an entry whose job (or version) is not seen is left, before it is taken to be an
+orphan.
+"""
+
+
 MIN_RETRY_DELAY = timedelta(seconds=1)
 """A retry's entry is stored before its run is PENDING again. Were it dispatched in between, its
 message would find the run RUNNING and wait for the lease's end."""
 
+
+MISFIRE_AFTER = timedelta(seconds=60)
+"""How late an occurrence may be noticed before the misfire policy decides over it."""
 
 CLOCKS_DIFFER = timedelta(seconds=5)
 """By how much the clocks of watchers and executors may."""
@@ -36,8 +45,221 @@ MAX_OUTSTANDING = 20
 """Runs of one job that may wait for each other in the queue; the next one waits in the table."""
 
 
+_WHY_SENT = {
+    Trigger.SCHEDULE: "retry is due",
+    Trigger.MANUAL: "run on request",
+    Trigger.BACKFILL: "backfill on request",
+}
+
 _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
 """What a run may become that no executor has had before it."""
+
+
+class DueAction(StrEnum):
+    """FIRE: send it and store the successor. COVER: put on record that it does not run, and store
+    the successor. RESUME: end its job's pause. BACKFILL: go on with its job's backfill. DROP:
+    delete it. LEAVE: look again later.
+    """
+
+    RESUME = "RESUME"
+    BACKFILL = "BACKFILL"
+    FIRE = "FIRE"
+    COVER = "COVER"
+    DROP = "DROP"
+    LEAVE = "LEAVE"
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Occurrences that do not run, from that of an entry to `until`: all of them, or all but the
+    latest.
+    """
+
+    until: datetime
+    but_latest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DueDecision:
+    """What becomes of a due entry. `run` and `pool` are set for FIRE and COVER; `successor` at most
+    for FIRE.
+
+    `owner` is the job as it was in the entry's version, `owned_until` when that version ended;
+    `missed` is set for COVER. What is to FIRE without an owner waits for no run before it.
+    """
+
+    action: DueAction
+    reason: str
+    run: RunKey | None = None
+    dispatch: int = 1
+    pool: str = ""
+    successor: DueEntry | None = None
+    exclusive: bool = False
+    owner: Job | None = None
+    owned_until: datetime | None = None
+    missed: Missed | None = None
+
+
+def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> DueDecision:
+    """Decide over an entry that is due, by its job as read; see the design of the tick.
+
+    Anything but FIRE must be decided on a consistent read of the job: the caller reads again and
+    asks again.
+    """
+    if entry.kind is DueKind.RETRY:
+        key = RunKey(entry.job, entry.run_id)
+        # One that was asked for has not had its turn yet.
+        takes_turn = entry.trigger is Trigger.MANUAL and job is not None and job.uid == entry.uid
+        return DueDecision(
+            DueAction.FIRE,
+            _WHY_SENT[entry.trigger],
+            key,
+            entry.dispatch,
+            entry.pool,
+            exclusive=entry.exclusive,
+            owner=job if takes_turn else None,
+        )
+    if entry.kind is DueKind.RESUME:
+        # It was stored with the pause, in one transaction: it is never newer than its job.
+        if job is not None and job.resume_entry() == entry:
+            return DueDecision(DueAction.RESUME, "the pause ends", owner=job)
+        return DueDecision(DueAction.DROP, "the pause was ended, or its end put off")
+    if entry.kind is DueKind.BACKFILL:
+        # Stored with its job, as above.
+        if job is not None and job.backfill_entry(entry.ordinal) == entry:
+            return DueDecision(DueAction.BACKFILL, "the backfill goes on", owner=job)
+        return DueDecision(DueAction.DROP, "the backfill was stopped")
+    if job is not None and job.uid != entry.uid and entry.at <= job.created_at:
+        # Nobody may take an id before all that was due of the job before is sent: if something is
+        # left all the same, its executor puts it on record as that of a deleted job.
+        key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+        pool, exclusive = job.definition.target.pool, job.exclusive
+        reason = "due before its job was deleted and made again"
+        return DueDecision(DueAction.FIRE, reason, key, 1, pool, exclusive=exclusive)
+    if job is None or job.uid != entry.uid:
+        return _orphan(entry, now, "its job is not there")
+    if entry.version > job.schedule_version:
+        return _orphan(entry, now, f"its job has no schedule version {entry.version} yet")
+    if entry.version == job.schedule_version:
+        # A job that is not active got a version of its own when it ceased to be.
+        return _of_version(entry, job, None, now, job.definition.target.pool)
+    # A version owns its occurrences up to the change that ended it, however late they are seen.
+    past = next((each for each in job.replaced if each.version == entry.version), None)
+    pool = job.definition.target.pool
+    if past and entry.occurs_at <= past.until:
+        deleted = job.state is JobState.CANCELLED
+        return _of_version(entry, job.as_of(past), past.until, now, pool, deleted=deleted)
+    # One that was forgotten ended before the first that was not, and all that it owned was due.
+    newer = (each.effective_from for each in job.replaced if each.version > entry.version)
+    until = next(newer, job.effective_from)
+    if past or entry.at > until:
+        return DueDecision(DueAction.DROP, f"replaced by schedule version {job.schedule_version}")
+    reason = f"due before the change of {isoformat(until)}"
+    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+    return DueDecision(DueAction.FIRE, reason, key, 1, pool, exclusive=job.exclusive)
+
+
+def _of_version(
+    entry: DueEntry,
+    owner: Job,
+    owned_until: datetime | None,
+    now: datetime,
+    pool: str,
+    *,
+    deleted: bool = False,
+) -> DueDecision:
+    """Decide over an entry of the version that *owner* has, or had before it was *deleted*."""
+    key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
+    successor = owned(owner.successor(entry), owned_until)
+    missed, reason = decide_misfire(entry, owner, successor, now)
+    # What was deleted does not run, and is put on record: so it waits for no run before it, whose
+    # message somebody may have purged.
+    if missed is not None:
+        return DueDecision(
+            DueAction.COVER,
+            reason,
+            key,
+            pool=pool,
+            exclusive=owner.exclusive and not deleted,
+            owner=owner,
+            owned_until=owned_until,
+            missed=missed,
+        )
+    if owned_until is not None and reason is ORDINARY:
+        reason = f"due before the change of {isoformat(owned_until)}"
+    return DueDecision(
+        DueAction.FIRE,
+        reason,
+        key,
+        1,
+        pool,
+        successor,
+        exclusive=owner.exclusive,
+        owner=None if deleted else owner,
+        owned_until=owned_until,
+    )
+
+
+def owned(entry: DueEntry | None, until: datetime | None) -> DueEntry | None:
+    """*entry*, unless its occurrence comes after *until*, when its version ended."""
+    ended = entry is not None and until is not None and entry.occurs_at > until
+    return None if ended else entry
+
+
+def decide_misfire(
+    entry: DueEntry, job: Job, successor: DueEntry | None, now: datetime
+) -> tuple[Missed | None, str]:
+    """Whether the occurrence of *entry*, due by *now*, came too late to run: by the relevancy
+    window, or by the misfire policy where it is later than `MISFIRE_AFTER` or was due in a pause.
+
+    Args:
+        entry: Of the schedule version that *job* has.
+        job: Its job.
+        successor: The entry that follows; None where none does.
+        now: The instant of the decision.
+
+    Returns:
+        What does not run, if anything; and why, or why it runs.
+    """
+    if job.state is JobState.PAUSED:
+        # Of a version that was a pause, and that no resuming but another change ended.
+        return Missed(now), "due during a pause that a change of the job ended"
+    late = now - entry.at
+    misfire = job.definition.misfire
+    if late <= MISFIRE_AFTER and job.resumed_at is None and misfire.relevancy_window_sec is None:
+        return None, ORDINARY
+    window = misfire.relevancy_window
+    if window is not None and late > window:
+        reason = f"{_spoken(late)} late; relevancyWindowSec is {_spoken(window)}"
+        return Missed(_due_by(job, now - window)), reason
+    in_pause = job.resumed_at is not None and entry.occurs_at <= job.resumed_at
+    # Jitter may have put an earlier one off for longer: until then it had to wait for its turn.
+    turn_by = entry.occurs_at + job.definition.jitter_width
+    if now - turn_by <= MISFIRE_AFTER and not in_pause:
+        return None, ORDINARY
+    when = "due during a pause" if in_pause else f"{_spoken(late)} late"
+    reason = f"{when}; misfire policy {misfire.policy}"
+    match misfire.policy:
+        case MisfirePolicy.RUN_ALL:
+            return None, reason
+        case MisfirePolicy.RUN_LATEST:
+            # One whose successor is due too is not the latest.
+            if successor is None or successor.at > now:
+                return None, f"{reason}: the latest"
+            return Missed(_due_by(job, now), but_latest=True), reason
+        case MisfirePolicy.SKIP:
+            late_since = now - MISFIRE_AFTER
+            until = max(late_since, job.resumed_at) if in_pause and job.resumed_at else late_since
+            return Missed(_due_by(job, until)), reason
+
+
+def _due_by(job: Job, until: datetime) -> datetime:
+    """An instant up to which all occurrences are due by *until*, whatever their jitter."""
+    return until - job.definition.jitter_width
+
+
+def _spoken(duration: timedelta) -> str:
+    return f"{duration // timedelta(seconds=1)} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +273,7 @@ class OverlapDecision:
     cancel: Run | None = None
 
 
-def decide_overlap(
-    job: Job,
-    occurs_at: datetime,
-    before: Iterable[Run],
-    *,
-    missed_from: datetime | None = None,
-) -> OverlapDecision:
+def decide_overlap(job: Job, occurs_at: datetime, before: Iterable[Run]) -> OverlapDecision:
     """Decide over the dispatch of the occurrence at *occurs_at* of a job whose overlap policy is
     not ALLOW.
 
@@ -69,10 +285,8 @@ def decide_overlap(
             what was due before that has been there, and what was due after it waits. Those that
             somebody asked for are not of that row: a MANUAL one counts for itself, and a BACKFILL,
             which makes up for the past, does not count.
-        missed_from: The first of the occurrences that were missed just before it. They were never
-            sent, so they do not count.
     """
-    waiting, end, latest = 0, missed_from or occurs_at, None
+    waiting, end, latest = 0, occurs_at, None
     asked_for: list[Run] = []
     since = job.effective_from
     for looked_at, record in enumerate(of_creation(before, job.uid, job.created_at)):
@@ -175,8 +389,8 @@ def decide_pickup(
     due_at = key.scheduled_at if asked_for else job.due_at(key.scheduled_at)
     window = job.definition.misfire.relevancy_window
     if window is not None and now - due_at > window and not asked_for:
-        late = in_seconds(now - due_at)
-        return f"picked up {late} late; relevancyWindowSec is {in_seconds(window)}"
+        late = _spoken(now - due_at)
+        return f"picked up {late} late; relevancyWindowSec is {_spoken(window)}"
     overlap = job.definition.overlap
     if overlap is Overlap.SKIP:
         for run in of_creation(before(), job.uid, job.created_at):
@@ -197,6 +411,12 @@ def decide_pickup(
             at = isoformat(newer)
             return f"overlap policy REPLACE: replaced by the occurrence at {at}"
     return None
+
+
+def _orphan(entry: DueEntry, now: datetime, what: str) -> DueDecision:
+    if now - entry.at < ORPHAN_AGE:
+        return DueDecision(DueAction.LEAVE, what)
+    return DueDecision(DueAction.DROP, f"{what}, {ORPHAN_AGE.seconds} s after it was due")
 
 
 class ClaimAction(StrEnum):

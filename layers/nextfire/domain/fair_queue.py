@@ -27,10 +27,9 @@ class FairQueue:
         self._waiting: dict[str, list[_Waiting]] = {}
         self._turns: deque[str] = deque()
         self._left = 0
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self._waiting.values()))
 
     @property
     def next_at(self) -> datetime:
@@ -46,7 +45,6 @@ class FairQueue:
         second = entry.at.replace(microsecond=0)
         waiting = (second, entry.rank, entry.at, slot.bucket, slot.sort_key, stored)
         heapq.heappush(self._waiting[tenant], waiting)
-        self._count += 1
 
     def pop(self) -> StoredEntry:
         """The next entry. There must be one."""
@@ -55,7 +53,6 @@ class FairQueue:
         waiting = self._waiting[tenant]
         *_, stored = heapq.heappop(waiting)
         self._left -= 1
-        self._count -= 1
         if not waiting:
             del self._waiting[tenant]
             self._turns.popleft()

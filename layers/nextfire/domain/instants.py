@@ -51,8 +51,3 @@ def parse_instant(text: str) -> datetime:
     if at.tzinfo is None:
         raise ValueError(f"{text!r} has no offset")
     return cut(at)
-
-
-def in_seconds(duration: timedelta) -> str:
-    """``90 s``, rounded down."""
-    return f"{duration // timedelta(seconds=1)} s"

@@ -15,30 +15,13 @@ from nextfire.domain.job import Document
 ORDINARY = "occurrence is due"
 """Why most runs are dispatched."""
 MAX_REASON = 500
-MAX_RANGES = 3
-"""Rows of missed occurrences that one message may tell of."""
-
-
-class SkippedRange(Document):
-    """Occurrences of a job that do not run, from `first` to `last`, both included: `count` of them,
-    of the schedule version `version`, in which the first is the `ordinal`-th (from 1; counted only
-    of a job with `maxRuns`). `reason`: why.
-    """
-
-    first: AwareDatetime
-    last: AwareDatetime
-    count: int = Field(ge=1)
-    version: int = Field(ge=0)
-    ordinal: int = Field(default=1, ge=1)
-    reason: str = Field(max_length=MAX_REASON)
 
 
 class RunMessage(Document):
     """One dispatch of one run. `dispatch` numbers the sendings that are meant to be new ones, from
     1. `exclusive`: the job's runs share one message group, so that they wait for each other.
     `reason`: why it was dispatched. `abreast`: how many runs of its tenant may be in work at a
-    time, where that is bounded; it makes the message's group, and is not in its body. `missed`:
-    what was due before the run and does not run; whoever has the message puts that on record first.
+    time, where that is bounded; it makes the message's group, and is not in its body.
     """
 
     v: Literal[1] = 1
@@ -49,7 +32,6 @@ class RunMessage(Document):
     dispatched_at: AwareDatetime
     exclusive: bool = False
     reason: str = Field(default=ORDINARY, max_length=MAX_REASON)
-    missed: tuple[SkippedRange, ...] = Field(default=(), max_length=MAX_RANGES)
     abreast: int | None = Field(default=None, ge=1, exclude=True)
 
     @property
@@ -62,11 +44,7 @@ class RunMessage(Document):
         return RunKey(JobKey(self.tenant, self.job_id), self.run_id)
 
     def encode(self) -> str:
-        usual = {
-            "exclusive": not self.exclusive,
-            "reason": self.reason == ORDINARY,
-            "missed": not self.missed,
-        }
+        usual = {"exclusive": not self.exclusive, "reason": self.reason == ORDINARY}
         return self.model_dump_json(
             by_alias=True, exclude={name for name, left_out in usual.items() if left_out}
         )

@@ -126,11 +126,9 @@ class JobStore(Protocol):
             UndecodableError: The stored item does not read as a job.
         """
 
-    def get_many(
-        self, keys: Collection[JobKey], *, consistent: bool = False
-    ) -> Mapping[JobKey, Job | Exception]:
-        """The jobs among *keys* without their payloads, by *consistent* reads or by eventually
-        consistent ones; one that does not decode maps to its error.
+    def get_many(self, keys: Collection[JobKey]) -> Mapping[JobKey, Job | Exception]:
+        """The jobs among *keys* without their payloads, by eventually consistent reads; one that
+        does not decode maps to its error.
 
         Absent: no such job, or it could not be read this time; `get` tells.
         """
@@ -229,7 +227,6 @@ class DueStore(Protocol):
         consistent: bool,
         since: datetime | None = None,
         after: Slot | None = None,
-        page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
         """The entries of one bucket, by due instant, page by page as they are asked for.
 
@@ -242,7 +239,6 @@ class DueStore(Protocol):
             since: Leave out what is due before this; asked for with *before* only.
             after: Begin behind this slot of the bucket, whether something lies there or not; asked
                 for with *before* and without *since* only.
-            page: How many are read at a time, at most; None: as many as the store gives.
         """
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
@@ -357,63 +353,6 @@ class Delivery(Protocol):
         """Keep it from others for *duration* (0 … 12 h) from now. Does nothing if it is no longer
         ours.
         """
-
-
-class FifoDelivery(Delivery, Protocol):
-    """One received message of a FIFO queue. `message_id` names it in the queue; the messages of a
-    `group` are delivered in order.
-    """
-
-    message_id: str
-    group: str
-
-
-D = TypeVar("D", bound=FifoDelivery)
-
-
-class Inbox(Protocol[D]):
-    """Receives and deletes the messages of one pool's queue."""
-
-    def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> Sequence[D]:
-        """Up to *most* (1 … 10) messages, hidden from others for *hidden_for*. Waits up to *wait*
-        (0 … 20 s) for the first one.
-        """
-
-    def acknowledge(self, deliveries: Sequence[D], /) -> Sequence[str]:
-        """Delete *deliveries*, at most 10. What is not deleted comes again.
-
-        Returns:
-            The messages that were refused, each with the reason.
-        """
-
-
-class ServiceClock(Protocol):
-    """Compares this machine's clock with that of the service that holds the queue."""
-
-    def deviation(self) -> timedelta:
-        """Lower bound of the deviation. Positive: this machine's clock is ahead; negative: behind;
-        0: it may be right.
-
-        Raises:
-            Exception: The service did not answer, or refused.
-        """
-
-
-class TaskProtection(Protocol):
-    """Keeps the host from ending this process while it works."""
-
-    def keep(self, *, working: bool) -> None:
-        """Protect the process while it is *working*, and only then. Called often, by one thread."""
-
-
-class Notices(Protocol):
-    """Where a loop reports trouble that does not end it. May be called by several threads."""
-
-    def warn(self, what: str, why: Exception | str) -> None:
-        """Report trouble that passes by itself."""
-
-    def fail(self, what: str, why: Exception | str) -> None:
-        """Report trouble that a person has to look at."""
 
 
 class DeadLetters(Protocol):

@@ -25,8 +25,8 @@ from nextfire.domain.audit import (
     sending,
     spans,
 )
+from nextfire.domain.decisions import DueAction, DueDecision, decide_misfire, owned
 from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, bucket_name
-from nextfire.domain.due_decisions import Cover, decide_misfire, owned
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
 from nextfire.domain.instants import MINUTE, floor_minute, isoformat
@@ -35,7 +35,7 @@ from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQu
 from nextfire.domain.run import Run, Trigger, of_creation
 from nextfire.domain.schedule import ScheduleType
 from nextfire.usecases.cover_missed import cover_missed
-from nextfire.usecases.dispatch.reader import STRAGGLER_BUCKETS
+from nextfire.usecases.dispatch_due import STRAGGLER_BUCKETS
 
 PAGE = 100
 """Jobs visited together; the keys of one BatchGetItem."""
@@ -299,8 +299,12 @@ class AuditJobs:
                 sends.append(sending(owner, key, pool=pool, dispatch=1, now=now))
                 entry = successor
                 continue
-            decision = Cover(
-                missed, f"lost, found by the audit: {reason}", owner, owned_until=lost.last
+            decision = DueDecision(
+                DueAction.COVER,
+                f"lost, found by the audit: {reason}",
+                owner=owner,
+                owned_until=lost.last,
+                missed=missed,
             )
             covered = cover_missed(self._runs, entry, decision, now)
             report.covered += covered.written.covered if covered.written else 0

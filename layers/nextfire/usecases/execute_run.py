@@ -37,7 +37,6 @@ from nextfire.domain.ports import (
     Verdict,
 )
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
-from nextfire.usecases.cover_missed import record_missed
 from nextfire.usecases.heart import Heart, Host
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_script import RunScript
@@ -53,7 +52,7 @@ class Disposition(Enum):
 @dataclass(frozen=True, slots=True)
 class Handled:
     """What became of a message. `run` is its record if one is known; `outcome` of an attempt made
-    here; `missed`: the records that were written for what was due before it and does not run.
+    here.
     """
 
     disposition: Disposition
@@ -64,7 +63,6 @@ class Handled:
     lost: bool = False
     quarantined: bool = False
     skipped: bool = False
-    missed: tuple[Run, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +141,12 @@ class ExecuteRun:
         host = Host(delivery, stopping, longest)
         try:
             job = self._jobs.get(message.key.job)
-            # First: once the run is on record, nobody looks at what was missed before it.
-            before = record_missed(self._runs, job, message, self._clock.now())
-            handled = self._carry_out(job, message, host)
-            quarantined = before.quarantined or handled.quarantined
-            return replace(handled, missed=before.written, quarantined=quarantined)
+            if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
+                return self._without_job(message, delivery)
+            return self._skip(job, message) or self._with_job(job, message, host)
         except UndecodableError as error:
             # The job or the run: mended, it goes on. The message waits for that in the queue.
             return Handled(Disposition.LEAVE, shorten(str(error), 500), quarantined=True)
-
-    def _carry_out(self, job: Job | None, message: RunMessage, host: Host) -> Handled:
-        if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
-            return self._without_job(message, host.delivery)
-        return self._skip(job, message) or self._with_job(job, message, host)
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
         now = self._clock.now()

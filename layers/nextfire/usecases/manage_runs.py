@@ -7,8 +7,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from nextfire.domain.decisions import MISFIRE_AFTER
 from nextfire.domain.due import DueEntry, DueKind
-from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from nextfire.domain.ports import Lease
-from nextfire.usecases.dispatch.report import TickReport
-from nextfire.usecases.dispatch.tick import POLL_EVERY, Dispatch
+from nextfire.usecases.dispatch_due import POLL_EVERY, DispatchDue, TickReport
 from nextfire.usecases.hold_lease import HoldLease
 
 ENOUGH = 1_000
@@ -19,10 +18,10 @@ BUSY_POLL_EVERY = timedelta(seconds=2)
 class Watch:
     """One watcher of a group, stepped by whoever has the clock."""
 
-    def __init__(self, lease: HoldLease, dispatcher: Callable[[Lease], Dispatch]) -> None:
+    def __init__(self, lease: HoldLease, dispatcher: Callable[[Lease], DispatchDue]) -> None:
         self._lease = lease
         self._new_dispatcher = dispatcher
-        self._dispatcher: Dispatch | None = None
+        self._dispatcher: DispatchDue | None = None
         self._epoch = 0
         self._polled_at: datetime | None = None
         self._polled = False
@@ -60,10 +59,6 @@ class Watch:
         self._polled = False
         report = self._dispatcher.release(now)
         return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)
-
-    def finish(self) -> TickReport:
-        """Wait for what is in flight. Returns what came of it."""
-        return TickReport() if self._dispatcher is None else self._dispatcher.finish()
 
     def end(self) -> None:
         """Let the lease go, so that the standby takes over at once."""

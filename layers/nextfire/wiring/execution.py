@@ -1,4 +1,4 @@
-"""The executor's adapters, for the Lambda function and the worker."""
+"""The executor's core with its adapters, for its two hosts."""
 
 from __future__ import annotations
 
@@ -39,27 +39,16 @@ from nextfire.settings import (
     interpreter_environment,
     region_environment,
 )
-from nextfire.usecases.execute_run import Terms
-from nextfire.wiring.executor import ExecutorPorts
+from nextfire.usecases.execute_run import ExecuteRun, Terms
+from nextfire.usecases.run_script import RunScript
 
 _log = logging.getLogger(__name__)
 
 _MEBI = 1024 * 1024
 
 
-def terms_of(settings: ExecutorSettings, *, worker: str) -> Terms:
-    """The terms under which the executor called *worker* works."""
-    return Terms(
-        worker=worker,
-        pool=settings.pool,
-        lease=settings.lease,
-        output_cap=settings.output_cap,
-        log_cap=settings.log_cap,
-    )
-
-
-def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
-    """The adapters of an executor. Several threads may use them at once.
+def build_execute_run(settings: ExecutorSettings, *, worker: str) -> ExecuteRun:
+    """An `ExecuteRun` that may be used by several threads at once.
 
     Raises:
         ValueError: Scripts cannot be run here; the message says what to do.
@@ -68,7 +57,7 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
         _log.warning("metadata is open to scripts: %s", still_open.reason)
     database, clock = dynamodb(), SystemClock()
     buckets = s3()
-    return ExecutorPorts(
+    return ExecuteRun(
         jobs=DynamoDbJobStore(database, table=settings.jobs_table),
         runs=DynamoDbRunStore(database, table=settings.runs_table),
         due=DynamoDbDueStore(
@@ -78,35 +67,41 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
             executor=ThreadPoolExecutor(1),
         ),
         files=S3RunFiles(buckets, bucket=settings.outputs_bucket),
-        scripts=_scripts(settings, S3ScriptStore(buckets)),
-        bucket=settings.scripts_bucket,
-        runner=_runner(settings),
-        secrets=AwsSecrets(secretsmanager(), ssm()),
-        job_role=_job_role(settings, clock),
+        script=RunScript(
+            scripts=_scripts(settings, S3ScriptStore(buckets)),
+            runner=ProcessScriptRunner(
+                interpreter=settings.interpreter,
+                output_cap=settings.output_cap,
+                environment=interpreter_environment(),
+                limits=ScriptLimits(
+                    memory_bytes=settings.script_memory * _MEBI,
+                    processes=settings.script_processes,
+                    file_bytes=settings.script_file_size * _MEBI,
+                ),
+                packages=settings.packages,
+                package_index=_package_index(settings),
+                package_policy=settings.package_policy,
+                egress=settings.egress,
+                visible=settings.visible_folders,
+                credentials=[Path(file) for file in credential_files()],
+            ),
+            secrets=AwsSecrets(secretsmanager(), ssm()),
+            job_role=_job_role(settings, clock),
+            clock=clock,
+            bucket=settings.scripts_bucket,
+        ),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),
         events=EventBridgeEvents(events(), bus=settings.event_bus),
         clock=clock,
+        terms=Terms(
+            worker=worker,
+            pool=settings.pool,
+            lease=settings.lease,
+            output_cap=settings.output_cap,
+            log_cap=settings.log_cap,
+        ),
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
         new_token=lambda: uuid.uuid4().hex,
-    )
-
-
-def _runner(settings: ExecutorSettings) -> ProcessScriptRunner:
-    return ProcessScriptRunner(
-        interpreter=settings.interpreter,
-        output_cap=settings.output_cap,
-        environment=interpreter_environment(),
-        limits=ScriptLimits(
-            memory_bytes=settings.script_memory * _MEBI,
-            processes=settings.script_processes,
-            file_bytes=settings.script_file_size * _MEBI,
-        ),
-        packages=settings.packages,
-        package_index=_package_index(settings),
-        package_policy=settings.package_policy,
-        egress=settings.egress,
-        visible=settings.visible_folders,
-        credentials=[Path(file) for file in credential_files()],
     )
 
 

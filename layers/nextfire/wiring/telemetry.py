@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from nextfire.domain.errors import UnavailableError
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 
 if TYPE_CHECKING:  # each function has use cases of its own to import
     from nextfire.usecases.audit import AuditReport
-    from nextfire.usecases.dispatch.report import Dispatched, TickReport
+    from nextfire.usecases.dispatch_due import Dispatched, TickReport
     from nextfire.usecases.execute_run import Handled
 
 _NOTES = 20
@@ -45,12 +43,6 @@ def _milliseconds(duration: timedelta) -> float:
     return duration / timedelta(milliseconds=1)
 
 
-def _details(why: Exception | str) -> dict[str, Any]:
-    """The fields of a log line about trouble. Only an unexpected error needs its traceback."""
-    expected = isinstance(why, str | UnavailableError)
-    return {"error": str(why)} if expected else {"exc_info": why}
-
-
 class Telemetry:
     """One function's logger and metrics. `service` is its folder's name."""
 
@@ -65,17 +57,6 @@ class Telemetry:
             self._metrics.add_metric(name=metric, unit=MetricUnit.Count, value=value)
             self._pending = True
 
-    def warn(self, what: str, why: Exception | str) -> None:
-        """Log trouble that passes by itself."""
-        self.logger.warning(what, **_details(why))
-
-    def fail(self, what: str, why: Exception | str) -> None:
-        """Log trouble that a person has to look at."""
-        self.logger.error(what, **_details(why))
-
-    def took_lease(self, group: int, epoch: int) -> None:
-        self.logger.info("holds the lease", group=group, epoch=epoch)
-
     def tick(self, report: TickReport) -> None:
         """What a watcher's step did."""
         for run in report.dispatched:
@@ -87,7 +68,9 @@ class Telemetry:
         self.count(Metric.TICKS, int(report.polled))
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
-        self._skipped(report.skipped)
+        self.count(Metric.SKIPPED, sum(run.covered for run in report.skipped))
+        for record in report.skipped[:_NOTES]:
+            self._tell_skipped(record)
         self.count(Metric.QUARANTINED, report.quarantined)
         self._tell(report.notes)
 
@@ -114,11 +97,6 @@ class Telemetry:
                 reason=run.reason,
             )
 
-    def _skipped(self, records: Sequence[Run]) -> None:
-        self.count(Metric.SKIPPED, sum(run.covered for run in records))
-        for record in records[:_NOTES]:
-            self._tell_skipped(record)
-
     def _tell_skipped(self, run: Run) -> None:
         self.logger.info(
             run.reason or "skipped",
@@ -135,7 +113,6 @@ class Telemetry:
         self.count(Metric.QUARANTINED, int(handled.quarantined))
         run = handled.run
         self.count(Metric.SKIPPED, int(handled.skipped))
-        self._skipped(handled.missed)
         if handled.outcome is AttemptOutcome.SUCCEEDED:
             self.count(Metric.SUCCEEDED)
         elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
@@ -163,16 +140,3 @@ class Telemetry:
         if self._pending:
             self._pending = False
             self._metrics.flush_metrics()
-
-
-class WorkerTelemetry(Telemetry):
-    """Publishes each message at once: a worker lives long. Its threads take turns."""
-
-    def __init__(self, service: str) -> None:
-        super().__init__(service)
-        self._turn = threading.Lock()
-
-    def handled(self, handled: Handled) -> None:
-        with self._turn:
-            super().handled(handled)
-            self.flush()
