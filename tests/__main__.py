@@ -50,7 +50,7 @@ class _Plan:
 
 def _short() -> _Plan:
     """All but what takes long. What goes by the clock goes first."""
-    histories = [*_PYTHON, "tests.simulation", "--seeds", "2000"]
+    histories = [*_PYTHON, "tests.simulation", "--seeds", "1000"]
     return _Plan(
         {"tests": [*_PYTEST, *_SIDE_BY_SIDE, "--ignore", "tests/e2e"]},
         [
@@ -77,7 +77,13 @@ def _long() -> _Plan:
                 "tests/security/test_hostile_script.py",
                 "tests/security/test_cpu_per_byte.py",
             ],
-            "integration": [*_PYTEST, *_SIDE_BY_SIDE, "tests/integration", "tests/model"],
+            "integration": [
+                *_PYTEST,
+                *_SIDE_BY_SIDE,
+                "tests/integration",
+                "tests/model",
+                "tests/infra",
+            ],
         },
         [_Beside("local stack", [*_PYTEST, *of_stack])],
     )

@@ -13,6 +13,7 @@ import pytest
 
 from infra.app import ROOT
 from infra.build import Build
+from tests.crons import LONG
 from tests.infra.conftest import Template, synthesize
 from tests.infra.test_lint import check_with_cfn_lint, check_with_nag
 from tests.infra.test_template import as_list, properties, statements
@@ -244,6 +245,7 @@ def test_own_network_costs_nothing_by_itself(fargate: Template) -> None:
         assert endpoint["VpcEndpointType"] == "Gateway"
 
 
+@pytest.mark.skipif(not LONG, reason="the ordinary template is looked at always")
 def test_cfn_lint_finds_nothing(fargate_file: Path) -> None:
     check_with_cfn_lint(fargate_file)
 
