@@ -60,12 +60,24 @@ def proc_descriptors() -> Iterator[str]:
 
 @probe
 def proc_folders() -> Iterator[str]:
+    """What is reached only through the folders of another process: what its path reaches as well
+    is the matter of `files`.
+    """
     for pid in others():
-        for name in ("cwd", "root" + job["folder"]):
+        for link, place in (("cwd", ""), (f"root{job['folder']}", job["folder"])):
+            top = f"/proc/{pid}/{link}"
             with suppress(OSError):
-                for path in walk(os.path.realpath(f"/proc/{pid}/cwd") if name == "cwd" else
-                                 f"/proc/{pid}/{name}", 300):  # fmt: skip
-                    yield from canaries(head(path), f"{name} of {pid}")
+                plain = place or os.readlink(top)
+                for path in walk(top, 300):
+                    if not same(path, plain + path.removeprefix(top)):
+                        yield from canaries(head(path), f"{link} of {pid}")
+
+
+def same(path: str, other: str) -> bool:
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
 
 
 # Files
