@@ -18,7 +18,7 @@ from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.domain.schedule import ScheduleType, occurrences
-from tests.judgement import Evidence, Judge, Stored, first_sent
+from tests.judgement import Evidence, Judge, Stored, first_sent, told_missed
 from tests.world import World
 
 _STEP = timedelta(seconds=1)
@@ -104,7 +104,8 @@ def evidence_of(world: World, job: Job) -> Evidence:
     ever = [
         Stored(j.updated_at, j) for j in world.jobs.ever if (j.key, j.uid) == (job.key, job.uid)
     ]
-    return Evidence(ever, first_sent(world.queue.log))
+    log = world.queue.log
+    return Evidence(ever, first_sent(log), missed=told_missed(log, job))
 
 
 def assert_all_accounted(

@@ -15,7 +15,7 @@ from itertools import pairwise, zip_longest
 
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job, JobState, MisfirePolicy, Overlap, RetryPolicy
-from nextfire.domain.message import RunMessage
+from nextfire.domain.message import RunMessage, SkippedRange
 from nextfire.domain.run import AttemptOutcome, Run, RunState, Trigger
 
 CLOCKS_APART = timedelta(seconds=2)
@@ -46,7 +46,8 @@ class Evidence:
     """What is known of a job beside its records: `ever`, all that it was, in order; `sent`, when
     the watchers sent its runs first; `asked_to_cancel`, whether anybody asked for a run's end;
     `decided`, what their clocks said when they decided that, where it is known; `vanished`, records
-    that somebody deleted, as they were then.
+    that somebody deleted, as they were then; `missed`, what messages told was missed, and when they
+    were sent.
     """
 
     ever: Sequence[Stored]
@@ -54,6 +55,7 @@ class Evidence:
     asked_to_cancel: Callable[[RunKey], bool] = lambda _: True
     decided: Mapping[RunKey, datetime] = field(default_factory=dict)
     vanished: Sequence[Run] = ()
+    missed: Sequence[tuple[SkippedRange, datetime]] = ()
 
     def in_force(self, at: datetime) -> Iterator[Job]:
         """What the job was when something was decided at *at*."""
@@ -80,6 +82,16 @@ def first_sent(log: Iterable[RunMessage]) -> dict[RunKey, datetime]:
             at = sent.get(message.key, message.dispatched_at)
             sent[message.key] = min(at, message.dispatched_at)
     return sent
+
+
+def told_missed(log: Iterable[RunMessage], job: Job) -> list[tuple[SkippedRange, datetime]]:
+    """What the messages of *job* in *log* tell was missed, and when they were sent."""
+    return [
+        (row, message.dispatched_at)
+        for message in log
+        if (message.key.job, message.key.uid) == (job.key, job.uid)
+        for row in message.missed
+    ]
 
 
 @dataclass(frozen=True)
@@ -151,18 +163,42 @@ class Judge:
             return
         late = min(now - owner.due_at(at) for at in stood)
         assert late >= -_MOMENT, _of(record, f"skipped {-late} before it was due")
+        rows = [(stood, now), *self._told_with(stood)]
+        if not any(self._may_skip(row, at) for row, at in rows):
+            raise AssertionError(_of(record, f"no policy skips it {late} after it was due"))
+
+    def _told_with(self, stood: Sequence[datetime]) -> Iterator[tuple[list[datetime], datetime]]:
+        """The rows of which *stood* is a part, and when a message told of them: a row is decided
+        over once, though a record that stands in it parts what its executor writes.
+        """
+        version = self.owned[stood[0]].schedule_version
+        for row, told_at in self.evidence.missed:
+            if row.version == version and row.first <= stood[0] and stood[-1] <= row.last:
+                yield (
+                    [
+                        at
+                        for at, owner in self.owned.items()
+                        if row.first <= at <= row.last and owner.schedule_version == version
+                    ],
+                    told_at,
+                )
+
+    def _may_skip(self, row: Sequence[datetime], now: datetime) -> bool:
+        """Whether a policy let *row* be skipped at *now*."""
+        owner = self.owned[row[0]]
+        late = min(now - owner.due_at(at) for at in row)
         for job in self.evidence.in_force(now):
             window = job.definition.misfire.relevancy_window
             if window is not None and late >= window - _MOMENT:
-                return
+                return True
             match job.definition.misfire.policy:
-                case MisfirePolicy.SKIP if all(self._is_missed(at, now) for at in stood):
-                    return
-                case MisfirePolicy.RUN_LATEST if self._is_missed(stood[0], now) and all(
-                    self._is_followed(at, now) for at in stood
+                case MisfirePolicy.SKIP if all(self._is_missed(at, now) for at in row):
+                    return True
+                case MisfirePolicy.RUN_LATEST if self._is_missed(row[0], now) and all(
+                    self._is_followed(at, now) for at in row
                 ):
-                    return
-        raise AssertionError(_of(record, f"no policy skips it {late} after it was due"))
+                    return True
+        return False
 
     def _is_missed(self, at: datetime, now: datetime) -> bool:
         owner = self.owned[at]

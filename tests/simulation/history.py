@@ -23,10 +23,10 @@ from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted, assert_chained, settle
 from tests.builders import a_definition, at
 from tests.fakes import InlineExecutor, memory_stores
-from tests.judgement import Evidence, Stored, first_sent
+from tests.judgement import Evidence, Stored, first_sent, told_missed
 from tests.simulation.effects import Effects
 from tests.simulation.flows import FLOWS, REFUSALS, TENANTS, Asked, Keyed
-from tests.simulation.kernel import SECOND, Actor, Kernel
+from tests.simulation.kernel import SECOND, Actor, Kernel, current
 from tests.simulation.monitor import Monitor
 from tests.simulation.rates import Rates
 from tests.simulation.system import Client, Setting, System
@@ -176,10 +176,9 @@ class History:
             self.unskipped.discard(args[0].key)
         elif call == "runs.unskip" and done is Written.DONE:
             self.unskipped.add(args[0])
-        if call == "queue.send" and actor.name in self.system.steps_at:
+        if call == "queue.send" and (decided_at := current().decides_at) is not None:
             for _, message in args[0]:
-                sent = message.key, message.dispatched_at
-                self.decided[sent] = self.system.steps_at[actor.name]
+                self.decided[message.key, message.dispatched_at] = decided_at
         if call.startswith("runs."):
             self.effects.call(actor, call, (*args[:2], kwargs), done)
 
@@ -452,6 +451,7 @@ class History:
                     sent,
                     self.asked_to_cancel.__contains__,
                     decided,
+                    missed=told_missed(self.stores.queue.log, job),
                 ),
                 purged=self.vandalised,
             )

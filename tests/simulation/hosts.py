@@ -13,7 +13,7 @@ from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.execute_run import Handled
 from tests.fakes import MemoryDelivery, MemoryFifo
-from tests.simulation.kernel import SECOND, Actor, Kernel, SimulatedFuture
+from tests.simulation.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
@@ -172,3 +172,21 @@ class Slots(Executor):
             return stay
 
         return self.actor.submit(checked)
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes(Executor):
+    """The threads of a watcher that carry out batches. Each notes the instant that its batch is
+    decided for, however long the sending takes.
+    """
+
+    actor: Actor
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> SimulatedFuture[Any]:
+        _, now = args
+
+        def noted() -> Any:
+            current().decides_at = now
+            return fn(*args, **kwargs)
+
+        return self.actor.submit(noted)

@@ -40,6 +40,8 @@ class Task(greenlet):
         """Counts its resumptions: what was planned for an earlier one is void."""
         self.interruption: BaseException | None = None
         """Raised in it when it is resumed, as by a signal handler."""
+        self.decides_at: datetime | None = None
+        """Of a batch of a watcher: the instant that its decisions are made for."""
 
     def _live(self) -> None:
         """Whatever it ends with is the future's, save the death of the process."""

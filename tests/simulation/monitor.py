@@ -196,7 +196,8 @@ class Monitor:
         runs = self._runs_of[entry.job, entry.uid]
         ends = [run.covers_until for run in runs.values() if not run.request]
         mine = (k for k, _ in self._accepted if (k.job, k.uid) == (entry.job, entry.uid))
-        ends += [key.scheduled_at for key in mine if key not in runs]
+        # Skipped by request it was on record before its entry came to it.
+        ends += [k.scheduled_at for k in mine if k not in runs or runs[k].skip_requested]
         until = max([entry.occurs_at, *ends])
         following = job.next_after(until)
         most = job.definition.max_runs

@@ -45,6 +45,7 @@ from tests.fakes import Killed, MemoryScriptRunner, Script, Stores
 from tests.simulation.effects import Effects
 from tests.simulation.hosts import (
     HeldUpClock,
+    Lanes,
     NoProtection,
     Notebook,
     ServiceClock,
@@ -127,10 +128,6 @@ class System:
         """Whether workers are restarted."""
         self.effects = effects
         self.scripts_started: list[Started] = []
-        self.steps_at: dict[str, datetime] = {}
-        """By watcher what its clock said at its last step: what it decides in that, it decides by
-        this, however long the sending takes.
-        """
         self._warm: list[Watching] = []
         self._names = count(1)
         self._uids = count(1)
@@ -203,7 +200,7 @@ class System:
             control=cast("ControlStore", control),
             clock=HeldUpClock(actor, self.drag),
             executor=actor,
-            lanes=actor,
+            lanes=Lanes(actor),
         )
         shards = range(group, setting.shards, setting.groups)
         config = WatcherConfig(group, actor.name, shards, setting.shares)
@@ -211,7 +208,6 @@ class System:
         turn = life.turn
 
         def noted(now: datetime) -> datetime:
-            self.steps_at[actor.name] = now
             again_at = turn(now)
             control.held = life.holds
             return again_at

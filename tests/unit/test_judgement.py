@@ -12,7 +12,7 @@ import pytest
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState, Trigger
-from tests.accounting import assert_all_accounted, evidence_of, settle
+from tests.accounting import assert_all_accounted, covered, evidence_of, settle
 from tests.builders import RUN_ALL, RUN_LATEST, SKIP, at
 from tests.judgement import Evidence
 from tests.world import World
@@ -322,3 +322,20 @@ def test_what_was_cancelled_on_request_may_stand_for_no_occurrence_any_more(worl
     nobody_asked = replace(evidence_of(world, job), asked_to_cancel=lambda _: False)
     with pytest.raises(AssertionError, match="stands for no occurrence"):
         assert_all_accounted(world, job, evidence=nobody_asked)
+
+
+def test_what_a_record_parts_off_a_missed_row_is_skipped_with_it(world: World) -> None:
+    job = world.register(type="INTERVAL", schedule="PT20S", misfire=RUN_LATEST)
+    world.at("12:03:00")
+    put(world, succeeded(job, "12:02:10"))
+    settle(world)
+    assert covered(world, job) == ["11:59:50-12:01:50 (7)", "12:02:30-12:02:30 (1)"]
+    evidence = evidence_of(world, job)
+    assert_all_accounted(world, job, evidence=evidence)
+
+    with pytest.raises(AssertionError, match="no policy skips it 0:00:30 after it was due"):
+        assert_all_accounted(world, job, evidence=replace(evidence, missed=()))
+    [(row, _)] = evidence.missed
+    sooner = [(row, at("12:00:30"))]
+    with pytest.raises(AssertionError, match="no policy skips it"):
+        assert_all_accounted(world, job, evidence=replace(evidence, missed=sooner))
