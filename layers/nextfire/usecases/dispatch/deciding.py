@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -43,8 +44,9 @@ class Deciding:
         """What is late, and was not held back before, is likely to have missed something: its job
         is read consistently at once.
         """
-        late = {s.entry.job for s in batch if _is_late(s.entry, now)}
-        others = {s.entry.job for s in batch if _asks_for_job(s.entry)} - late
+        late = dict.fromkeys(s.entry.job for s in batch if _is_late(s.entry, now))
+        asked = dict.fromkeys(s.entry.job for s in batch if _asks_for_job(s.entry))
+        others = [key for key in asked if key not in late]
         if late and not others:
             sure = dict(self.jobs.get_many(late, consistent=True))
         else:  # if it cannot be read, the others go on
@@ -57,7 +59,7 @@ class Deciding:
             for due in self._decided(batch, read, now, report)
         ]
 
-    def _together(self, keys: set[JobKey]) -> dict[JobKey, Job | Exception]:
+    def _together(self, keys: Collection[JobKey]) -> dict[JobKey, Job | Exception]:
         """The jobs, by consistent reads; if they cannot be had, the error in place of each."""
         try:
             return dict(self.jobs.get_many(keys, consistent=True)) if keys else {}
@@ -88,11 +90,11 @@ class Deciding:
         """Their jobs, by consistent reads: together, but for those that are to be written, which
         are read whole, and those that are not found.
         """
-        together = {s.entry.job for s in entries if s.entry.kind is DueKind.FIRE}
+        together = dict.fromkeys(s.entry.job for s in entries if s.entry.kind is DueKind.FIRE)
         found = self._together(together)
         alone = {
             key: self.executor.submit(self.jobs.get, key)
-            for key in {s.entry.job for s in entries}
+            for key in dict.fromkeys(s.entry.job for s in entries)
             if key not in found
         }
         read: Read = {}

@@ -96,7 +96,7 @@ class PoolRoom:
     def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
         admitted: list[Due] = []
         held_back: list[StoredEntry] = []
-        for pool in {pool for due in wanted if (pool := self._bounded(due)) is not None}:
+        for pool in dict.fromkeys(p for due in wanted if (p := self._bounded(due)) is not None):
             self._ask(pool, now, report)
         with self._lock:
             for due in wanted:
@@ -251,7 +251,7 @@ class TenantRates:
         minute = floor_minute(now)
         most = {
             tenant: rate
-            for tenant in {due.tenant for due in wanted}
+            for tenant in dict.fromkeys(due.tenant for due in wanted)
             if (rate := self._quotas.of(tenant).runs_per_minute) is not None
         }
         if not most:

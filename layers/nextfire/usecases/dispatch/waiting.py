@@ -94,7 +94,8 @@ class Waiting:
     def _move(self, entries: list[StoredEntry], at: datetime, why: Why) -> None:
         """Move *entries* to the bucket of what is written at *at*, which is not theirs."""
         if entries:
-            moved = self._due.put({_marked(s.entry) if why.held else s.entry for s in entries}, at)
+            moving = dict.fromkeys(_marked(s.entry) if why.held else s.entry for s in entries)
+            moved = self._due.put(moving, at)
             left = [stored.slot for stored in entries if stored.entry in moved]
             self._due.delete(left)
             with self._lock:
