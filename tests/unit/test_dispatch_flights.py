@@ -198,6 +198,25 @@ def test_finish_waits_for_what_is_in_flight(world: World, watcher: Dispatch) -> 
     assert len(report.dispatched) == len(world.sent) == 2 * BATCH
 
 
+def test_finish_reports_what_was_skipped_though_another_batch_fails(
+    world: World, watcher: Dispatch, lanes: Lanes
+) -> None:
+    poll_at(world, "11:59")
+    world.register("late", misfire=SKIP)
+    poll_at(world, "12:30")
+    watcher.release(world.now)
+    world.register("fresh", type="ONCE", schedule="2026-05-24T12:31:00Z")
+    poll_at(world, "12:31")
+    watcher.release(world.now)
+    lanes.land()
+    world.faults.refuse("jobs.get_many")
+
+    report = watcher.finish()
+
+    assert len(report.skipped) == 1
+    assert "jobs.get_many" in report.notes[-1]
+
+
 def test_a_fresh_entry_is_sent_on_time_though_the_memory_is_used_up(world: World) -> None:
     register_many(world, 60, misfire=RUN_LATEST)
     world.register("fresh", tenant="zeta", type="ONCE", schedule="2026-05-24T12:30:00Z")

@@ -114,6 +114,17 @@ def test_what_was_spare_is_not_set_aside_again() -> None:
     assert holding.set_aside(spare, None), "it comes again from the table"
 
 
+def test_nothing_is_set_aside_where_the_memory_is_used_up() -> None:
+    spare = an_entry("spare")
+    holding = a_holding(spare, *many(99), budget=100)
+    batch = holding.take(NOON)
+    for stored in many(99, prefix="next"):
+        holding.hold(stored, NOON)
+    assert spare in batch
+    assert holding.set_aside(spare, None)
+    assert not holding.set_aside(batch[-1], None)
+
+
 def test_what_is_spare_is_ready_when_its_job_s_next_occurrence_is_due() -> None:
     spare = an_entry("spare", at("11:59:59"))
     holding = a_holding(spare, *many(5 * BATCH))

@@ -71,10 +71,7 @@ class WatcherLife:
 
     def end(self) -> None:
         """Release the lease, so that the standby takes over at once, and publish the counts."""
-        try:
-            self._told(self._watch.finish())
-        except UnavailableError as error:
-            self._notices.warn("the last batches were not all dispatched", error)
+        self._told(self._watch.finish())
         try:
             self._watch.end()
         except UnavailableError as error:

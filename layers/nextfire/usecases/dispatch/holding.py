@@ -142,11 +142,11 @@ class Holding:
 
     def set_aside(self, stored: StoredEntry, until: datetime | None) -> bool:
         """Keep *stored*, of a batch, as spare, *until* then at the latest. False if it was spare
-        when the batch was taken: it has waited.
+        when the batch was taken, so that it has waited, or if the memory is used up.
         """
         slot = stored.slot
         with self._lock:
-            if slot in self._was_spare:
+            if slot in self._was_spare or len(self) >= self._budget:
                 return False
             self._spare[slot] = stored
             if until is not None:

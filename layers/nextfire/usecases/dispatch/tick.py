@@ -159,6 +159,7 @@ class Dispatch:
             with suppress(Exception):  # told below
                 flight.result()
         self._land()
+        self._trouble = None  # it is noted, and nobody comes again to whom the rest could be told
         return self._reported()
 
     def _land(self) -> None:
