@@ -218,11 +218,11 @@ def test_jobs_that_cannot_be_read_now_are_dispatched_by_a_later_tick(world: Worl
 
 
 def test_a_shard_that_does_not_answer_holds_up_no_other() -> None:
-    world = World("11:59", shards=4)
+    world = World("11:59:30", shards=4)
     shards = {job_key(f"job{n}").shard(4): f"job{n}" for n in range(40)}
     for job_id in shards.values():
         world.register(job_id)
-    world.tick()  # cursors are known
+    world.tick()  # the cursors are at the present
     world.faults.refuse("due.read", times=1)
 
     with pytest.raises(UnavailableError):

@@ -503,6 +503,26 @@ def test_a_shard_that_hangs_where_its_last_minutes_are_read_again(
     assert len(world.sent) == 4, "all shards are read on"
 
 
+def test_the_present_is_read_while_the_past_is(hanging: tuple[World, Hanging]) -> None:
+    """After a long outage the buckets between are many reads."""
+    world, executor = hanging
+    world.tick()
+    world.at("13:00")
+    executor.hang, executor.what = {0, 1, 2, 3}, "past"
+    fresh = world.register("fresh", type="ONCE", schedule="2026-05-24T13:00:05Z")
+
+    for second in range(6):
+        world.at(f"13:00:0{second}")
+        assert world.watcher.poll(world.now).notes == []
+        world.watcher.release(world.now)
+
+    assert [message.job_id for message in world.queue.log] == [fresh.key.job_id]
+    executor.answer()
+    settle(world)
+    for key in {entry.job for entry in world.entries}:
+        assert_all_accounted(world, world.job(key))
+
+
 def test_what_hung_is_caught_up_when_it_answers(hanging: tuple[World, Hanging]) -> None:
     world, executor = hanging
     world.tick()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -28,12 +29,21 @@ reach the present; one long poll would outlive the lease, and so would the next 
 """
 _WRITTEN_LATE = 2 * LOOK_AHEAD  # an entry may come into the table so long after it was due
 _UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
-_READ_FOR = timedelta(seconds=1)  # waited for the shards in one poll
+_READ_FOR = timedelta(milliseconds=300)
+"""Waited for the shards in one poll: nothing is begun meanwhile."""
 _NO_TIME = timedelta()
 _MOMENT = timedelta(milliseconds=1)
 
 Found = list[StoredEntry | BrokenEntry]
 Hold = Callable[[Found], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Buckets of a shard that are read together: those of the past, or of the present."""
+
+    shard: int
+    past: bool
 
 
 class BucketReader:
@@ -70,8 +80,8 @@ class BucketReader:
         self._most = READ_AT_MOST
         self._full = False
         self._cursors: dict[int, datetime] = {}
-        self._reading: dict[int, Future[tuple[Found, datetime]]] = {}
-        self._began: dict[int, datetime] = {}
+        self._reading: dict[_Part, Future[tuple[Found, datetime]]] = {}
+        self._began: dict[_Part, datetime] = {}
         self._read_until: dict[str, datetime] = {}
         self._reached: dict[str, Slot] = {}
         self._ending_read_at: dict[int, datetime] = {}
@@ -79,7 +89,7 @@ class BucketReader:
 
     def reads_since(self, now: datetime) -> datetime:
         """When the oldest read began that may still be answered; *now* if there is none."""
-        return min((self._began[shard] for shard in self._reading), default=now)
+        return min((self._began[part] for part in self._reading), default=now)
 
     def read(self, now: datetime, hold: Hold, notes: list[str]) -> None:
         """Read every bucket from the cursors on; move the cursors over closed, empty ones.
@@ -113,37 +123,47 @@ class BucketReader:
     def _read_shards(self, now: datetime, hold: Hold, notes: list[str]) -> UnavailableError | None:
         """Hold what the shards answer in time. Returns the trouble of one that cannot be read."""
         slow = set(self._reading)
-        for shard in self._shards:
-            if shard not in slow:
-                self._reading[shard] = self._executor.submit(self._read_shard, shard, now)
-                self._began[shard] = now
+        for part in self._parts(now):
+            if part not in slow:
+                read = self._read_past if part.past else self._read_present
+                self._reading[part] = self._executor.submit(read, part.shard, now)
+                self._began[part] = now
         trouble: UnavailableError | None = None
-        for shard, reading in [*self._reading.items()]:
-            left = _NO_TIME if shard in slow else now + _READ_FOR - self._clock.now()
-            del self._reading[shard]
+        for part, reading in [*self._reading.items()]:
+            left = _NO_TIME if part in slow else now + _READ_FOR - self._clock.now()
+            del self._reading[part]
             try:
                 found, cursor = reading.result(max(left, _NO_TIME).total_seconds())
+                hold(found)
+                self._move_cursor(part.shard, cursor)
             except TimeoutError:
-                self._reading[shard] = reading
-                if shard not in slow:
-                    notes.append(f"shard {shard} does not answer")
-                continue
+                self._reading[part] = reading
+                if part not in slow and not part.past:
+                    notes.append(f"shard {part.shard} does not answer")
             except UnavailableError as error:
                 trouble = error
-            else:
-                hold(found)
-                self._move_cursor(shard, cursor)
         return trouble
 
+    def _parts(self, now: datetime) -> Iterator[_Part]:
+        """What is to be read. What was left in the past is read apart: after a long outage that
+        takes many reads, and the present is not to wait for them.
+        """
+        for shard in self._shards:
+            present = _Part(shard, past=False)
+            if self._cursors[shard] < _first_of_present(now) and present not in self._reading:
+                yield _Part(shard, past=True)
+            yield present
+
     def _move_cursor(self, shard: int, minute: datetime) -> None:
-        moved = minute != self._cursors[shard]
+        moved = minute > self._cursors[shard]
         if moved and self._control.move_cursor(shard, minute, self._epoch):
             self._cursors[shard] = minute
 
     def _read_stragglers(self, hold: Hold, notes: list[str]) -> UnavailableError | None:
         """Hold what the shards answer in time; what they do not is read in a minute."""
         until = self._clock.now() + _READ_FOR
-        answering = [shard for shard in self._shards if shard not in self._reading]
+        slow = {part.shard for part in self._reading}
+        answering = [shard for shard in self._shards if shard not in slow]
         trouble: UnavailableError | None = None
         for late in [self._executor.submit(self._stragglers, shard) for shard in answering]:
             try:
@@ -164,35 +184,46 @@ class BucketReader:
             found += islice(late, READ_AT_MOST)
         return found
 
-    def _read_shard(self, shard: int, now: datetime) -> tuple[Found, datetime]:
-        """What is due of *shard*, and where its cursor may stand."""
+    def _read_past(self, shard: int, now: datetime) -> tuple[Found, datetime]:
+        """What was left of *shard* in closed buckets, and where its cursor may stand."""
         found: Found = []
         cursor = minute = self._cursors[shard]
-        until = now + LOOK_AHEAD
+        present = _first_of_present(now)
         for _ in range(BUCKETS_AT_MOST):
-            if minute > floor_minute(until) or len(found) >= self._most:
+            if minute >= present or len(found) >= self._most:
                 break
-            closed = now >= minute + MINUTE + CLOSED_AFTER
-            if not closed and now >= minute + MINUTE + LOOK_AHEAD:
-                # Only what is written late still comes there: looked at less often.
-                if now < self._ending_read_at.get(shard, now - ENDING_EVERY) + ENDING_EVERY:
-                    minute += MINUTE
-                    continue
-                self._ending_read_at[shard] = now
-            if closed:
-                whole = self._due.read(minute, shard, before=None, consistent=True, page=self._most)
-                found += islice(whole, self._most)
-            else:
-                found += self._read_open(minute, shard, now)
+            found += self._read_closed(minute, shard)
             minute += MINUTE
-            if closed and not found:
+            if not found:
                 cursor = minute
-        # Whatever holds the cursor back, the present is read.
-        while minute <= floor_minute(until):
-            minute = max(minute, floor_minute(now) - MINUTE)
+        return found, cursor
+
+    def _read_present(self, shard: int, now: datetime) -> tuple[Found, datetime]:
+        """What is due of *shard* in the buckets that are, or just were, written to; and where its
+        cursor may stand.
+        """
+        found: Found = []
+        cursor = self._cursors[shard]
+        minute = max(cursor, _first_of_present(now))
+        if now >= minute + MINUTE + CLOSED_AFTER:
+            found += self._read_closed(minute, shard)
+            if not found and cursor == minute:
+                cursor += MINUTE
+            minute += MINUTE
+        elif now >= minute + MINUTE + LOOK_AHEAD:
+            # Only what is written late still comes there: looked at less often.
+            if now < self._ending_read_at.get(shard, now - ENDING_EVERY) + ENDING_EVERY:
+                minute += MINUTE
+            else:
+                self._ending_read_at[shard] = now
+        while minute <= floor_minute(now + LOOK_AHEAD):
             found += self._read_open(minute, shard, now)
             minute += MINUTE
         return found, cursor
+
+    def _read_closed(self, minute: datetime, shard: int) -> Found:
+        whole = self._due.read(minute, shard, before=None, consistent=True, page=self._most)
+        return [*islice(whole, self._most)]
 
     def _read_open(self, minute: datetime, shard: int, now: datetime) -> Found:
         """What is due in a bucket that is still written to. Where much waits, its keys come first:
@@ -255,3 +286,8 @@ class BucketReader:
 
 def _by_key(slot: Slot) -> str:
     return slot.sort_key
+
+
+def _first_of_present(now: datetime) -> datetime:
+    """The minute before this one: those that began earlier are closed."""
+    return floor_minute(now) - MINUTE
