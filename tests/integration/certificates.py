@@ -16,6 +16,10 @@ from cryptography.x509.oid import NameOID
 _YEAR = timedelta(days=365)
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - OpenSSL compares with the machine's clock
+
+
 class Authority:
     """Issues certificates. `bundle` is the file of its own, to be trusted."""
 
@@ -23,7 +27,7 @@ class Authority:
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-        own = self._builder(self._name, datetime.now(UTC) + _YEAR, self._key.public_key())
+        own = self._builder(self._name, _now() + _YEAR, self._key.public_key())
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         own = own.add_extension(constraints, critical=True)
         self.bundle = folder / "authority.pem"
@@ -37,7 +41,7 @@ class Authority:
         names: list[x509.GeneralName] = [x509.DNSName(host)]
         if host == "127.0.0.1":
             names = [x509.IPAddress(ip_address(host))]
-        builder = self._builder(subject, datetime.now(UTC) + valid_for, key.public_key())
+        builder = self._builder(subject, _now() + valid_for, key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         file = self._folder / "server.pem"
@@ -56,6 +60,6 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(datetime.now(UTC) - 2 * _YEAR)
+            .not_valid_before(_now() - 2 * _YEAR)
             .not_valid_after(until)
         )

@@ -148,6 +148,7 @@ def test_a_server_of_tls_1_1_is_refused(trusted: FaultyServer) -> None:
     assert trusted.tls
     with pytest.warns(DeprecationWarning, match="TLSVersion"):
         trusted.tls.minimum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.warns(DeprecationWarning, match="TLSVersion"):
         trusted.tls.maximum_version = ssl.TLSVersion.TLSv1_1
     trusted.tls.set_ciphers("ALL:@SECLEVEL=0")
 
