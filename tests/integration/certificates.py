@@ -21,7 +21,7 @@ def _now() -> datetime:
 
 
 class Authority:
-    """Issues certificates. `bundle` is the file of its own, to be trusted."""
+    """Issues certificates. `bundle`: the file of the root certificate."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -82,7 +82,7 @@ class FaultyServer:
             self._answer_all(secured, number)
 
     def _secured(self, connection: socket.socket, number: int) -> socket.socket:
-        """*connection* after the TLS handshake, if there is one.
+        """*connection*, after the TLS handshake if the server has TLS.
 
         Raises:
             OSError: The client does not accept the certificate.
