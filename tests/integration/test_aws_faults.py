@@ -249,6 +249,15 @@ def test_a_client_in_trouble_stops_repeating(server: FaultyServer) -> None:
     assert len(server.requests) == 60 + 500 // 5
 
 
+@pytest.mark.usefixtures("lean")
+def test_a_refused_connection_is_lost_and_not_timed_out(server: FaultyServer) -> None:
+    """It costs a retry half of what a timeout costs."""
+    server.close()
+
+    with pytest.raises(UnavailableError, match="LostError"):
+        get(clients.dynamodb_at_once())
+
+
 def test_the_budget_of_repetitions_fills_up_by_successes() -> None:
     budget = RetryBudget()
     timed_out = Trouble(timed_out=True)

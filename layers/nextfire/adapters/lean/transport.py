@@ -15,6 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
+    NewConnectionError,
     ProtocolError,
     ReadTimeoutError,
     SSLError,
@@ -190,7 +191,9 @@ def _as_ours(error: HTTPError) -> UnansweredError:
             "clock. Trust a private certificate authority with AWS_CA_BUNDLE, for example "
             "AWS_CA_BUNDLE=/etc/ssl/private-ca.pem"
         )
+    # urllib3 counts a refused connection as one that timed out.
     timed_out = isinstance(error, ReadTimeoutError | ConnectTimeoutError)
+    timed_out = timed_out and not isinstance(error, NewConnectionError)
     return (TimedOutError if timed_out else LostError)(_text(error))
 
 
