@@ -13,7 +13,7 @@ NAMES = {
     "failover": "how long dispatching stands still when a watcher is killed",
     "units": "DynamoDB units, SQS and S3 requests of a recurring run",
     "overhead": "time before and after a script, against the script alone; a worker's memory",
-    "dispatch": "the watcher's CPU per run against a bare loop of the same AWS calls",
+    "dispatch": "the watcher's CPU per run against a bare boto3 loop of the same AWS calls",
     "fairness": "how late one tenant's runs are while another's 10,000, due at once, are sent",
     "overload": "what is still dispatched when more is due than can be sent, and how it recovers",
     "throughput": "runs a second of one group, its CPU share and its memory with 64 shards",

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import boto3  # noqa: TID251 — see `_client`
 import pytest
 from botocore.loaders import Loader, create_loader  # noqa: TID251 — to read its data once
+from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to wait for nothing
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 
 from nextfire.adapters import aws as clients
+from nextfire.adapters.lean import json_client
 from tests.crons import LONG
 from tests.integration import emulators
 from tests.integration.backends import (
@@ -32,6 +34,7 @@ from tests.integration.backends import (
     server_of,
 )
 from tests.integration.deployment import Deployment
+from tests.integration.faulty_server import FaultyServer, faulty_server
 
 if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 — its type
@@ -312,3 +315,27 @@ def _fifo(client: SQSClient, name: str, **more: str) -> str:
         "FifoThroughputLimit": "perMessageGroupId",
     }
     return client.create_queue(QueueName=name, Attributes=attributes | more)["QueueUrl"]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    monkeypatch.setattr(json_client, "backoff", lambda *_: 0.0)
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    with faulty_server() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+        yield server
+
+
+@pytest.fixture(params=["lean", "boto3"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def lean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "lean")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from ssl import SSLContext
 from zlib import crc32
 
 LOST = None
@@ -57,6 +58,7 @@ class FaultyServer:
         self.script: list[Answer | Reply | None] = []
         self.requests: list[Request] = []
         self.connections: list[socket.socket] = []
+        self.tls: SSLContext | None = None  # None: plain HTTP
         self._listener = listener
         self._lock = threading.Lock()
         self.address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -76,7 +78,23 @@ class FaultyServer:
             each.close()
 
     def _serve(self, connection: socket.socket, number: int) -> None:
-        with suppress(OSError), connection, connection.makefile("rb") as stream:
+        with suppress(OSError), self._secured(connection, number) as secured:
+            self._answer_all(secured, number)
+
+    def _secured(self, connection: socket.socket, number: int) -> socket.socket:
+        """*connection*, after the TLS handshake if the server has TLS.
+
+        Raises:
+            OSError: The client does not accept the certificate.
+        """
+        if self.tls is None:
+            return connection
+        secured = self.tls.wrap_socket(connection, server_side=True)
+        self.connections[number - 1] = secured  # which has taken the socket over
+        return secured
+
+    def _answer_all(self, connection: socket.socket, number: int) -> None:
+        with connection.makefile("rb") as stream:
             while line := stream.readline():
                 headers = {}
                 while (header := stream.readline().strip()) != b"":

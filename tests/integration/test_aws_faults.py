@@ -6,13 +6,11 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import formatdate
 from typing import Any
 
 import pytest
-from botocore.retries.standard import ExponentialBackoff  # noqa: TID251 - to wait for nothing
 
 from nextfire.adapters import aws as clients
 from nextfire.adapters.aws_errors import (
@@ -23,7 +21,6 @@ from nextfire.adapters.aws_errors import (
     refused,
     translated,
 )
-from nextfire.adapters.lean import json_client
 from nextfire.adapters.lean.json_client import JsonClient, Patience
 from nextfire.adapters.lean.retries import RetryBudget, Trouble, backoff
 from nextfire.adapters.lean.signing import Credentials
@@ -34,7 +31,6 @@ from tests.integration.faulty_server import (
     FaultyServer,
     Request,
     answer,
-    faulty_server,
     refusal,
 )
 
@@ -43,30 +39,6 @@ FOUND = answer({"Item": ITEM})
 GARBAGE = Answer(b"<html>", headers={"x-amz-crc32": "1"})
 HALF = Answer(FOUND.body, headers=FOUND.headers, sent=5)
 HOUR = 3600.0
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    monkeypatch.setattr(json_client, "backoff", lambda *_: 0.0)
-    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.0)
-    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
-    with faulty_server() as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
-        yield server
-
-
-@pytest.fixture(params=["lean", "boto3"])
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", request.param)
-    return str(request.param)
-
-
-@pytest.fixture
-def lean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NEXTFIRE_AWS_CLIENT", "lean")
 
 
 def get(database: Any) -> Any:
@@ -275,6 +247,15 @@ def test_a_client_in_trouble_stops_repeating(server: FaultyServer) -> None:
             client.call("GetItem", {})
 
     assert len(server.requests) == 60 + 500 // 5
+
+
+@pytest.mark.usefixtures("lean")
+def test_a_refused_connection_is_lost_and_not_timed_out(server: FaultyServer) -> None:
+    """It costs a retry half of what a timeout costs."""
+    server.close()
+
+    with pytest.raises(UnavailableError, match="LostError"):
+        get(clients.dynamodb_at_once())
 
 
 def test_the_budget_of_repetitions_fills_up_by_successes() -> None:

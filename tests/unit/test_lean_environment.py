@@ -6,7 +6,9 @@ import os
 import sys
 
 import pytest
+from botocore.httpsession import ProxyConfiguration  # noqa: TID251 - what is compared with
 from botocore.session import Session  # noqa: TID251 - what is compared with
+from botocore.utils import get_environ_proxies  # noqa: TID251 - what is compared with
 
 from nextfire.adapters.lean import environment
 from nextfire.adapters.lean.credentials import BotocoreCredentials, credentials_source
@@ -86,6 +88,31 @@ def test_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setenv("NO_PROXY", ".amazonaws.com")
     assert proxy_for(endpoint) is None
+
+
+@pytest.mark.parametrize("endpoint", ["https://sqs.eu-central-1.amazonaws.com", LOCAL])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"HTTPS_PROXY": "proxy:3128"},
+        {"https_proxy": "http://one:1", "HTTPS_PROXY": "http://two:2"},
+        {"ALL_PROXY": "http://proxy:3128"},
+        {"HTTP_PROXY": "//proxy:3128"},
+        *(
+            {"HTTP_PROXY": "http://p:1", "HTTPS_PROXY": "http://p:1", "NO_PROXY": without}
+            for without in ("*", "amazonaws.com", "sqs.eu-central-1", "127.0.0.1", "127.0.0.1:4566")
+        ),
+    ],
+    ids=str,
+)
+def test_proxy_is_that_of_botocore(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], endpoint: str
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+
+    found = ProxyConfiguration(get_environ_proxies(endpoint)).proxy_url_for(endpoint)
+    assert proxy_for(endpoint) == found
 
 
 def test_certificates_are_those_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,22 @@ from nextfire.domain.errors import UnavailableError
 _log = logging.getLogger(__name__)
 
 EXPIRED_CREDENTIALS = frozenset(
-    {"ExpiredToken", "ExpiredTokenException", "UnrecognizedClientException"}
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+    }
 )
-"""The error codes that mean: the same request may succeed with other credentials."""
+"""The error codes that mean: the same request may succeed with other credentials. SQS uses
+`InvalidClientTokenId` where DynamoDB uses `UnrecognizedClientException`.
+"""
 
 TRANSIENT_CODES = EXPIRED_CREDENTIALS | {
     "InternalError",
     "InternalFailure",
     "InternalServerError",
+    "KMS.ThrottlingException",
     "KmsThrottled",
     "LimitExceededException",
     "ProvisionedThroughputExceededException",

@@ -91,16 +91,18 @@ def proxy_for(endpoint: str) -> str | None:
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - takes 20 ms
 
     parts = urlsplit(endpoint)
-    proxies = getproxies()
-    found = proxies.get(parts.scheme) or proxies.get("all")
+    found = getproxies().get(parts.scheme)  # boto3 ignores ALL_PROXY, too
     if not found or proxy_bypass(parts.netloc):
         return None
-    return found if "://" in found else f"http://{found}"
+    return found if "://" in found else f"http://{found.removeprefix('//')}"
 
 
 def tls_context() -> SSLContext:
-    """Trusts what boto3 trusts: AWS_CA_BUNDLE, else certifi's list, else botocore's copy of it."""
-    return _tls_context(os.environ.get("AWS_CA_BUNDLE") or _bundle())
+    """Trusts what boto3 trusts: AWS_CA_BUNDLE, else the profile's `ca_bundle`, else
+    REQUESTS_CA_BUNDLE, else certifi's list, else botocore's copy of it.
+    """
+    bundle = os.environ.get("AWS_CA_BUNDLE") or _bundle_of_profile()
+    return _tls_context(bundle or os.environ.get("REQUESTS_CA_BUNDLE") or _bundle())
 
 
 @cache
@@ -116,6 +118,16 @@ def _tls_context(bundle: str | None) -> SSLContext:
     else:
         context.load_verify_locations(cafile=bundle)
     return context
+
+
+def _bundle_of_profile() -> str | None:
+    config = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    if not config.is_file() or b"ca_bundle" not in config.read_bytes():
+        return None
+    from botocore.session import Session  # noqa: PLC0415 - takes a second
+
+    found = Session().get_config_variable("ca_bundle")
+    return str(found) if found else None
 
 
 def _bundle() -> str | None:

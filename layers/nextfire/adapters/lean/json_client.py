@@ -57,6 +57,7 @@ class JsonClient:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         place = place_of(service)
+        self.service = service
         self._prefix = prefix
         self._attempts = patience.attempts
         self._credentials = credentials or credentials_source()

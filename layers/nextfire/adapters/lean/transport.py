@@ -6,17 +6,28 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import RemoteDisconnected
+from ssl import SSLCertVerificationError
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager, Timeout
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+    SSLError,
+)
+from urllib3.util import make_headers
+from urllib3.util.ssl_match_hostname import CertificateError
 
 from nextfire.adapters.aws_errors import UnansweredError
 from nextfire.adapters.lean.environment import proxy_for, tls_context
 
 _POOL_SIZE = 32
+_UNTRUSTED = (CertificateError, SSLCertVerificationError)
 
 
 class LostError(UnansweredError):
@@ -25,6 +36,10 @@ class LostError(UnansweredError):
 
 class TimedOutError(UnansweredError):
     """No connection, or no response, in time."""
+
+
+class UntrustedError(UnansweredError):
+    """The server's certificate is invalid. Nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,7 @@ class Transport:
         Raises:
             LostError: As its docstring says.
             TimedOutError: As its docstring says.
+            UntrustedError: As its docstring says.
         """
         try:
             return self._send(headers, body)
@@ -149,9 +165,18 @@ def _pool_of(endpoint: str) -> HTTPConnectionPool:
     proxy = proxy_for(endpoint)
     if proxy is None:
         return (_TlsPool if tls else _PlainPool)(host, parts.port, **options)
-    manager = ProxyManager(proxy, **options)
+    manager = ProxyManager(proxy, proxy_headers=_proxy_headers(proxy), **options)
     manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
     return manager.connection_from_host(host, parts.port, parts.scheme)
+
+
+def _proxy_headers(proxy: str) -> dict[str, str]:
+    """The user and password of the URL *proxy*, as a proxy reads them."""
+    parts = urlsplit(proxy)
+    if not parts.username or not parts.password:
+        return {}
+    user = f"{unquote(parts.username)}:{unquote(parts.password)}"
+    return dict(make_headers(proxy_basic_auth=user))
 
 
 def _is_closed_by_server(error: ProtocolError) -> bool:
@@ -160,7 +185,15 @@ def _is_closed_by_server(error: ProtocolError) -> bool:
 
 
 def _as_ours(error: HTTPError) -> UnansweredError:
+    if isinstance(error, SSLError) and isinstance(error.args[0], _UNTRUSTED):
+        return UntrustedError(
+            f"Invalid certificate: {error}. Check the endpoint's host name and this machine's "
+            "clock. Trust a private certificate authority with AWS_CA_BUNDLE, for example "
+            "AWS_CA_BUNDLE=/etc/ssl/private-ca.pem"
+        )
+    # urllib3 counts a refused connection as one that timed out.
     timed_out = isinstance(error, ReadTimeoutError | ConnectTimeoutError)
+    timed_out = timed_out and not isinstance(error, NewConnectionError)
     return (TimedOutError if timed_out else LostError)(_text(error))
 
 
