@@ -67,8 +67,10 @@ class Recorder:
     def install(self) -> None:
         """Record the calls of all lean clients of this process from here on."""
 
-        def call(client: JsonClient, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-            return self._recorded(client, operation, request)
+        recorded = self._recorded
+
+        def call(self: JsonClient, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+            return recorded(self, operation, request)
 
         JsonClient.call = call  # type: ignore[method-assign]
 
