@@ -66,7 +66,6 @@ class Recorder:
 
     def install(self) -> None:
         """Record the calls of all lean clients of this process from here on."""
-
         recorded = self._recorded
 
         def call(self: JsonClient, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
