@@ -12,7 +12,15 @@ import pytest
 
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
-from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry
+from nextfire.domain.due import (
+    BackfillEntry,
+    BrokenEntry,
+    DueEntry,
+    FireEntry,
+    ResumeEntry,
+    Slot,
+    StoredEntry,
+)
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports import DueStore
 from nextfire.domain.run import Trigger
@@ -89,7 +97,7 @@ def jobs_of_shard(shard: int, count: int) -> list[str]:
     return [next(found) for _ in range(count)]
 
 
-def entry_of(shard: int, due_at: datetime) -> DueEntry:
+def entry_of(shard: int, due_at: datetime) -> FireEntry:
     return a_fire(a_job(jobs_of_shard(shard, 1)[0]), due_at)
 
 
@@ -134,7 +142,7 @@ def test_an_entry_s_rank_comes_back(held: Held, rank: int) -> None:
 
 def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
     job = a_job(jobs_of_shard(0, 1)[0])
-    entry = DueEntry(DueKind.RESUME, job.key, job.uid, NOON)
+    entry = ResumeEntry(job.key, job.uid, NOON)
 
     held.store.put([entry, entry_of(0, NOON)], NOON)
 
@@ -143,7 +151,7 @@ def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
 
 def test_how_far_a_backfill_has_come_comes_back(held: Held) -> None:
     job = a_job(jobs_of_shard(0, 1)[0])
-    entry = DueEntry(DueKind.BACKFILL, job.key, job.uid, NOON, ordinal=11, request="b")
+    entry = BackfillEntry(job.key, job.uid, NOON, "b", ordinal=11)
 
     held.store.put([entry, entry_of(0, NOON)], NOON)
 

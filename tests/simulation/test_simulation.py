@@ -267,7 +267,7 @@ LOOPS = {
 }
 
 
-RARE = {answers_with_the_first: 420}
+RARE: dict[Callable[[pytest.MonkeyPatch], None], int] = {answers_with_the_first: 420}
 """The first seed to try, of what few histories show."""
 
 
