@@ -42,7 +42,9 @@ _KINDS = {
     "RESUME": ResumeEntry,
     "BACKFILL": BackfillEntry,
 }
-"""The kind as stored, and the type that it stands for."""
+"""The kind as stored, and the type that it stands for. Stored items and older versions have these
+texts: they stay.
+"""
 _KIND_OF = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
 """What an entry is made of, beside its key."""
@@ -259,6 +261,8 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
             item["version"] = {"N": str(entry.version)}
             if entry.occurrence:
                 item["occurs_at"] = {"N": str(to_ms(entry.occurrence))}
+            if entry.ordinal > 1:
+                item["ordinal"] = {"N": str(entry.ordinal)}
         case DispatchEntry():
             item["run_id"] = {"S": entry.run_id}
             item["dispatch"] = {"N": str(entry.dispatch)}
@@ -269,8 +273,8 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
                 item["trigger"] = {"S": entry.trigger.value}
         case BackfillEntry():
             item["request"] = {"S": entry.request}
-    if isinstance(entry, FireEntry | BackfillEntry) and entry.ordinal > 1:
-        item["ordinal"] = {"N": str(entry.ordinal)}
+            if entry.ordinal > 1:
+                item["ordinal"] = {"N": str(entry.ordinal)}
     return item
 
 

@@ -131,8 +131,7 @@ class Deciding:
 
 
 def _is_late(entry: DueEntry, now: datetime) -> bool:
-    fires = isinstance(entry, FireEntry)
-    return fires and not entry.held and now - entry.at > MISFIRE_AFTER
+    return isinstance(entry, FireEntry) and not entry.held and now - entry.at > MISFIRE_AFTER
 
 
 def _asks_for_job(entry: DueEntry) -> bool:
