@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from typing import Protocol
 
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState, Trigger
@@ -234,7 +234,9 @@ def assert_chained(world: Books, job: Job, *, purged: bool = False) -> None:
     """
     now = world.now
     fires = [
-        e for e in world.entries if e.kind is DueKind.FIRE and (e.job, e.uid) == (job.key, job.uid)
+        e
+        for e in world.entries
+        if isinstance(e, FireEntry) and (e.job, e.uid) == (job.key, job.uid)
     ]
     current = {e for e in fires if e.version == job.schedule_version}
     if job.state is not JobState.ACTIVE:
@@ -274,7 +276,7 @@ def settle(world: World, *, step: timedelta = _STEP, at_most: int = 20_000) -> i
 def _busy(world: World) -> bool:
     now = world.now
     return (
-        any(e.at <= now or e.kind is DueKind.RETRY for e in world.entries)
+        any(e.at <= now or isinstance(e, DispatchEntry) for e in world.entries)
         or any(len(queue) for queue in world.queue.queues.values())
         or any(not run.state.ended for run in world.runs.items.values())
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from nextfire.domain.due import DueEntry, DueKind, fire
+from nextfire.domain.due import DispatchEntry, FireEntry, fire
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import to_ms
 from nextfire.domain.job import Job, JobDefinition, JobState
@@ -65,16 +65,16 @@ def a_job(
     )
 
 
-def a_fire(job: Job, due_at: datetime, *, version: int | None = None) -> DueEntry:
+def a_fire(job: Job, due_at: datetime, *, version: int | None = None) -> FireEntry:
     """The FIRE entry of *job* for the occurrence at *due_at*."""
     return fire(job.key, job.uid, job.schedule_version if version is None else version, due_at)
 
 
-def a_retry(run: RunKey, due_at: datetime, *, dispatch: int = 2, pool: str = "default") -> DueEntry:
+def a_retry(
+    run: RunKey, due_at: datetime, *, dispatch: int = 2, pool: str = "default"
+) -> DispatchEntry:
     """The RETRY entry for a dispatch of *run*."""
-    return DueEntry(
-        DueKind.RETRY, run.job, run.uid, due_at, run_id=run.run_id, dispatch=dispatch, pool=pool
-    )
+    return DispatchEntry(run.job, run.uid, due_at, run.run_id, dispatch, pool)
 
 
 def run_key(

@@ -17,7 +17,7 @@ from nextfire.adapters import control_store, due_store, job_store, run_store
 from nextfire.adapters.items import to_item
 from nextfire.domain.audit import Audit
 from nextfire.domain.decisions import decide_claim
-from nextfire.domain.due import BrokenEntry, StoredEntry
+from nextfire.domain.due import BrokenEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Fire, Resend, decide_due
 from nextfire.domain.errors import InvalidInputError, UndecodableError
 from nextfire.domain.ids import RunKey, dedup_id, run_id
@@ -98,7 +98,8 @@ def check_due_item(item: Item) -> None:
     entry = found.entry
     again = due_store._item(entry, found.slot)  # noqa: SLF001
     assert due_store._decode(again) == found  # noqa: SLF001
-    job = a_job(entry.job.job_id, tenant=entry.job.tenant, uid=entry.uid, version=entry.version)
+    version = entry.version if isinstance(entry, FireEntry) else 0
+    job = a_job(entry.job.job_id, tenant=entry.job.tenant, uid=entry.uid, version=version)
     for there in (None, job):
         for late in (timedelta(), timedelta(days=1)):
             decision = decide_due(entry, there, entry.at + late)

@@ -18,7 +18,7 @@ from nextfire.adapters import job_store, run_store
 from nextfire.adapters.due_store import entry_item
 from nextfire.adapters.items import to_item
 from nextfire.domain.backfill import Backfill, Order
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut, isoformat, to_ms
 from nextfire.domain.job import Job, JobDefinition, JobState
@@ -121,20 +121,18 @@ def jobs(draw: st.DrawFn) -> Job:
 def entries(draw: st.DrawFn) -> DueEntry:
     job, uid, at = draw(job_keys), draw(uids), draw(instants)
     if draw(st.booleans()):
-        return DueEntry(
-            DueKind.RETRY,
+        return DispatchEntry(
             job,
             uid,
             at,
-            run_id=run_id(uid, draw(instants)),
-            dispatch=draw(st.integers(1, 10**6)),
-            pool=draw(st.sampled_from(["default", "batch"])),
+            run_id(uid, draw(instants)),
+            draw(st.integers(1, 10**6)),
+            draw(st.sampled_from(["default", "batch"])),
             rank=draw(st.integers(0, 2)),
             exclusive=draw(st.booleans()),
         )
     put_off = draw(st.none() | st.integers(1, 3_600_000))
-    return DueEntry(
-        DueKind.FIRE,
+    return FireEntry(
         job,
         uid,
         at,

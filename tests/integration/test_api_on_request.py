@@ -10,7 +10,7 @@ import pytest
 
 from functions.api.routes import jobs
 from nextfire.adapters.aws import SystemClock
-from nextfire.domain.due import DueKind, StoredEntry
+from nextfire.domain.due import DispatchEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, parse_execution_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
@@ -42,7 +42,7 @@ class TestRunNow:
         minute = floor_minute(key.scheduled_at)
         found = system.due.read(minute, key.job.shard(SHARDS), before=None, consistent=True)
         entries = [each.entry for each in found if isinstance(each, StoredEntry)]
-        assert [e.run_id for e in entries if e.kind is DueKind.RETRY] == [key.run_id]
+        assert [e.run_id for e in entries if isinstance(e, DispatchEntry)] == [key.run_id]
 
     def test_body_is_optional_and_payload_the_job_s(self, system: Deployment) -> None:
         system.register(jobId="a")

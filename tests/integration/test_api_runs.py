@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from functions.api import app as api
 from functions.api.routes import pools
 from nextfire.adapters.aws import SystemClock
-from nextfire.domain.due import DueKind, StoredEntry
+from nextfire.domain.due import DispatchEntry, StoredEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import cut, floor_minute, isoformat
 from nextfire.domain.job import Job
@@ -221,7 +221,7 @@ class TestRedrive:
             stored.entry
             for shard in range(SHARDS)
             for stored in system.due.read(due(clock), shard, before=None, consistent=True)
-            if isinstance(stored, StoredEntry) and stored.entry.kind is DueKind.RETRY
+            if isinstance(stored, StoredEntry) and isinstance(stored.entry, DispatchEntry)
         ]
         assert (entry.run_id, entry.dispatch, entry.pool) == (
             run.key.run_id,

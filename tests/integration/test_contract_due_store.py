@@ -12,11 +12,20 @@ import pytest
 
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore, entry_item
-from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, StoredEntry
+from nextfire.domain.due import (
+    BackfillEntry,
+    BrokenEntry,
+    DispatchEntry,
+    DueEntry,
+    FireEntry,
+    ResumeEntry,
+    Slot,
+    StoredEntry,
+)
 from nextfire.domain.instants import to_ms
 from nextfire.domain.ports import DueStore
 from nextfire.domain.run import Trigger
-from tests.builders import NOON, a_fire, a_job, a_retry, at, job_key, run_key
+from tests.builders import NOON, UID, a_fire, a_job, a_retry, at, job_key, run_key
 from tests.fakes import InlineExecutor, MemoryDueStore
 from tests.integration.backends import DYNAMODB, MEMORY, on_dynamodb
 from tests.integration.conftest import Tables
@@ -89,7 +98,7 @@ def jobs_of_shard(shard: int, count: int) -> list[str]:
     return [next(found) for _ in range(count)]
 
 
-def entry_of(shard: int, due_at: datetime) -> DueEntry:
+def entry_of(shard: int, due_at: datetime) -> FireEntry:
     return a_fire(a_job(jobs_of_shard(shard, 1)[0]), due_at)
 
 
@@ -134,7 +143,7 @@ def test_an_entry_s_rank_comes_back(held: Held, rank: int) -> None:
 
 def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
     job = a_job(jobs_of_shard(0, 1)[0])
-    entry = DueEntry(DueKind.RESUME, job.key, job.uid, NOON)
+    entry = ResumeEntry(job.key, job.uid, NOON)
 
     held.store.put([entry, entry_of(0, NOON)], NOON)
 
@@ -143,7 +152,7 @@ def test_the_end_of_a_pause_comes_back_as_it_was_put(held: Held) -> None:
 
 def test_how_far_a_backfill_has_come_comes_back(held: Held) -> None:
     job = a_job(jobs_of_shard(0, 1)[0])
-    entry = DueEntry(DueKind.BACKFILL, job.key, job.uid, NOON, ordinal=11, request="b")
+    entry = BackfillEntry(job.key, job.uid, NOON, "b", ordinal=11)
 
     held.store.put([entry, entry_of(0, NOON)], NOON)
 
@@ -175,6 +184,83 @@ def test_what_another_version_wrote_is_told_apart(
     (found,) = store.read(NOON, 0, before=None, consistent=True)
     assert isinstance(found, BrokenEntry)
     assert found.foreign is foreign
+
+
+RUN_ID = f"20260524T120000000Z-{UID}"
+JOB = {"tenant": {"S": "acme"}, "job_id": {"S": "report"}, "uid": {"S": UID}}
+STORED: list[tuple[DueEntry, dict[str, Any]]] = [
+    (
+        FireEntry(job_key(), UID, NOON, 3),
+        {"kind": {"S": "FIRE"}, "entry": {"S": f"1779624000000#{UID}#F#3"}, "version": {"N": "3"}},
+    ),
+    (
+        FireEntry(job_key(), UID, NOON, 3, at("11:59"), 7, rank=0, held=True),
+        {
+            "kind": {"S": "FIRE"},
+            "entry": {"S": f"1779624000000#{UID}#F#3#1779623940000"},
+            "version": {"N": "3"},
+            "occurs_at": {"N": "1779623940000"},
+            "ordinal": {"N": "7"},
+            "rank": {"N": "0"},
+            "held": {"BOOL": True},
+        },
+    ),
+    (
+        DispatchEntry(job_key(), UID, NOON, RUN_ID, 2, "default"),
+        {
+            "kind": {"S": "RETRY"},
+            "entry": {"S": f"1779624000000#{UID}#R#{RUN_ID}#2"},
+            "run_id": {"S": RUN_ID},
+            "dispatch": {"N": "2"},
+            "pool": {"S": "default"},
+        },
+    ),
+    (
+        DispatchEntry(
+            job_key(), UID, NOON, RUN_ID, 1, "batch", exclusive=True, trigger=Trigger.MANUAL
+        ),
+        {
+            "kind": {"S": "RETRY"},
+            "entry": {"S": f"1779624000000#{UID}#R#{RUN_ID}#1"},
+            "run_id": {"S": RUN_ID},
+            "dispatch": {"N": "1"},
+            "pool": {"S": "batch"},
+            "exclusive": {"BOOL": True},
+            "trigger": {"S": "MANUAL"},
+        },
+    ),
+    (
+        ResumeEntry(job_key(), UID, NOON),
+        {"kind": {"S": "RESUME"}, "entry": {"S": f"1779624000000#{UID}#P"}},
+    ),
+    (
+        BackfillEntry(job_key(), UID, NOON, "b", 11),
+        {
+            "kind": {"S": "BACKFILL"},
+            "entry": {"S": f"1779624000000#{UID}#B#b#11"},
+            "request": {"S": "b"},
+            "ordinal": {"N": "11"},
+        },
+    ),
+]
+
+
+@on_dynamodb
+@pytest.mark.parametrize(("entry", "own"), STORED)
+def test_the_stored_form_of_each_type_does_not_change(
+    tables: Tables, entry: DueEntry, own: dict[str, Any]
+) -> None:
+    """Versions that run side by side read each other's items."""
+    item: Any = {"bucket": {"S": "2026-05-24T12:00Z#000"}, **JOB, **own}
+
+    assert entry_item(entry, NOON, 1) == item
+
+    client = dynamodb()
+    client.put_item(TableName=tables.due, Item=item)
+    store = DynamoDbDueStore(client, table=tables.due, shards=1, executor=InlineExecutor())
+    [found] = store.read(NOON, 0, before=None, consistent=True)
+    assert isinstance(found, StoredEntry)
+    assert (found.entry, found.entry.held) == (entry, entry.held)
 
 
 @pytest.mark.parametrize("trigger", [Trigger.MANUAL, Trigger.BACKFILL])

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nextfire.domain.backfill import Order
-from nextfire.domain.due import DueKind, Slot, bucket_name
+from nextfire.domain.due import FireEntry, Slot, bucket_name
 from nextfire.domain.errors import (
     ConflictError,
     InvalidInputError,
@@ -573,7 +573,7 @@ def junk_entry(history: History) -> None:
     dice, due = history.kernel.dice, history.stores.due
     now = history.kernel.clock.now()
     soon = now + timedelta(minutes=2)
-    fires = [e for e in due.entries if e.kind is DueKind.FIRE and e.at < soon]
+    fires = [e for e in due.entries if isinstance(e, FireEntry) and e.at < soon]
     if fires and dice.random() < 0.5:
         entry = dice.choice(fires)
         (slot, *_) = [slot for slot, item in due.items.items() if item is entry]
@@ -626,7 +626,7 @@ def vandal(history: History) -> None:
     dice, stores = history.kernel.dice, history.stores
     if dice.random() < 0.5 and stores.due.entries:
         entry = dice.choice(stores.due.entries)
-        if entry.kind is not DueKind.FIRE:
+        if not isinstance(entry, FireEntry):
             return
         history.monitor.meddled.add(entry.job)
         history.kernel.tell("somebody", f"deletes the entry {entry.sort_key}")

@@ -13,7 +13,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from nextfire.domain.backfill import AT_ONCE
-from nextfire.domain.due import DueEntry, DueKind, Slot
+from nextfire.domain.due import (
+    BackfillEntry,
+    DispatchEntry,
+    DueEntry,
+    FireEntry,
+    ResumeEntry,
+    Slot,
+)
 from nextfire.domain.ids import JobKey, RunKey, dedup_id, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import RunMessage, SkippedRange
@@ -124,21 +131,21 @@ class Monitor:
     # Entries
 
     def entry_changed(self, slot: Slot, was: Any, entry: Any) -> None:
-        if isinstance(entry, DueEntry) and entry.kind is DueKind.FIRE:
+        if isinstance(entry, FireEntry):
             self._fires[entry.uid, entry.version] += 1
         if not isinstance(was, DueEntry):
             return
-        if was.kind is DueKind.FIRE:
+        if isinstance(was, FireEntry):
             self._fires[was.uid, was.version] -= 1
         if entry is None and was.job not in self.meddled:
             self._deleted(slot, was)
 
-    def _backfill_deleted(self, slot: Slot, entry: DueEntry) -> None:
+    def _backfill_deleted(self, slot: Slot, entry: BackfillEntry) -> None:
         job = self.stores.jobs.items.get(entry.job)
         goes_on = job is not None and job.backfill_entry(entry.ordinal) == entry
         if goes_on and not any(
-            isinstance(each, DueEntry)
-            and (each.kind, each.uid, each.request) == (entry.kind, entry.uid, entry.request)
+            isinstance(each, BackfillEntry)
+            and (each.uid, each.request) == (entry.uid, entry.request)
             for each in self.stores.due.items.values()
         ):
             self.wrong(f"{slot.sort_key}: deleted, and the backfill goes on (invariant 3)")
@@ -149,15 +156,15 @@ class Monitor:
         """
         if any(each == entry for each in self.stores.due.items.values()):
             return
-        if entry.kind is DueKind.RESUME:
+        if isinstance(entry, ResumeEntry):
             job = self.stores.jobs.items.get(entry.job)
             if job is not None and job.resume_entry() == entry:
                 self.wrong(f"{slot.sort_key}: deleted before its job was resumed (invariant 3)")
             return
-        if entry.kind is DueKind.BACKFILL:
+        if isinstance(entry, BackfillEntry):
             self._backfill_deleted(slot, entry)
             return
-        if entry.kind is DueKind.RETRY:
+        if isinstance(entry, DispatchEntry):
             if (RunKey(entry.job, entry.run_id), entry.dispatch) not in self._accepted:
                 self.wrong(f"{slot.sort_key}: deleted before it was sent (invariant 3)")
             return
@@ -176,7 +183,7 @@ class Monitor:
                 )
             self._ended.add(chain)
 
-    def _accounted(self, entry: DueEntry) -> bool:
+    def _accounted(self, entry: FireEntry) -> bool:
         key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
         runs = self._runs_of[entry.job, entry.uid]
         return (
@@ -189,7 +196,7 @@ class Monitor:
             )
         )
 
-    def _left(self, job: Job, entry: DueEntry) -> bool:
+    def _left(self, job: Job, entry: FireEntry) -> bool:
         """Whether an occurrence after *entry*'s is neither on record yet nor sent: a range may be
         longer, and of two entries that were left of a chain the last is deleted first.
         """
@@ -307,7 +314,7 @@ def _tenants(value: Any) -> Iterator[str]:
             yield from _tenants(value.key)
         case Claim():
             yield from _tenants(value.run)
-        case DueEntry():
+        case FireEntry() | DispatchEntry() | ResumeEntry() | BackfillEntry():
             yield value.job.tenant
         case RunMessage():
             yield value.tenant

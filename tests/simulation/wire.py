@@ -14,7 +14,15 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-from nextfire.domain.due import DueEntry, Slot, StoredEntry
+from nextfire.domain.due import (
+    BackfillEntry,
+    DispatchEntry,
+    DueEntry,
+    FireEntry,
+    ResumeEntry,
+    Slot,
+    StoredEntry,
+)
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey, RunKey
 from nextfire.domain.job import Job
@@ -309,6 +317,14 @@ _PARTIAL: Mapping[str, Callable[..., Any]] = {
 }
 
 
+_KINDS = {
+    FireEntry: "FIRE",
+    DispatchEntry: "RETRY",
+    ResumeEntry: "RESUME",
+    BackfillEntry: "BACKFILL",
+}
+
+
 def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line a type
     """*value* as a reader of a history wants it."""
     match value:
@@ -325,9 +341,11 @@ def brief(value: Any) -> str:  # noqa: C901, PLR0912 — one line a type
             return f"{'TAKEN' if value.taken else 'not taken'} {brief(value.run)}"
         case Job():
             return f"{brief(value.key)}[{value.state} r{value.revision} v{value.schedule_version}]"
-        case DueEntry():
+        case FireEntry() | DispatchEntry() | ResumeEntry() | BackfillEntry():
             at = f"{value.at:%H:%M:%S.%f}"
-            return f"{value.kind} {brief(value.job)} {at} v{value.version} d{value.dispatch}"
+            version = value.version if isinstance(value, FireEntry) else 0
+            dispatch = value.dispatch if isinstance(value, DispatchEntry) else 1
+            return f"{_KINDS[type(value)]} {brief(value.job)} {at} v{version} d{dispatch}"
         case StoredEntry():
             return f"{{{value.slot.bucket}: {brief(value.entry)}}}"
         case Slot():

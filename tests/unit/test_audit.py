@@ -27,7 +27,7 @@ from nextfire.domain.audit import (
     owes_records,
     spans,
 )
-from nextfire.domain.due import DueEntry, DueKind, Slot
+from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
@@ -105,9 +105,9 @@ def audited_a_day_later(world: World) -> AuditReport:
     return audit(world)
 
 
-def without_entries(world: World, kind: DueKind = DueKind.FIRE) -> int:
+def without_entries(world: World, kind: type[DueEntry] = FireEntry) -> int:
     """Delete all due entries of *kind*; tells how many."""
-    slots = [s for s, e in world.due.items.items() if isinstance(e, DueEntry) and e.kind is kind]
+    slots = [s for s, e in world.due.items.items() if isinstance(e, kind)]
     world.due.delete(slots)
     return len(slots)
 
@@ -124,7 +124,7 @@ def world() -> World:
 
 
 def fires(world: World) -> list[str]:
-    return [f"{e.occurs_at:%H:%M}" for e in world.entries if e.kind is DueKind.FIRE]
+    return [f"{e.occurs_at:%H:%M}" for e in world.entries if isinstance(e, FireEntry)]
 
 
 # The chain
@@ -226,7 +226,7 @@ def test_an_entry_of_a_replaced_version_is_no_chain(world: World) -> None:
 
     assert report.restored == 1
     assert fires(world) == ["12:10", "12:50"]
-    assert any(note.startswith("acme/report: had no FIRE entry") for note in report.notes)
+    assert any(note.startswith("acme/report: had no due entry") for note in report.notes)
 
 
 def test_a_chain_that_could_not_be_mended_is_not_counted(world: World) -> None:
@@ -351,9 +351,7 @@ def test_what_was_written_a_moment_ago_is_on_its_way(world: World) -> None:
     forget(world, lost)
     world.tick_at("12:40")
     world.due.freeze()
-    entry = DueEntry(
-        DueKind.RETRY, job.key, job.uid, at("12:40"), run_id=lost.key.run_id, pool="default"
-    )
+    entry = DispatchEntry(job.key, job.uid, at("12:40"), lost.key.run_id, 1, "default")
     world.due.put([entry], world.now)
 
     assert audit(world).repaired == 0
@@ -475,7 +473,7 @@ def test_a_retry_whose_entry_was_lost_is_sent(world: World) -> None:
     world.tick_at("12:00")
     world.script(exit_code=1)
     world.worker().work_one()
-    assert without_entries(world, DueKind.RETRY) == 1
+    assert without_entries(world, DispatchEntry) == 1
     world.tick_at("12:16")
 
     assert audit(world).revived == 1
@@ -530,10 +528,10 @@ def test_a_retry_that_was_sent_late_is_not_overtaken_by_what_was_sent_before(wor
     world.worker().work_one()
     world.due.items, kept = {}, dict(world.due.items)
     for slot, entry in kept.items():
-        if isinstance(entry, DueEntry) and entry.kind is DueKind.FIRE:
+        if isinstance(entry, FireEntry):
             world.due.items[slot] = entry
     live(world, "12:06")
-    retry = [e for e in kept.values() if isinstance(e, DueEntry) and e.kind is DueKind.RETRY]
+    retry = [e for e in kept.values() if isinstance(e, DispatchEntry)]
     world.at("13:55")
     world.due.put(retry, world.now)
     world.tick()
@@ -548,7 +546,7 @@ def test_a_job_that_is_over_leaves_no_run_behind(world: World, state: JobState) 
     world.tick_at("12:00")
     world.script(exit_code=1)
     world.worker().work_one()
-    without_entries(world, DueKind.RETRY)
+    without_entries(world, DispatchEntry)
     if state is JobState.CANCELLED:
         world.delete(job)
     elif state is JobState.PAUSED:
@@ -571,7 +569,7 @@ def test_a_job_whose_last_run_has_ended_is_completed(world: World) -> None:
     job = world.register(type="ONCE", schedule="2026-05-24T12:00:00Z")
     key = RunKey(job.key, run_id(job.uid, at("12:00")))
     world.runs.cancel(a_message(key), reason="enough", now=world.now)
-    without_entries(world, DueKind.FIRE)
+    without_entries(world, FireEntry)
     live(world, "12:10")
     early = audit(world)
     live(world, "12:40")
@@ -694,7 +692,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
 
     assert report.resent == 0
     assert any("pool batch is gone" in note for note in report.notes)
-    assert_chain = [e for e in world.entries if e.kind is DueKind.RETRY]
+    assert_chain = [e for e in world.entries if isinstance(e, DispatchEntry)]
     assert assert_chain == []
     assert job.definition.target.pool == "batch"
 
@@ -806,7 +804,7 @@ def test_what_comes_due_between_two_of_its_calls_is_no_loss(world: World) -> Non
 
     assert world.now == at("13:00:00.300")
     assert (report.repaired, report.waiting) == (0, 1)
-    assert [entry.occurs_at for entry in world.entries] == [at("14:00")]
+    assert fires(world) == ["14:00"]
     assert world.job(job.key).state is JobState.ACTIVE
 
 
@@ -914,9 +912,7 @@ def test_runs_put_off_to_the_next_minute_are_no_loss(world: World) -> None:
     lost = world.run(job, "12:00")
     forget(world, lost)
     world.tick_at("12:40")
-    entry = DueEntry(
-        DueKind.RETRY, job.key, job.uid, at("12:00"), run_id=lost.key.run_id, pool="default"
-    )
+    entry = DispatchEntry(job.key, job.uid, at("12:00"), lost.key.run_id, 1, "default")
     world.due.put([entry], world.now + 2 * MINUTE)
 
     assert audit(world).repaired == 0
@@ -1074,7 +1070,7 @@ def dies_after(calls: int) -> bool:
     for run in world.queued:
         world.script(exit_code=int("tried" in run))
     world.worker().work()
-    without_entries(world, DueKind.RETRY)
+    without_entries(world, DispatchEntry)
     world.tick_at("12:05")
     world.tick_at("12:10")
     purge(world)

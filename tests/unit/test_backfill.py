@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.backfill import AT_ONCE, MOST, Order
-from nextfire.domain.due import DueKind
+from nextfire.domain.due import BackfillEntry, FireEntry
 from nextfire.domain.errors import ChangedError, ConflictError, InvalidInputError, NotFoundError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
@@ -78,7 +78,7 @@ def test_what_was_before_the_job_runs_and_the_schedule_goes_on(world: World) -> 
     assert {r.request_reason for r in runs} == {"a reason"}
     over = world.job(job.key)
     assert (over.backfill, over.state) == (None, JobState.ACTIVE)
-    assert [e.kind for e in world.entries] == [DueKind.FIRE]
+    assert [type(e) for e in world.entries] == [FireEntry]
     world.tick_at("12:00:30")
     settle(world)
     assert_all_accounted(world, job)
@@ -266,7 +266,7 @@ def test_stopped_it_begins_nothing_more(world: World) -> None:
     settle(world)
     assert len(backfilled(world, job)) == AT_ONCE
     assert {r.state for r in backfilled(world, job)} == {RunState.SUCCEEDED}
-    assert [e.kind for e in world.entries] == [DueKind.FIRE]
+    assert [type(e) for e in world.entries] == [FireEntry]
     with pytest.raises(NotFoundError, match="backfill"):
         world.backfills.stop(job.key, now=world.now)
 
@@ -289,7 +289,7 @@ def test_what_has_been_begun_leaves_no_entry(world: World) -> None:
         world.tick()
         world.worker().work()
 
-    assert [e.ordinal for e in world.entries if e.kind is DueKind.BACKFILL] == [AT_ONCE + 1]
+    assert [e.ordinal for e in world.entries if isinstance(e, BackfillEntry)] == [AT_ONCE + 1]
 
 
 def test_one_that_cannot_go_on_now_is_not_tried_without_end(world: World) -> None:
@@ -346,7 +346,7 @@ def test_what_changes_the_schedule_ends_it(world: World, how: str) -> None:
     settle(world)
     ended = RunState.CANCELLED if how == "delete" else RunState.SUCCEEDED
     assert [r.state for r in backfilled(world, job)] == [ended] * AT_ONCE
-    assert not [e for e in world.entries if e.kind is DueKind.BACKFILL]
+    assert not [e for e in world.entries if isinstance(e, BackfillEntry)]
 
 
 def test_a_change_of_what_leaves_it(world: World) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from nextfire.domain.due import DueEntry, DueKind, bucket_name, fire
+from nextfire.domain.due import BackfillEntry, bucket_name, fire
 from tests.builders import NOON, UID, a_fire, a_job, a_retry, at, job_key, run_key
 
 
@@ -72,7 +72,7 @@ def test_an_instant_is_cut_to_what_its_key_tells() -> None:
 
 def test_entries_of_two_backfills_are_told_apart() -> None:
     entries = [
-        DueEntry(DueKind.BACKFILL, job_key(), UID, NOON, ordinal=ordinal, request=request)
+        BackfillEntry(job_key(), UID, NOON, request, ordinal)
         for ordinal in (11, 21)
         for request in "ab"
     ]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from nextfire.domain import due_decisions
-from nextfire.domain.due import DueEntry
+from nextfire.domain.due import FireEntry
 from nextfire.domain.due_decisions import (
     MISFIRE_AFTER,
     ORPHAN_AGE,
@@ -197,7 +197,7 @@ def test_a_run_on_request_takes_no_turn_among_those_of_a_job_that_was_made_again
 # Misfires
 
 
-def entry_for(job: Job, time: str) -> DueEntry:
+def entry_for(job: Job, time: str) -> FireEntry:
     return job.fire_entry(at(time), 1)
 
 

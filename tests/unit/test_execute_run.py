@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import EventKind
 from nextfire.domain.ids import RunKey, dedup_id, run_id
@@ -127,7 +127,7 @@ def test_a_failed_attempt_is_tried_again_after_its_delay(world: World) -> None:
     assert handled.disposition is Disposition.ACKNOWLEDGE
     assert (run.state, run.dispatch, run.not_before) == (RunState.PENDING, 2, at("12:00:10"))
     assert world.queued == []
-    (retry,) = [entry for entry in world.entries if entry.kind is DueKind.RETRY]
+    (retry,) = [entry for entry in world.entries if isinstance(entry, DispatchEntry)]
     assert (retry.at, retry.dispatch, retry.pool) == (at("12:00:10"), 2, "default")
 
     world.tick_at("12:00:10")
@@ -152,7 +152,7 @@ def test_a_run_whose_attempts_are_used_up_is_dead_and_told_of(world: World) -> N
     assert decode_message(body).key == run.key
     assert failure == "exit code 1"
     assert world.queued == []
-    assert all(entry.kind is DueKind.FIRE for entry in world.entries)
+    assert all(isinstance(entry, FireEntry) for entry in world.entries)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_missing_script_is_dead_at_once_and_says_where_it_should_be(world: Wor
     assert (run.state, run.attempt) == (RunState.DEAD, 1)
     assert "s3://scripts/acme/default/report.py" in (run.reason or "")
     assert len(world.dead_letters.letters) == 1
-    assert all(entry.kind is DueKind.FIRE for entry in world.entries)
+    assert all(isinstance(entry, FireEntry) for entry in world.entries)
 
 
 def test_a_script_that_may_not_be_read_is_dead_at_once(world: World) -> None:
@@ -917,9 +917,7 @@ def test_a_retry_that_is_stored_late_lies_where_it_is_still_read(world: World) -
 
     assert world.now == at("12:01:20")
     retries = [
-        slot.minute
-        for slot, entry in world.due.items.items()
-        if isinstance(entry, DueEntry) and entry.kind is DueKind.RETRY
+        slot.minute for slot, entry in world.due.items.items() if isinstance(entry, DispatchEntry)
     ]
     assert retries == [at("12:01")]
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextfire.domain.due import Slot, StoredEntry
+from nextfire.domain.due import FireEntry, Slot, StoredEntry
 from nextfire.domain.fair_queue import FairQueue
 from nextfire.usecases.dispatch import reader, waiting
 from nextfire.usecases.dispatch.gates import Shares
@@ -36,7 +36,7 @@ def stored(tenant: str, number: int, *, second: int = 0, rank: int = 1, ms: int 
     job = a_job(f"job{number}", tenant=tenant, uid=f"uid{number:05d}")
     due_at = NOON + timedelta(seconds=second, milliseconds=ms)
     entry = job.fire_entry(due_at, 1)
-    entry = type(entry)(entry.kind, entry.job, entry.uid, due_at, entry.version, rank=rank)
+    entry = FireEntry(entry.job, entry.uid, due_at, entry.version, rank=rank)
     return StoredEntry(Slot("2026-05-24T12:00Z#000", entry.sort_key), entry)
 
 

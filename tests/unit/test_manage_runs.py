@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from nextfire.domain.due import DueKind
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import ConflictError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job, JobState
@@ -232,11 +232,8 @@ def test_a_dead_run_gets_an_entry_in_its_jobs_present_pool(desk: Desk) -> None:
 
     assert (redriven.state, redriven.reason) == (RunState.PENDING, "redriven on request")
     [entry] = desk.due.entries
-    assert (entry.kind, entry.at, entry.dispatch) == (
-        DueKind.RETRY,
-        at("12:30"),
-        redriven.dispatch,
-    )
+    assert isinstance(entry, DispatchEntry)
+    assert (entry.at, entry.dispatch) == (at("12:30"), redriven.dispatch)
     assert (entry.pool, entry.rank, entry.exclusive) == (
         "batch",
         job.definition.priority.rank,
@@ -285,7 +282,9 @@ def test_of_two_that_redrive_at_once_one_dispatch_comes(desk: Desk) -> None:
     redriven = desk.manage.redrive(run.key, "mine")
 
     assert redriven.state is RunState.PENDING
-    assert [entry.dispatch for entry in desk.due.entries] == [redriven.dispatch]
+    [entry] = desk.due.entries
+    assert isinstance(entry, DispatchEntry)
+    assert entry.dispatch == redriven.dispatch
 
 
 def test_a_run_that_was_redriven_and_taken_meanwhile_is_told_as_it_is(desk: Desk) -> None:

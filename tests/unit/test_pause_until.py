@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.domain.due import BrokenEntry, DueKind, Slot, bucket_name
+from nextfire.domain.due import BrokenEntry, ResumeEntry, Slot, bucket_name
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job, JobState
@@ -33,7 +33,7 @@ def pause(world: World, job: Job, until: str = "12:01:30", reason: str | None = 
 
 
 def resumes(world: World) -> list[str]:
-    return [f"{e.at:%H:%M:%S}" for e in world.entries if e.kind is DueKind.RESUME]
+    return [f"{e.at:%H:%M:%S}" for e in world.entries if isinstance(e, ResumeEntry)]
 
 
 def test_it_is_resumed_as_of_its_end_and_policy_decides_over_the_pause(world: World) -> None:
@@ -199,7 +199,7 @@ def test_a_store_that_does_not_answer_is_asked_again(world: World, fault: str) -
 
 def test_record_and_entry_are_stored_together(world: World) -> None:
     job = world.register(**MINUTELY)
-    world.due.refuses = lambda entry: entry.kind is DueKind.RESUME
+    world.due.refuses = lambda entry: isinstance(entry, ResumeEntry)
     with pytest.raises(UnavailableError):
         pause(world, job)
     assert world.job(job.key) == job
@@ -209,7 +209,7 @@ def test_the_auditor_restores_a_lost_end(world: World) -> None:
     job = world.register(**MINUTELY)
     pause(world, job, "13:00:00")
     assert audit(world).repaired == 0
-    without_entries(world, DueKind.RESUME)
+    without_entries(world, ResumeEntry)
     world.at("12:30:30")
     world.tick()
 
@@ -221,7 +221,7 @@ def test_the_auditor_restores_a_lost_end(world: World) -> None:
 def test_the_auditor_resumes_what_should_have_been(world: World) -> None:
     job = world.register(**MINUTELY)
     pause(world, job)
-    without_entries(world, DueKind.RESUME)
+    without_entries(world, ResumeEntry)
     world.at("12:30:30")
     world.tick()
     assert audit(world).restored == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nextfire.domain.due import DueEntry
+from nextfire.domain.due import FireEntry
 from nextfire.domain.errors import BeyondQuotaError, QuotaUsedUpError
 from nextfire.domain.ids import group_id
 from nextfire.domain.job import JobState
@@ -468,7 +468,8 @@ def test_an_entry_is_the_same_whether_it_was_held_or_not() -> None:
     world = World("11:59:30")
     job = world.register("job", **ONCE)
     (entry,) = world.entries
-    held = DueEntry(entry.kind, job.key, job.uid, entry.at, entry.version, held=True)
+    assert isinstance(entry, FireEntry)
+    held = FireEntry(job.key, job.uid, entry.at, entry.version, held=True)
 
     assert held == entry
     assert len({held, entry}) == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nextfire.domain.audit import compare, spans
-from nextfire.domain.due import DueKind
+from nextfire.domain.due import DispatchEntry, FireEntry
 from nextfire.domain.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
@@ -68,7 +68,8 @@ def test_record_and_entry_are_there_together_or_not_at_all(world: World) -> None
     world.due.refuses = lambda _: False
     run = run_now(world, job)
     (entry,) = world.entries
-    assert (entry.kind, entry.run_id, entry.dispatch) == (DueKind.RETRY, run.key.run_id, 1)
+    assert isinstance(entry, DispatchEntry)
+    assert (entry.run_id, entry.dispatch) == (run.key.run_id, 1)
 
 
 def test_a_payload_takes_the_place_of_the_job_s_in_every_attempt(world: World) -> None:
@@ -204,7 +205,7 @@ def test_it_completes_no_one_off_whose_run_is_still_to_come(world: World) -> Non
     world.at("12:00:00.5")  # due, and no watcher has come
 
     run = run_now(world, job)
-    (slot,) = [s for s, e in world.due.items.items() if e.kind is DueKind.FIRE]  # type: ignore[union-attr]
+    (slot,) = [s for s, e in world.due.items.items() if isinstance(e, FireEntry)]
     kept = world.due.items.pop(slot)
     world.tick()
     world.worker().work()
@@ -458,7 +459,7 @@ def test_a_run_on_request_that_was_taken_says_nothing_of_what_was_sent_before_it
     job = world.register(schedule="*/30 * * * *", overlap="QUEUE", misfire=RUN_ALL)
     world.at("12:00:10")
     run = run_now(world, job)
-    (entry,) = [e for e in world.entries if e.kind is DueKind.RETRY]
+    (entry,) = [e for e in world.entries if isinstance(e, DispatchEntry)]
     (slot,) = [s for s, e in world.due.items.items() if e != entry]
     fire = world.due.items.pop(slot)
     world.tick()

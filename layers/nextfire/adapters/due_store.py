@@ -14,9 +14,12 @@ from nextfire.adapters.aws_errors import error_code, is_transient, refused, tran
 from nextfire.adapters.items import Item, to_item
 from nextfire.domain.due import (
     NORMAL_RANK,
+    BackfillEntry,
     BrokenEntry,
+    DispatchEntry,
     DueEntry,
-    DueKind,
+    FireEntry,
+    ResumeEntry,
     Slot,
     StoredEntry,
     bucket_name,
@@ -33,6 +36,16 @@ _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
 _KEY_OF_ANOTHER = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
+_KINDS = {
+    "FIRE": FireEntry,
+    "RETRY": DispatchEntry,
+    "RESUME": ResumeEntry,
+    "BACKFILL": BackfillEntry,
+}
+"""The kind as stored, and the type that it stands for. Stored items and older versions have these
+texts: they stay.
+"""
+_KIND_OF = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
 """What an entry is made of, beside its key."""
 
@@ -234,56 +247,41 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
     # this is done for each run.
     item: Item = {
         **_key(slot),
-        "kind": {"S": entry.kind.value},
+        "kind": {"S": _KIND_OF[type(entry)]},
         "tenant": {"S": entry.job.tenant},
         "job_id": {"S": entry.job.job_id},
         "uid": {"S": entry.uid},
     }
-    if entry.version:
-        item["version"] = {"N": str(entry.version)}
-    if entry.occurrence:
-        item["occurs_at"] = {"N": str(to_ms(entry.occurrence))}
-    if entry.ordinal > 1:
-        item["ordinal"] = {"N": str(entry.ordinal)}
-    if entry.kind is DueKind.RETRY:
-        item["run_id"] = {"S": entry.run_id}
-        item["dispatch"] = {"N": str(entry.dispatch)}
-        item["pool"] = {"S": entry.pool}
     if entry.rank != NORMAL_RANK:
         item["rank"] = {"N": str(entry.rank)}
-    if entry.exclusive:
-        item["exclusive"] = {"BOOL": True}
     if entry.held:
         item["held"] = {"BOOL": True}
-    if entry.trigger is not Trigger.SCHEDULE:
-        item["trigger"] = {"S": entry.trigger.value}
-    if entry.request:
-        item["request"] = {"S": entry.request}
+    match entry:
+        case FireEntry():
+            item["version"] = {"N": str(entry.version)}
+            if entry.occurrence:
+                item["occurs_at"] = {"N": str(to_ms(entry.occurrence))}
+            if entry.ordinal > 1:
+                item["ordinal"] = {"N": str(entry.ordinal)}
+        case DispatchEntry():
+            item["run_id"] = {"S": entry.run_id}
+            item["dispatch"] = {"N": str(entry.dispatch)}
+            item["pool"] = {"S": entry.pool}
+            if entry.exclusive:
+                item["exclusive"] = {"BOOL": True}
+            if entry.trigger is not Trigger.SCHEDULE:
+                item["trigger"] = {"S": entry.trigger.value}
+        case BackfillEntry():
+            item["request"] = {"S": entry.request}
+            if entry.ordinal > 1:
+                item["ordinal"] = {"N": str(entry.ordinal)}
     return item
 
 
 def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
     slot = Slot(item["bucket"]["S"], item["entry"]["S"])
     try:
-        kind = DueKind(item["kind"]["S"])
-        retry, fires = kind is DueKind.RETRY, kind is DueKind.FIRE
-        entry = DueEntry(
-            kind=kind,
-            job=JobKey(item["tenant"]["S"], item["job_id"]["S"]),
-            uid=item["uid"]["S"],
-            at=from_ms(int(slot.sort_key[:13])),
-            version=int(item["version"]["N"]) if fires else 0,
-            occurrence=from_ms(int(item["occurs_at"]["N"])) if "occurs_at" in item else None,
-            ordinal=int(item["ordinal"]["N"]) if "ordinal" in item else 1,
-            run_id=item["run_id"]["S"] if retry else "",
-            dispatch=int(item["dispatch"]["N"]) if retry else 1,
-            pool=item["pool"]["S"] if retry else "",
-            rank=int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK,
-            exclusive=bool(item["exclusive"]["BOOL"]) if "exclusive" in item else False,
-            trigger=Trigger(item["trigger"]["S"]) if "trigger" in item else Trigger.SCHEDULE,
-            request=item["request"]["S"] if kind is DueKind.BACKFILL else "",
-            held=bool(item["held"]["BOOL"]) if "held" in item else False,
-        )
+        entry = _read(item, from_ms(int(slot.sort_key[:13])))
         if entry.sort_key != slot.sort_key:
             raise ValueError(f"its contents belong to the key {entry.sort_key}")
         _check(entry)
@@ -291,6 +289,41 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
         told = f"{type(error).__name__}: {error}"
         return BrokenEntry(slot, item, told, *_salvage(slot, item), _is_foreign(slot, item))
     return StoredEntry(slot, entry)
+
+
+def _read(item: Mapping[str, Any], at: datetime) -> DueEntry:
+    """The entry of *item*, due *at*. Attributes that its kind does not have are ignored.
+
+    Raises:
+        LookupError, TypeError, ValueError: The item is not a due entry.
+    """
+    job, uid = JobKey(item["tenant"]["S"], item["job_id"]["S"]), item["uid"]["S"]
+    rank = int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK
+    held = bool(item["held"]["BOOL"]) if "held" in item else False
+    ordinal = int(item["ordinal"]["N"]) if "ordinal" in item else 1
+    kind = _KINDS.get(item["kind"]["S"])
+    if kind is FireEntry:
+        version = int(item["version"]["N"])
+        occurrence = from_ms(int(item["occurs_at"]["N"])) if "occurs_at" in item else None
+        return FireEntry(job, uid, at, version, occurrence, ordinal, rank=rank, held=held)
+    if kind is DispatchEntry:
+        return DispatchEntry(
+            job,
+            uid,
+            at,
+            item["run_id"]["S"],
+            int(item["dispatch"]["N"]),
+            item["pool"]["S"],
+            exclusive=bool(item["exclusive"]["BOOL"]) if "exclusive" in item else False,
+            trigger=Trigger(item["trigger"]["S"]) if "trigger" in item else Trigger.SCHEDULE,
+            rank=rank,
+            held=held,
+        )
+    if kind is ResumeEntry:
+        return ResumeEntry(job, uid, at, rank=rank, held=held)
+    if kind is BackfillEntry:
+        return BackfillEntry(job, uid, at, item["request"]["S"], ordinal, rank=rank, held=held)
+    raise ValueError(f"kind {item['kind']['S']!r} is not one of {', '.join(_KINDS)}")
 
 
 def _check(entry: DueEntry) -> None:
@@ -301,21 +334,24 @@ def _check(entry: DueEntry) -> None:
     """
     if not TENANT.fullmatch(entry.job.tenant) or not JOB_ID.fullmatch(entry.job.job_id):
         raise ValueError(f"{entry.job} is no job's key")
-    if not UID.fullmatch(entry.uid) or entry.dispatch < 1 or entry.ordinal < 1:
-        raise ValueError(
-            f"uid {entry.uid!r}, dispatch {entry.dispatch} or ordinal {entry.ordinal} is none"
-        )
-    if entry.kind is DueKind.RETRY:
+    if not UID.fullmatch(entry.uid):
+        raise ValueError(f"invalid uid {entry.uid!r}")
+    if isinstance(entry, DispatchEntry):
         key = RunKey(entry.job, entry.run_id)
         _ = key.scheduled_at
-        if not entry.pool or key.uid != entry.uid:
-            raise ValueError("a retry without pool, or of another job's run")
+        if entry.dispatch < 1 or not entry.pool or key.uid != entry.uid:
+            raise ValueError(
+                f"invalid dispatch {entry.dispatch} (1 or more) or empty pool {entry.pool!r},"
+                f" or the run is not of the job with the uid {entry.uid!r}"
+            )
+    elif isinstance(entry, FireEntry | BackfillEntry) and entry.ordinal < 1:
+        raise ValueError(f"invalid ordinal {entry.ordinal}: 1 or more")
 
 
 def _is_foreign(slot: Slot, item: Mapping[str, Any]) -> bool:
     """Whether it is of a kind that is not known here, by its name and by its key."""
     kind = item.get("kind", {}).get("S")
-    named = isinstance(kind, str) and kind not in {*DueKind}
+    named = isinstance(kind, str) and kind not in _KINDS
     return named and _KEY_OF_ANOTHER.match(slot.sort_key) is not None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import cut
 from nextfire.domain.job import Job, JobState
@@ -35,6 +35,9 @@ RECORDS_AT_MOST = 100_000
 """Records of one job that one visit reads."""
 MISSING_AT_MOST = 1_000
 """Stretches of missing records that one visit tells apart."""
+
+ChainEntry = FireEntry | ResumeEntry
+"""The entry that continues a job's chain: its next occurrence, or the end of its pause."""
 
 _MOMENT = timedelta(milliseconds=1)
 _FOREVER = datetime.max.replace(tzinfo=UTC)
@@ -74,7 +77,7 @@ def next_audit(was: Audit | None, now: datetime, every: timedelta, *, anew: bool
     return None if was.done else was
 
 
-def next_entry(job: Job, now: datetime) -> DueEntry | None:
+def next_entry(job: Job, now: datetime) -> ChainEntry | None:
     """The FIRE entry that an ACTIVE job has if all that is due by *now* has been sent: of the first
     occurrence that is due later; of a PAUSED one the entry that ends its pause. None if there is
     none to be.
@@ -133,7 +136,7 @@ def spans(
         return []
     positions: dict[int, datetime] = {}
     for entry in entries:
-        if entry.kind is DueKind.FIRE and entry.uid == job.uid:
+        if isinstance(entry, FireEntry) and entry.uid == job.uid:
             there = positions.get(entry.version, entry.occurs_at)
             positions[entry.version] = min(there, entry.occurs_at)
     versions = [(job.as_of(past), past.until) for past in job.replaced]
@@ -355,21 +358,26 @@ def lost_part(missing: Missing, before: datetime) -> Missing | None:
     return replace(missing, last=part.last, count=part.count)
 
 
-def first_of(missing: Missing) -> DueEntry:
+def first_of(missing: Missing) -> FireEntry:
     """The FIRE entry that the first of *missing* had."""
     return missing.owner.fire_entry(missing.first, missing.owner.ordinal(missing.first))
 
 
 def restored(
-    job: Job, found: Comparison, following: DueEntry, since: datetime, *, queue_is_empty: bool
-) -> DueEntry:
+    job: Job,
+    found: Comparison,
+    following: ChainEntry,
+    since: datetime,
+    *,
+    queue_is_empty: bool,
+) -> ChainEntry:
     """The entry that mends the chain of *job*, which has none: of the first occurrence after all
     that are on record, so that the misfire policy decides over what was missed.
 
     While the queue holds something, what has no record may have been sent: then the chain goes on
     with *following*, the next occurrence to come, and what is missing is judged when that is sure.
     """
-    if not queue_is_empty or found.partial or following.kind is not DueKind.FIRE:
+    if not queue_is_empty or found.partial or isinstance(following, ResumeEntry):
         return following
     first = job.next_after(max(found.covered_to or since, since))
     if first is None or first >= following.occurs_at:
@@ -377,16 +385,15 @@ def restored(
     return job.fire_entry(first, job.ordinal(first))
 
 
-def sending(job: Job, run: RunKey, *, pool: str, dispatch: int, now: datetime) -> DueEntry:
+def sending(job: Job, run: RunKey, *, pool: str, dispatch: int, now: datetime) -> DispatchEntry:
     """The due entry that has *run* sent, and touches no chain."""
-    return DueEntry(
-        DueKind.RETRY,
+    return DispatchEntry(
         run.job,
         run.uid,
         cut(now),
-        run_id=run.run_id,
-        dispatch=dispatch,
-        pool=pool,
+        run.run_id,
+        dispatch,
+        pool,
         rank=job.definition.priority.rank,
         exclusive=job.exclusive,
     )

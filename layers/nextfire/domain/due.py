@@ -9,62 +9,60 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import lru_cache
 
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, floor_minute, to_ms
 from nextfire.domain.run import Trigger
 
-
-class DueKind(StrEnum):
-    """FIRE: a job's next occurrence; exactly one per active job. RETRY: a run's next dispatch.
-    RESUME: the end of a job's pause. BACKFILL: how far a job's backfill has come.
-    """
-
-    FIRE = "FIRE"
-    RETRY = "RETRY"
-    RESUME = "RESUME"
-    BACKFILL = "BACKFILL"
-
-
 NORMAL_RANK = 1
 
 
 @dataclass(frozen=True, slots=True)
-class DueEntry:
-    """Something that must happen at `at`.
+class _Entry:
+    """What all due entries have: the job, the creation of it that the entry belongs to, and the
+    instant `at` which it is due.
 
-    FIRE has the `version` of the schedule that made it, the `occurrence` it stands for where jitter
-    put it later, and, for a job with `maxRuns`, that occurrence's `ordinal` (from 1) since the
-    version began. RETRY names the run, the pool and the number of the dispatch to make; it is never
-    checked against a version. `rank` is the job's priority when the entry was made, 0 the highest;
-    `exclusive`, of a RETRY, says that the job's runs share one message group; `trigger`, of the
-    first dispatch of a run that was asked for, how that came to be. BACKFILL has the `request` that
-    it goes on with, and as `ordinal` which of its occurrences is next. `held`: it is due, and had
-    to wait for its pool's queue, its job's turn or its tenant's quota, or the one before it had; it
-    is the same entry all the same.
+    `rank`: the priority of the job when the entry was written, 0 is the highest. `held`: the entry,
+    or its predecessor, is due and had to wait for its pool's queue, its job's turn or its tenant's
+    quota. Entries that differ only in `held` are equal.
+
+    Each type hashes only the fields that distinguish its entries: a hash over all fields takes
+    three times as long, and sets and dicts of entries are used on every poll.
     """
 
-    kind: DueKind
     job: JobKey
     uid: str
     at: datetime
-    version: int = 0
+    rank: int = field(default=NORMAL_RANK, kw_only=True)
+    held: bool = field(default=False, compare=False, kw_only=True)
+
+    def bucket(self, now: datetime, shards: int) -> str:
+        """Where a writer at *now* puts this entry, with *shards* write shards."""
+        return bucket_name(floor_minute(max(self.at, now)), self.job.shard(shards))
+
+    def _key(self, tail: str) -> str:
+        """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is
+        harmless.
+        """
+        return f"{to_ms(self.at):013d}#{self.uid}#{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class FireEntry(_Entry):
+    """A job's next occurrence; exactly one per active job.
+
+    `version`: the schedule version that made the entry. `occurrence`: the instant that the schedule
+    names, if jitter delays the run; else None. `ordinal`: for a job with `maxRuns` the number of
+    the occurrence, from 1, since the version began; else 1.
+    """
+
+    version: int
     occurrence: datetime | None = None
     ordinal: int = 1
-    run_id: str = ""
-    dispatch: int = 1
-    pool: str = ""
-    rank: int = NORMAL_RANK
-    exclusive: bool = False
-    trigger: Trigger = Trigger.SCHEDULE
-    request: str = ""
-    held: bool = field(default=False, compare=False)
 
     def __hash__(self) -> int:
-        # What tells entries apart; over all fields it takes thrice as long, and is asked for often.
-        return hash((self.uid, self.at, self.version, self.run_id, self.dispatch))
+        return hash((self.uid, self.at, self.version))
 
     @property
     def occurs_at(self) -> datetime:
@@ -73,24 +71,70 @@ class DueEntry:
 
     @property
     def sort_key(self) -> str:
-        """``<epoch ms, 13 digits>#<entry id>``. The id is derived, so writing an entry twice is
-        harmless.
-        """
-        if self.kind is DueKind.RETRY:
-            tail = f"R#{self.run_id}#{self.dispatch}"
-        elif self.kind is DueKind.RESUME:
-            tail = "P"
-        elif self.kind is DueKind.BACKFILL:
-            tail = f"B#{self.request}#{self.ordinal}"
-        else:
-            tail = f"F#{self.version}"
-            # Jitter may put two occurrences on one instant.
-            tail += f"#{to_ms(self.occurrence)}" if self.occurrence else ""
-        return f"{to_ms(self.at):013d}#{self.uid}#{tail}"
+        """The sort key in the table."""
+        # Jitter may put two occurrences on one instant.
+        of_occurrence = f"#{to_ms(self.occurrence)}" if self.occurrence else ""
+        return self._key(f"F#{self.version}{of_occurrence}")
 
-    def bucket(self, now: datetime, shards: int) -> str:
-        """Where a writer at *now* puts this entry, with *shards* write shards."""
-        return bucket_name(floor_minute(max(self.at, now)), self.job.shard(shards))
+
+@dataclass(frozen=True, slots=True)
+class DispatchEntry(_Entry):
+    """A run's next dispatch: a retry, or the first dispatch of a run that a user asked for. It does
+    not depend on a schedule version.
+
+    `dispatch`: the number of the dispatch to make. `exclusive`: the job's runs share one message
+    group. `trigger`: MANUAL or BACKFILL for the first dispatch of a run that a user asked for, else
+    SCHEDULE.
+    """
+
+    run_id: str
+    dispatch: int
+    pool: str
+    exclusive: bool = False
+    trigger: Trigger = Trigger.SCHEDULE
+
+    def __hash__(self) -> int:
+        return hash((self.uid, self.at, self.run_id, self.dispatch))
+
+    @property
+    def sort_key(self) -> str:
+        """The sort key in the table."""
+        return self._key(f"R#{self.run_id}#{self.dispatch}")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeEntry(_Entry):
+    """The end of a job's pause."""
+
+    def __hash__(self) -> int:
+        return hash((self.uid, self.at))
+
+    @property
+    def sort_key(self) -> str:
+        """The sort key in the table."""
+        return self._key("P")
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillEntry(_Entry):
+    """The progress of a job's backfill. `request`: the id of the backfill. `ordinal`: the number of
+    its next occurrence, from 1.
+    """
+
+    request: str
+    ordinal: int = 1
+
+    def __hash__(self) -> int:
+        return hash((self.uid, self.at, self.ordinal))
+
+    @property
+    def sort_key(self) -> str:
+        """The sort key in the table."""
+        return self._key(f"B#{self.request}#{self.ordinal}")
+
+
+DueEntry = FireEntry | DispatchEntry | ResumeEntry | BackfillEntry
+"""Something that must happen at an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +185,11 @@ def fire(
     put_off: timedelta = timedelta(),
     ordinal: int = 1,
     rank: int = NORMAL_RANK,
-) -> DueEntry:
-    """The FIRE entry for the occurrence at *at*, due *put_off* later."""
+) -> FireEntry:
+    """The entry for the occurrence at *at*, due *put_off* later."""
     at = cut(at)
-    return DueEntry(
-        DueKind.FIRE,
-        job,
-        uid,
-        at + put_off,
-        version,
-        occurrence=at if put_off else None,
-        ordinal=ordinal,
-        rank=rank,
-    )
+    occurrence = at if put_off else None
+    return FireEntry(job, uid, at + put_off, version, occurrence, ordinal, rank=rank)
 
 
 @lru_cache(maxsize=4096)

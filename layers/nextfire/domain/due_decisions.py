@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import BackfillEntry, DispatchEntry, DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.instants import in_seconds, isoformat
 from nextfire.domain.job import Job, JobState, MisfirePolicy
@@ -60,7 +60,7 @@ class Fire:
     due_at: datetime
     pool: str
     reason: str
-    successor: DueEntry | None = None
+    successor: FireEntry | None = None
     exclusive: bool = False
     owner: Job | None = None
     missed: tuple[SkippedRange, ...] = ()
@@ -114,8 +114,9 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """Go on with the backfill of `job`."""
+    """Continue the backfill of `job` where `entry` says."""
 
+    entry: BackfillEntry
     job: Job
 
 
@@ -143,8 +144,8 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
     Anything but `Resend`, and a `Fire` that misses nothing, must be decided on a consistent read of
     the job: the caller reads again and asks again.
     """
-    match entry.kind:
-        case DueKind.RETRY:
+    match entry:
+        case DispatchEntry():
             # One that was asked for has not had its turn yet.
             waits = entry.trigger is Trigger.MANUAL and job is not None and job.uid == entry.uid
             return Resend(
@@ -155,17 +156,17 @@ def decide_due(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
                 exclusive=entry.exclusive,
                 owner=job if waits else None,
             )
-        case DueKind.RESUME:
+        case ResumeEntry():
             # It was stored with the pause, in one transaction: it is never newer than its job.
             if job is not None and job.resume_entry() == entry:
                 return Resume(job)
             return Drop("the pause was ended, or its end put off")
-        case DueKind.BACKFILL:
+        case BackfillEntry():
             # Stored with its job, as above.
             if job is not None and job.backfill_entry(entry.ordinal) == entry:
-                return GoOn(job)
+                return GoOn(entry, job)
             return Drop("the backfill was stopped")
-        case DueKind.FIRE:
+        case FireEntry():
             return _decide_fire(entry, job, now)
 
 
@@ -174,7 +175,7 @@ def is_certain(decision: Decision) -> bool:
     return isinstance(decision, Resend) or (isinstance(decision, Fire) and not decision.missed)
 
 
-def _decide_fire(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
+def _decide_fire(entry: FireEntry, job: Job | None, now: datetime) -> Decision:
     if job is not None and job.uid != entry.uid and entry.at <= job.created_at:
         # Nobody may take an id before all that was due of the job before is sent: if something is
         # left all the same, its executor puts it on record as that of a deleted job.
@@ -199,14 +200,14 @@ def _decide_fire(entry: DueEntry, job: Job | None, now: datetime) -> Decision:
     return _alone(entry, job, f"due before the change of {isoformat(until)}")
 
 
-def _alone(entry: DueEntry, job: Job, reason: str) -> Fire:
+def _alone(entry: FireEntry, job: Job, reason: str) -> Fire:
     """Send the occurrence of *entry*, of whose version *job* knows nothing any more."""
     key = RunKey(entry.job, run_id(entry.uid, entry.occurs_at))
     return Fire(key, entry.at, job.definition.target.pool, reason, exclusive=job.exclusive)
 
 
 def _of_version(
-    entry: DueEntry,
+    entry: FireEntry,
     owner: Job,
     owned_until: datetime | None,
     now: datetime,
@@ -221,7 +222,7 @@ def _of_version(
     """
     skipped: list[SkippedRange] = []
     cover: Cover | None = None
-    at: DueEntry = entry
+    at: FireEntry = entry
     while True:
         successor = owned(owner.successor(at), owned_until)
         missed, reason = decide_misfire(at, owner, successor, now)
@@ -260,7 +261,7 @@ def _of_version(
 
 
 def _row(
-    entry: DueEntry, owner: Job, missed: Missed, owned_until: datetime | None, reason: str
+    entry: FireEntry, owner: Job, missed: Missed, owned_until: datetime | None, reason: str
 ) -> SkippedRange:
     last, count = missed_from(entry, owner, missed, owned_until)
     return SkippedRange(
@@ -274,7 +275,7 @@ def _row(
 
 
 def missed_from(
-    entry: DueEntry, owner: Job, missed: Missed, owned_until: datetime | None
+    entry: FireEntry, owner: Job, missed: Missed, owned_until: datetime | None
 ) -> tuple[datetime, int]:
     """The last occurrence that is *missed* from that of *entry* on, and how many there are."""
     stretch = owner.stretch(entry, min(missed.until, owned_until or missed.until))
@@ -283,20 +284,20 @@ def missed_from(
     return stretch.last, stretch.count
 
 
-def owned(entry: DueEntry | None, until: datetime | None) -> DueEntry | None:
+def owned(entry: FireEntry | None, until: datetime | None) -> FireEntry | None:
     """*entry*, unless its occurrence comes after *until*, when its version ended."""
     ended = entry is not None and until is not None and entry.occurs_at > until
     return None if ended else entry
 
 
-def held_as(entry: DueEntry, successor: DueEntry | None, now: datetime) -> DueEntry | None:
+def held_as(entry: DueEntry, successor: FireEntry | None, now: datetime) -> FireEntry | None:
     """*successor*, which came due by *now* while it waited for what was held back before it."""
     late = successor is not None and successor.at <= now and entry.held
     return replace(successor, held=True) if late and successor is not None else successor
 
 
 def decide_misfire(
-    entry: DueEntry, job: Job, successor: DueEntry | None, now: datetime
+    entry: FireEntry, job: Job, successor: FireEntry | None, now: datetime
 ) -> tuple[Missed | None, str]:
     """Whether the occurrence of *entry*, due by *now*, came too late to run: by the relevancy
     window, or by the misfire policy where it is later than `MISFIRE_AFTER` or was due in a pause.
@@ -347,7 +348,7 @@ def _due_by(job: Job, until: datetime) -> datetime:
     return until - job.definition.jitter_width
 
 
-def _orphan(entry: DueEntry, now: datetime, what: str) -> Leave | Drop:
+def _orphan(entry: FireEntry, now: datetime, what: str) -> Leave | Drop:
     if now - entry.at < ORPHAN_AGE:
         return Leave(what)
     return Drop(f"{what}, {ORPHAN_AGE.seconds} s after it was due")

@@ -25,7 +25,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from nextfire.domain.backfill import Backfill
-from nextfire.domain.due import NORMAL_RANK, DueEntry, DueKind, fire
+from nextfire.domain.due import NORMAL_RANK, BackfillEntry, FireEntry, ResumeEntry, fire
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, to_ms
 from nextfire.domain.run import AttemptOutcome, Result
@@ -543,7 +543,7 @@ class Job:
             drain_asked_at=None,
         )
 
-    def resumption(self, now: datetime) -> tuple[Job, DueEntry | None]:
+    def resumption(self, now: datetime) -> tuple[Job, FireEntry | None]:
         """The next revision of this PAUSED job, resumed at *now*, with its first entry. One that
         has no occurrence left is COMPLETED.
 
@@ -558,11 +558,11 @@ class Job:
             return replace(resumed, state=JobState.COMPLETED, counted=False), None
         return resumed, first
 
-    def resume_entry(self) -> DueEntry | None:
+    def resume_entry(self) -> ResumeEntry | None:
         """The entry that ends the pause of this job; None if nothing but a request does."""
         if self.state is not JobState.PAUSED or self.resumes_at is None:
             return None
-        return DueEntry(DueKind.RESUME, self.key, self.uid, self.resumes_at)
+        return ResumeEntry(self.key, self.uid, self.resumes_at)
 
     @property
     def backfilling(self) -> Backfill | None:
@@ -572,7 +572,7 @@ class Job:
         goes_on = self.backfill is not None and self.backfill.version == self.schedule_version
         return self.backfill if goes_on else None
 
-    def backfill_entry(self, position: int) -> DueEntry | None:
+    def backfill_entry(self, position: int) -> BackfillEntry | None:
         """The entry that goes on with this job's backfill at its *position*-th occurrence, from 1;
         None if none goes on.
         """
@@ -580,14 +580,7 @@ class Job:
         if asked is None:
             return None
         # Derived, so that whoever writes it writes the same.
-        return DueEntry(
-            DueKind.BACKFILL,
-            self.key,
-            self.uid,
-            asked.asked_at,
-            ordinal=position,
-            request=asked.backfill_id,
-        )
+        return BackfillEntry(self.key, self.uid, asked.asked_at, asked.backfill_id, position)
 
     def past_schedule(self, first: datetime) -> Schedule:
         """The present schedule as if it had been there from *first* on: an INTERVAL in the same
@@ -606,7 +599,7 @@ class Job:
             )
         return when.schedule_from(first - timedelta(milliseconds=1))
 
-    def unpaused(self, now: datetime) -> DueEntry | None:
+    def unpaused(self, now: datetime) -> FireEntry | None:
         """The entry that has on record what was due in the pause of this PAUSED job, up to *now*,
         when a change ends its version.
         """
@@ -626,7 +619,7 @@ class Job:
             definition=self.definition.model_copy(update=when),
         )
 
-    def is_over(self, past: Replaced, unsent: Iterable[DueEntry], now: datetime) -> bool:
+    def is_over(self, past: Replaced, unsent: Iterable[FireEntry], now: datetime) -> bool:
         """Whether all that the version *past* of this job, and those before it, own is dispatched
         by *now*. *unsent*: the FIRE entries of this job that were due by *now* and still lie in the
         due table.
@@ -681,7 +674,7 @@ class Job:
         """
         return next_instant(self.schedule, max(after, self.effective_from))
 
-    def first(self) -> DueEntry | None:
+    def first(self) -> FireEntry | None:
         """The entry of this version's first occurrence; None if it has none.
 
         Raises:
@@ -689,7 +682,7 @@ class Job:
         """
         return self.next_entry(self.effective_from)
 
-    def next_entry(self, after: datetime) -> DueEntry | None:
+    def next_entry(self, after: datetime) -> FireEntry | None:
         """The entry of the first occurrence after *after*, whatever the job's state; None if there
         is none, or `maxRuns` leaves none.
 
@@ -706,7 +699,7 @@ class Job:
         """When the run of the occurrence at *occurrence* is due: then, or with jitter later."""
         return occurrence + jitter(self.uid, occurrence, self.definition.jitter_width)
 
-    def fire_entry(self, occurrence: datetime, ordinal: int) -> DueEntry:
+    def fire_entry(self, occurrence: datetime, ordinal: int) -> FireEntry:
         """The due entry for the occurrence at *occurrence*, the *ordinal*-th of this version."""
         width = self.definition.jitter_width
         return fire(
@@ -730,7 +723,7 @@ class Job:
             entry = self.next_entry(entry.occurs_at)
         return None if entry is None else entry.occurs_at
 
-    def successor(self, entry: DueEntry) -> DueEntry | None:
+    def successor(self, entry: FireEntry) -> FireEntry | None:
         """The entry that follows *entry*, one of this version; None after the last.
 
         Raises:
@@ -738,7 +731,7 @@ class Job:
         """
         return self.following(entry.occurs_at, entry.ordinal)
 
-    def following(self, occurrence: datetime, ordinal: int) -> DueEntry | None:
+    def following(self, occurrence: datetime, ordinal: int) -> FireEntry | None:
         """The entry that follows the *ordinal*-th occurrence; None after the last.
 
         Raises:
@@ -751,7 +744,7 @@ class Job:
         # Counted only where it is asked for, so that other entries stay as small as they are.
         return self.fire_entry(following, 1 if most is None else ordinal + 1)
 
-    def stretch(self, entry: DueEntry, until: datetime) -> Stretch:
+    def stretch(self, entry: FireEntry, until: datetime) -> Stretch:
         """The occurrences from that of *entry* to *until*, within `maxRuns`; see
         `schedule.stretch`.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from nextfire.domain.audit import (
     GRACE,
     Audit,
+    ChainEntry,
     Comparison,
     Missing,
     compare,
@@ -25,7 +26,15 @@ from nextfire.domain.audit import (
     sending,
     spans,
 )
-from nextfire.domain.due import BrokenEntry, DueEntry, DueKind, Slot, bucket_name
+from nextfire.domain.due import (
+    BrokenEntry,
+    DispatchEntry,
+    DueEntry,
+    FireEntry,
+    ResumeEntry,
+    Slot,
+    bucket_name,
+)
 from nextfire.domain.due_decisions import Cover, decide_misfire, owned
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.ids import JobKey, RunKey, run_id, runs_from
@@ -49,7 +58,6 @@ next."""
 SENT_AT_MOST = 1_000
 """Runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be a range that reaches into it
-_OF_RUNS = {DueKind.FIRE, DueKind.RETRY}
 _EVER = "9"  # sorts after the ids of all runs
 
 T = TypeVar("T")
@@ -246,8 +254,8 @@ class AuditJobs:
         chained = following is None or job.key in table.broken or following in table.there
         chained = chained or any(
             entry == following
-            if entry.kind is DueKind.RESUME
-            else entry.kind is DueKind.FIRE and entry.version == job.schedule_version
+            if isinstance(entry, ResumeEntry)
+            else isinstance(entry, FireEntry) and entry.version == job.schedule_version
             for entry in entries
         )
         if following is not None and following in table.there:
@@ -262,12 +270,12 @@ class AuditJobs:
         missing = found.missing
         if following is not None and not chained:
             entry = restored(job, found, following, since, queue_is_empty=empty)
-            missing = [m for m in missing if m.owner is not job or m.first < entry.occurs_at]
+            begins = entry.occurs_at if isinstance(entry, FireEntry) else entry.at
+            missing = [m for m in missing if m.owner is not job or m.first < begins]
             if self._put([entry]):
                 report.restored += 1
                 report.notes.append(
-                    f"{_told(job.key)}: had no {entry.kind} entry; goes on at"
-                    f" {isoformat(entry.occurs_at)}"
+                    f"{_told(job.key)}: had no due entry; continues at {isoformat(begins)}"
                 )
         for each in missing:
             self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
@@ -289,8 +297,8 @@ class AuditJobs:
         if lost is None:
             return
         owner, pool = lost.owner, lost.owner.definition.target.pool
-        sends: list[DueEntry] = []
-        entry: DueEntry | None = first_of(lost)
+        sends: list[DispatchEntry] = []
+        entry: FireEntry | None = first_of(lost)
         while entry is not None and len(sends) < SENT_AT_MOST - report.resent:
             successor = owned(owner.successor(entry), lost.last)
             missed, reason = decide_misfire(entry, owner, successor, now)
@@ -337,14 +345,14 @@ class AuditJobs:
                 report.waiting += 1
         report.revived += self._send(sends, report)
 
-    def _send(self, entries: list[DueEntry], report: AuditReport) -> int:
+    def _send(self, entries: list[DispatchEntry], report: AuditReport) -> int:
         """Store *entries*, but for those that no watcher could send. Returns how many."""
         going = [entry for entry in entries if entry.pool in self._pools]
         for pool in {entry.pool for entry in entries} - {entry.pool for entry in going}:
             report.notes.append(f"pool {pool} is gone: nothing is sent there")
         return self._put(going)
 
-    def _put(self, entries: list[DueEntry]) -> int:
+    def _put(self, entries: Sequence[DueEntry]) -> int:
         return len(self._due.put(entries, self._clock.now())) if entries else 0
 
     def _compare(
@@ -378,7 +386,7 @@ class AuditJobs:
             spans(job, since, now - GRACE, entries),
             chain(reversed(earlier), records),
             now=now,
-            waiting={_run_of(entry) for entry in entries if entry.kind in _OF_RUNS},
+            waiting={_run_of(e) for e in entries if isinstance(e, FireEntry | DispatchEntry)},
         )
 
     def _table(self, jobs: list[Job], now: datetime) -> _Table:
@@ -468,7 +476,7 @@ class _Table:
     be due. `backlogs`: what the pools' queues held after that.
     """
 
-    following: dict[JobKey, DueEntry] = field(default_factory=dict)
+    following: dict[JobKey, ChainEntry] = field(default_factory=dict)
     there: set[DueEntry] = field(default_factory=set)
     entries: dict[str, list[DueEntry]] = field(default_factory=dict)
     broken: set[JobKey] = field(default_factory=set)
@@ -483,9 +491,10 @@ class _Table:
         return not any(self.backlogs.get(each, 0) for each in pools if each)
 
 
-def _run_of(entry: DueEntry) -> str:
-    retry = entry.kind is DueKind.RETRY
-    return entry.run_id if retry else run_id(entry.uid, entry.occurs_at)
+def _run_of(entry: FireEntry | DispatchEntry) -> str:
+    if isinstance(entry, DispatchEntry):
+        return entry.run_id
+    return run_id(entry.uid, entry.occurs_at)
 
 
 def _told(key: JobKey) -> str:

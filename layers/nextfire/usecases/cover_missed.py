@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, fire
+from nextfire.domain.due import FireEntry, fire
 from nextfire.domain.due_decisions import Cover, Missed, missed_from, owned
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RunKey, run_id, runs_from
@@ -28,7 +28,7 @@ class Covered:
     """
 
     written: Run | None
-    successor: DueEntry | None
+    successor: FireEntry | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Recorded:
         return Recorded(self.written + other.written, self.quarantined or other.quarantined)
 
 
-def cover_missed(runs: RunStore, entry: DueEntry, decision: Cover, now: datetime) -> Covered:
+def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetime) -> Covered:
     """Carry out *decision* over *entry*.
 
     The record has the id that the run of the entry's own occurrence would have, so that one of the
@@ -106,7 +106,9 @@ def _record_row(runs: RunStore, owner: Job, row: SkippedRange, now: datetime) ->
     """Put *row* on record, in as many ranges as the records in between make necessary."""
     recorded = Recorded()
     decision = Cover(Missed(row.last), row.reason, owner, owned_until=row.last)
-    entry: DueEntry | None = fire(owner.key, owner.uid, row.version, row.first, ordinal=row.ordinal)
+    entry: FireEntry | None = fire(
+        owner.key, owner.uid, row.version, row.first, ordinal=row.ordinal
+    )
     while entry is not None:
         try:
             covered = cover_missed(runs, entry, decision, now)

@@ -17,7 +17,7 @@ from nextfire.domain.decisions import (
     decide_pickup,
     range_over,
 )
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
 from nextfire.domain.events import execution_dead, message_undecodable
 from nextfire.domain.ids import RunKey, content_id, dedup_id, runs_from
@@ -395,14 +395,13 @@ class ExecuteRun:
         If we die between the two, the entry's message finds the run RUNNING, waits for the lease
         and takes over; the other way round the run would wait for a message that nobody sends.
         """
-        entry = DueEntry(
-            DueKind.RETRY,
+        entry = DispatchEntry(
             job.key,
             job.uid,
             at,
-            run_id=run.key.run_id,
-            dispatch=run.dispatch + 1,
-            pool=job.definition.target.pool,
+            run.key.run_id,
+            run.dispatch + 1,
+            job.definition.target.pool,
             rank=job.definition.priority.rank,
             exclusive=job.exclusive,
         )

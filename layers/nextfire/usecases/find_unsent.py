@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, DueKind, StoredEntry
+from nextfire.domain.due import FireEntry, StoredEntry
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import ControlStore, DueStore
@@ -30,7 +30,7 @@ class FindUnsent:
         self._control = control
         self._read_shards = read_shards
 
-    def of(self, job: JobKey, uid: str, now: datetime) -> list[DueEntry] | None:
+    def of(self, job: JobKey, uid: str, now: datetime) -> list[FireEntry] | None:
         """The FIRE entries of the creation *uid* of *job* that were due by *now* and are in the
         table; None if that is not to be known: a watcher is far behind, or a cursor is lost.
 
@@ -43,7 +43,7 @@ class FindUnsent:
         minute = min(cursors.values(), default=now)
         if len(cursors) < len(shards) or minute < now - BEHIND_AT_MOST:
             return None
-        found: list[DueEntry] = []
+        found: list[FireEntry] = []
         read = 0
         while minute <= floor_minute(now) + _AHEAD:
             for shard in sorted(s for s in shards if cursors[s] <= minute):
@@ -51,11 +51,8 @@ class FindUnsent:
                     read += 1
                     if read > _READ_AT_MOST:
                         return None
-                    if isinstance(stored, StoredEntry) and _is_of(stored.entry, uid):
-                        found.append(stored.entry)
+                    entry = stored.entry if isinstance(stored, StoredEntry) else None
+                    if isinstance(entry, FireEntry) and entry.uid == uid:
+                        found.append(entry)
             minute += MINUTE
         return found
-
-
-def _is_of(entry: DueEntry, uid: str) -> bool:
-    return entry.kind is DueKind.FIRE and entry.uid == uid

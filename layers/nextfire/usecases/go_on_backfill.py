@@ -9,7 +9,7 @@ from datetime import datetime
 from nextfire.domain.audit import GRACE, idle_since, sending
 from nextfire.domain.backfill import Backfill
 from nextfire.domain.decisions import range_over
-from nextfire.domain.due import DueEntry
+from nextfire.domain.due import BackfillEntry
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.ids import RunKey, run_id, runs_from
 from nextfire.domain.instants import cut
@@ -34,7 +34,7 @@ class GoOnBackfill:
     queue: RunQueue
     clock: Clock
 
-    def step(self, entry: DueEntry, job: Job, until: datetime) -> bool:
+    def step(self, entry: BackfillEntry, job: Job, until: datetime) -> bool:
         """Begin the occurrences that *entry* is at; or, where all of them have ended, store the
         entry that follows, and after the last have on record that the backfill of *job* is over.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
-from nextfire.domain.due import DueEntry
+from nextfire.domain.due import DueEntry, FireEntry, ResumeEntry
 from nextfire.domain.errors import (
     BeyondQuotaError,
     ChangedError,
@@ -208,7 +208,7 @@ class ManageJobs:
             QuotaUsedUpError: It was COMPLETED, and the tenant has as many others as it may.
         """
 
-        def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
+        def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
             definition = edit(job.definition)
             self._check(definition, key.tenant, job.definition)
             changed = revised(job, now, definition=definition)
@@ -246,7 +246,7 @@ class ManageJobs:
         self.check_until(until, now)
         end = None if until is None else cut(until)
 
-        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+        def next_revision(job: Job) -> tuple[Job, ResumeEntry | None] | None:
             if job.state is JobState.PAUSED:
                 if end is None or end == job.resumes_at:
                     return None
@@ -292,7 +292,7 @@ class ManageJobs:
             ConflictError: It is COMPLETED; or as for `change`.
         """
 
-        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+        def next_revision(job: Job) -> tuple[Job, FireEntry | None] | None:
             if job.state is JobState.PAUSED:
                 if job.drain_asked_at is not None:
                     return None
@@ -320,7 +320,7 @@ class ManageJobs:
             ConflictError: It is COMPLETED.
         """
 
-        def next_revision(job: Job) -> tuple[Job, DueEntry | None] | None:
+        def next_revision(job: Job) -> tuple[Job, FireEntry | None] | None:
             if job.state is JobState.ACTIVE:
                 return None
             if job.state is not JobState.PAUSED:
@@ -336,7 +336,7 @@ class ManageJobs:
             NotFoundError: There is no such job, or it is CANCELLED.
         """
 
-        def next_revision(job: Job) -> tuple[Job, DueEntry | None]:
+        def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
             cancelled = revised(job.with_new_version(now), now, definition=job.definition)
             return replace(cancelled, state=JobState.CANCELLED), job.unpaused(now)
 
@@ -516,7 +516,7 @@ def _same(one: JobDefinition, other: JobDefinition) -> bool:
     return len({*texts}) == 1
 
 
-def _first(job: Job) -> DueEntry | None:
+def _first(job: Job) -> FireEntry | None:
     """The first due entry; a MANUAL job has none."""
     at = check(job.schedule)
     return None if at is None else job.fire_entry(at, 1)

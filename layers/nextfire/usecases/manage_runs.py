@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, DueKind
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.due_decisions import MISFIRE_AFTER
 from nextfire.domain.errors import (
     ConflictError,
@@ -428,14 +428,13 @@ class ManageRuns:
         pool = self._pool_of(job)
         now = cut(self._clock.now())
         to = run.redriven(reason, now)
-        entry = DueEntry(
-            DueKind.RETRY,
+        entry = DispatchEntry(
             run.key.job,
             run.key.uid,
             now,
-            run_id=run.key.run_id,
-            dispatch=to.dispatch,
-            pool=pool,
+            run.key.run_id,
+            to.dispatch,
+            pool,
             rank=job.definition.priority.rank,
             exclusive=job.exclusive,
         )
@@ -499,16 +498,15 @@ class ManageRuns:
         return Waiting(key, reason)
 
 
-def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DueEntry:
+def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DispatchEntry:
     """The due entry that has *run*, which was asked for, sent at *at*."""
-    return DueEntry(
-        DueKind.RETRY,
+    return DispatchEntry(
         run.key.job,
         run.key.uid,
         at,
-        run_id=run.key.run_id,
-        dispatch=run.dispatch,
-        pool=pool,
+        run.key.run_id,
+        run.dispatch,
+        pool,
         rank=job.definition.priority.rank,
         exclusive=job.exclusive,
         trigger=run.trigger,

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, Slot, StoredEntry
+from nextfire.domain.due import FireEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import Cover, Fire, GoOn, Resend, Resume
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import JobKey
@@ -22,7 +22,7 @@ from nextfire.usecases.go_on_backfill import GoOnBackfill
 _COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
 _BACKFILL_FOR = timedelta(milliseconds=500)  # spent on backfills in one step
 
-Followed = tuple[Due, DueEntry | None]
+Followed = tuple[Due, FireEntry | None]
 """What was done, and the entry that is to follow it."""
 
 
@@ -92,12 +92,16 @@ class Actions:
         """None: there was no time left."""
         done: list[tuple[Due, Covered | Exception | None]] = []
         for due in of_job:
-            decision = due.decision
-            if not isinstance(decision, Cover) or self.clock.now() > until:
+            entry, decision = due.entry, due.decision
+            if (
+                not isinstance(entry, FireEntry)
+                or not isinstance(decision, Cover)
+                or self.clock.now() > until
+            ):
                 done.append((due, None))
                 continue
             try:
-                covered = cover_missed(self.runs, due.entry, decision, now)
+                covered = cover_missed(self.runs, entry, decision, now)
                 if decision.owned_until is None and covered.successor is None:
                     self.jobs.complete(decision.owner, now)
             except Exception as error:  # noqa: BLE001 — the caller tells apart
@@ -163,7 +167,7 @@ class Actions:
         """
         until = self.clock.now() + _BACKFILL_FOR
         going = [
-            (due.stored, self.executor.submit(self.backfill.step, due.entry, d.job, until))
+            (due.stored, self.executor.submit(self.backfill.step, d.entry, d.job, until))
             for due in backfills
             if isinstance(d := due.decision, GoOn)
         ]

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import DueEntry, DueKind, Slot, StoredEntry
+from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot, StoredEntry
 from nextfire.domain.due_decisions import (
     MISFIRE_AFTER,
     Cover,
@@ -55,7 +55,7 @@ class Deciding:
         jobs = found | sure
         read: Read = {s.slot: jobs.get(s.entry.job) for s in batch}
         return [
-            replace(due, sure=due.entry.kind is DueKind.FIRE and due.entry.job in sure)
+            replace(due, sure=isinstance(due.entry, FireEntry) and due.entry.job in sure)
             for due in self._decided(batch, read, now, report)
         ]
 
@@ -90,7 +90,7 @@ class Deciding:
         """Their jobs, by consistent reads: together, but for those that are to be written, which
         are read whole, and those that are not found.
         """
-        together = dict.fromkeys(s.entry.job for s in entries if s.entry.kind is DueKind.FIRE)
+        together = dict.fromkeys(s.entry.job for s in entries if isinstance(s.entry, FireEntry))
         found = self._together(together)
         alone = {
             key: self.executor.submit(self.jobs.get, key)
@@ -131,12 +131,12 @@ class Deciding:
 
 
 def _is_late(entry: DueEntry, now: datetime) -> bool:
-    return entry.kind is DueKind.FIRE and not entry.held and now - entry.at > MISFIRE_AFTER
+    return isinstance(entry, FireEntry) and not entry.held and now - entry.at > MISFIRE_AFTER
 
 
 def _asks_for_job(entry: DueEntry) -> bool:
     """Whether its decision depends on the job: a retry has been decided over."""
-    if entry.kind is not DueKind.RETRY:
+    if not isinstance(entry, DispatchEntry):
         return True
     return entry.trigger is Trigger.MANUAL and entry.exclusive
 
@@ -164,19 +164,23 @@ def in_order(decided: list[Due]) -> tuple[list[Due], list[StoredEntry]]:
     and covered as well.
     """
     missed: dict[tuple[str, int], datetime] = {}
-    for due in filter(misses, decided):
-        at, chain = due.entry.occurs_at, _chain(due)
-        missed[chain] = min(at, missed.get(chain, at))
+    fires = [(due, due.entry) for due in decided if isinstance(due.entry, FireEntry)]
+    for due, entry in fires:
+        if misses(due):
+            at, chain = entry.occurs_at, _chain(entry)
+            missed[chain] = min(at, missed.get(chain, at))
     followers = [
-        due for due in decided if due.entry.occurs_at > missed.get(_chain(due), due.entry.occurs_at)
+        due for due, entry in fires if entry.occurs_at > missed.get(_chain(entry), entry.occurs_at)
     ]
     if not followers:
         return decided, []
-    followed, behind = {_chain(due) for due in followers}, {id(due) for due in followers}
+    behind = {id(due) for due in followers}
+    followed = {_chain(entry) for due, entry in fires if id(due) in behind}
+    leads = {id(due) for due, entry in fires if _chain(entry) in followed}
     first = [due for due in decided if id(due) not in behind]
-    in_order = [_covering_first(due) if _chain(due) in followed else due for due in first]
+    in_order = [_covering_first(due) if id(due) in leads else due for due in first]
     return in_order, [due.stored for due in followers]
 
 
-def _chain(due: Due) -> tuple[str, int]:
-    return due.entry.uid, due.entry.version
+def _chain(entry: FireEntry) -> tuple[str, int]:
+    return entry.uid, entry.version

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from nextfire.domain.decisions import OverlapDecision, decide_overlap
-from nextfire.domain.due import DueEntry, DueKind, StoredEntry
+from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, StoredEntry
 from nextfire.domain.due_decisions import Cover, Fire, Resend
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ids import RunKey, runs_from
@@ -211,7 +211,7 @@ def _with_end(due: Due, overlap: OverlapDecision) -> Due:
     if overlap.cancel is None or not isinstance(decision, Fire | Resend):
         return due
     what = f"the occurrence at {isoformat(decision.run.scheduled_at)}"
-    if due.entry.kind is DueKind.RETRY:
+    if isinstance(due.entry, DispatchEntry):
         what = decision.run.execution_id
     return replace(due, ends=(overlap.cancel, f"{overlap.reason} {what}"))
 
@@ -242,7 +242,7 @@ class TenantRates:
         over = [
             s
             for s in batch
-            if s.entry.kind in _SENT and self._spent.get(s.entry.job.tenant) == minute
+            if isinstance(s.entry, _SENT) and self._spent.get(s.entry.job.tenant) == minute
         ]
         self._wait(over, report)
         return [stored for stored in batch if stored not in over]
@@ -304,7 +304,7 @@ class TenantRates:
             self._waiting.postpone(entries, Why.NO_QUOTA)
 
 
-_SENT = (DueKind.FIRE, DueKind.RETRY)
+_SENT = (FireEntry, DispatchEntry)
 
 
 def _is_sent(due: Due) -> bool:
