@@ -29,6 +29,8 @@ class DueKind(StrEnum):
 
 
 NORMAL_RANK = 1
+PARKED_AT_MOST = timedelta(minutes=64)
+"""How far ahead the bucket of an entry may be that is due and has to wait; see `is_parked`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,11 @@ class StoredEntry:
 
     slot: Slot
     entry: DueEntry
+
+    def is_parked(self, now: datetime) -> bool:
+        """Whether it was due before its bucket's minute, which is still to come: it waits."""
+        minute = self.slot.minute
+        return minute > now and self.entry.at < minute
 
 
 @dataclass(frozen=True, slots=True)

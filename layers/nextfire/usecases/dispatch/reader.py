@@ -11,6 +11,7 @@ from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, ControlStore, DueStore
+from nextfire.usecases.dispatch.parked import Parked
 
 LOOK_AHEAD = timedelta(seconds=2)
 CLOSED_AFTER = timedelta(seconds=30)
@@ -47,6 +48,7 @@ class BucketReader:
         shards: Those of the group.
         epoch: Of the lease: a cursor that a later holder has moved is not moved back.
         room: How many more entries can be held; all shards together read about as many.
+        parked: The entries that wait in future buckets; each poll reads some of them.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class BucketReader:
         shards: Collection[int],
         epoch: int,
         room: Callable[[], int],
+        parked: Parked,
     ) -> None:
         self._due = due
         self._control = control
@@ -67,6 +70,7 @@ class BucketReader:
         self._shards = list(shards)
         self._epoch = epoch
         self._room = room
+        self._parked = parked
         self._most = READ_AT_MOST
         self._full = False
         self._cursors: dict[int, datetime] = {}
@@ -192,6 +196,8 @@ class BucketReader:
             minute = max(minute, floor_minute(now) - MINUTE)
             found += self._read_open(minute, shard, now)
             minute += MINUTE
+        if not self._full:
+            found += self._parked.read(shard, now)
         return found, cursor
 
     def _read_open(self, minute: datetime, shard: int, now: datetime) -> Found:
