@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 
 from nextfire.domain.due import PARKED_AT_MOST, BrokenEntry, Slot, StoredEntry
@@ -14,8 +14,9 @@ from nextfire.domain.ports import DueStore
 
 READS_AT_MOST = 16
 """Queries for parked entries, of a shard in one poll: a new holder reads an hour in five polls."""
-_ENTRIES_AT_MOST = 500
-_ENTRIES_AT_LEAST = 50
+_NEVER = datetime.min.replace(tzinfo=UTC)
+ENTRIES_AT_MOST = 500
+"""Parked entries that are read of a shard in one poll."""
 
 
 @dataclass(slots=True)
@@ -36,13 +37,12 @@ class Parked:
 
     def __init__(self, due: DueStore, shards: Collection[int]) -> None:
         self._due = due
-        self._shards = list(shards)
         self._lock = threading.Lock()
         self._known: dict[int, dict[datetime, set[str]]] = {shard: {} for shard in shards}
         self._unread: dict[int, list[datetime]] = {}
         self._places: dict[int, _Place] = {}
         self._last: dict[int, datetime] = {}
-        self._wanted: Mapping[str, int] = {}
+        self._wanted: Collection[str] = ()
 
     @property
     def tenants(self) -> set[str]:
@@ -60,21 +60,19 @@ class Parked:
                 if place is not None and place.minute == minute:
                     place.seen.update(tenants)
 
-    def look_for(self, wanted: Mapping[str, int]) -> None:
-        """Read the entries of the tenants that are *wanted*, about that many of each."""
+    def look_for(self, wanted: Collection[str]) -> None:
+        """Read the entries of the tenants that are *wanted*, the first of them first."""
         with self._lock:
             self._wanted = wanted
 
     def read(self, shard: int, now: datetime) -> list[StoredEntry | BrokenEntry]:
         """The next parked entries of *shard*, of other tenants too; each poll reads further."""
-        wanted = sum(self._wanted.values()) // len(self._shards)
-        most = min(max(wanted, _ENTRIES_AT_LEAST), _ENTRIES_AT_MOST)
         found: list[StoredEntry | BrokenEntry] = []
         for _ in range(READS_AT_MOST):
             place = self._next(shard, now)
-            if place is None or len(found) >= most:
+            if place is None or len(found) >= ENTRIES_AT_MOST:
                 break
-            rest = most - len(found)
+            rest = ENTRIES_AT_MOST - len(found)
             page = [
                 *islice(
                     self._due.read(
@@ -116,11 +114,12 @@ class Parked:
     def _next_minute(self, shard: int) -> datetime | None:
         if self._unread[shard]:
             return self._unread[shard][0]
-        known = self._known[shard]
-        wanted = sorted(m for m, of in known.items() if not of.isdisjoint(self._wanted))
-        last = self._last.get(shard)
-        behind = (minute for minute in wanted if last is not None and minute > last)
-        return next(behind, wanted[0] if wanted else None)
+        last = self._last.get(shard, _NEVER)
+        for tenant in self._wanted:
+            minutes = sorted(m for m, of in self._known[shard].items() if tenant in of)
+            if minutes:
+                return next((minute for minute in minutes if minute > last), minutes[0])
+        return None
 
     def _come_to(
         self,

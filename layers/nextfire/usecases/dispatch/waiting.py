@@ -21,11 +21,11 @@ from nextfire.usecases.dispatch.parked import Parked, Spread
 _NEAR = 1_000
 """Entries of a tenant that wait in their buckets, in the first minute; more are parked."""
 _LOOKS = 100
-"""Parked entries, of all tenants together, that are tried at a time where the last ones had to wait
-again. Each try costs a read of its job; without a bound, a million would cost more than their moves.
+"""Parked entries, of all tenants together, that are tried at a time after a try was in vain. Each
+try costs a read of the job; without a bound, these would cost more than the moves.
 """
-_PATIENCE = 2
-"""How many times as long a parked entry is left alone."""
+_PARKED_AGAIN = timedelta(seconds=2)
+"""How long a parked entry is left alone at least."""
 _QUOTA_SEEN_AFTER = timedelta(seconds=5)
 """How long after a minute's begin it is known whether its quota is used up by what is due in it."""
 
@@ -69,12 +69,15 @@ class Waiting:
         self._near: dict[Slot, str] = {}
         self._waiting: Counter[str] = Counter()  # as of the last poll, and what it lets in
         self._allowed: dict[str, int] = {}
+        self._tries = 0
+        self._tried: dict[str, int] = {}  # by tenant, the number of its last try
         self._least = _LOOKS
         self._no_quota_until: dict[str, datetime] = {}
         self._spread = Spread()
 
     def wanted(self, now: datetime) -> Mapping[str, int]:
-        """By tenant, how many parked entries may be tried now; once for each poll.
+        """By tenant, how many parked entries may be tried now; once for each poll. The tenants that
+        were not tried for the longest time come first.
 
         As long as all that are tried continue, it is twice as many each time.
         """
@@ -98,6 +101,8 @@ class Waiting:
         with self._lock:
             if self._left(tenant, self._waiting, now) <= 0:
                 return False
+            self._tries += 1
+            self._tried[tenant] = self._tries
             self._waiting[tenant] += 1
             self._near[stored.slot] = tenant
             return True
@@ -162,15 +167,15 @@ class Waiting:
                 waiting[tenant] += 1
                 near.append(stored)
                 self._near[stored.slot] = tenant
-            until = next_minute if why is Why.NO_QUOTA else now + why.after
-            self._holding.ignore((s.slot for s in near if not s.is_parked(now)), until)
-            until = next_minute if why is Why.NO_QUOTA else now + _PATIENCE * why.after
-            self._holding.ignore((s.slot for s in near if s.is_parked(now)), until)
+            for stored in near:
+                wait = max(why.after, _PARKED_AGAIN) if stored.is_parked(now) else why.after
+                until = next_minute if why is Why.NO_QUOTA else now + wait
+                self._holding.ignore([stored.slot], until)
         return near, far
 
     def _minute_for(self, entry: DueEntry, why: Why, now: datetime) -> datetime:
         """The minute of the bucket in which to park *entry*."""
-        if why is Why.NO_QUOTA:
+        if why is Why.NO_QUOTA and not entry.held:
             rate = self._quotas.of(entry.job.tenant).runs_per_minute or _NEAR
             return self._spread.minute_for(entry.job.tenant, rate, now)
         late = now - entry.at if why.held else MINUTE
