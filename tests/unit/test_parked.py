@@ -135,7 +135,7 @@ def test_a_million_that_wait_cost_at_most_50_dollars_a_day(
 
 @pytest.mark.parametrize("tenants", [1, 40])
 def test_the_tries_of_those_that_wait_cost_at_most_5_dollars_a_day(tenants: int) -> None:
-    crowds = {f"tenant{n}": 2_000 // tenants for n in range(tenants)}
+    crowds: Any = {f"tenant{n}": 2_000 // tenants for n in range(tenants)}
     world, meter = a_world(**crowds)
     wait(world, "13:00")
     poll(world, 60)
