@@ -14,8 +14,10 @@ from nextfire.domain.due import PARKED_AT_MOST, StoredEntry
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch import waiting
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.find_unsent import FindUnsent
 from tests.accounting import assert_all_accounted, settle
 from tests.builders import at
+from tests.unit.test_audit import audit
 from tests.world import World
 
 WRITE, READ = 0.625, 0.125  # dollars per million units
@@ -216,10 +218,18 @@ def test_those_that_wait_for_a_quota_are_spread_over_the_minutes_that_have_it() 
     assert meter.writes <= 100 * (2 + 1) + 2 * 2 * 10, "each is moved about once"
 
 
-def test_a_parked_entry_is_sent_once_and_is_not_called_lost() -> None:
-    world, _ = a_world(acme=1)
-    job = world.job(world.entries[0].job)
+def parked(**crowds: Any) -> World:
+    """At 12:40, all of *crowds* parked further ahead than the next minutes."""
+    world, _ = a_world(**crowds)
     wait(world, "12:40")
+    ahead = {slot.minute for slot in world.due.items}
+    assert min(ahead) > world.now + timedelta(minutes=3)
+    return world
+
+
+def test_a_parked_entry_is_sent_once_and_accounted_for() -> None:
+    world = parked(acme=1)
+    job = world.job(world.entries[0].job)
     (slot,) = world.due.items
     assert StoredEntry(slot, world.entries[0]).is_parked(world.now)
 
@@ -230,3 +240,23 @@ def test_a_parked_entry_is_sent_once_and_is_not_called_lost() -> None:
 
     assert_all_accounted(world, job)
     assert sent(world) == {"acme": 1}
+
+
+def test_a_parked_entry_keeps_the_id_of_a_deleted_job() -> None:
+    world = parked(acme=1)
+    job = world.job(world.entries[0].job)
+    unsent = FindUnsent(world.due, world.control, read_shards=1)
+
+    found = unsent.of(job.key, job.uid, world.now)
+
+    assert found == world.entries
+
+
+def test_the_auditor_does_not_call_a_parked_entry_lost() -> None:
+    world = parked(acme=3)
+    slots = set(world.due.items)
+
+    report = audit(world)
+
+    assert (report.jobs, report.repaired) == (3, 0), report
+    assert set(world.due.items) == slots
