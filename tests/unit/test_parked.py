@@ -67,7 +67,7 @@ class Meter:
 def a_world(
     *, backlog: int | None = 0, quotas: TenantQuotas = NO_QUOTAS, **crowds: int
 ) -> tuple[World, Meter]:
-    """By tenant, so many jobs are due at noon; the queue takes *backlog*."""
+    """*crowds*: by tenant, the number of jobs that are due at noon; the queue takes *backlog*."""
     world = World("11:59:30", quotas=quotas)
     takes(world, backlog)
     world.new_watcher()
@@ -163,7 +163,7 @@ def test_they_go_within_a_few_polls_once_there_is_room(*, takeover: bool) -> Non
     takes(world, 200)
     poll(world, 20)
 
-    # The last tenth is for tenants of whom nothing waits.
+    # The last tenth is for tenants without waiting entries.
     assert sum(sent(world).values()) == 180
     assert min(sent(world).values()) >= 60, f"each tenant has its share: {sent(world)}"
     takes(world, 10_000)

@@ -159,7 +159,7 @@ class Holding:
             self._ignored.update((slot, until) for slot in slots)
 
     def waits(self, slot: Slot) -> bool:
-        """Whether *slot* is held, in work, or to be left alone, and not deleted."""
+        """Whether *slot* is held, being dispatched or ignored, and not deleted."""
         return any(slot in known for known in (self._held, self._in_work, self._ignored))
 
     def deleted(self, slots: Iterable[Slot], now: datetime) -> None:

@@ -46,7 +46,7 @@ class Parked:
 
     @property
     def tenants(self) -> set[str]:
-        """Those of whom something may be parked."""
+        """The tenants that may have parked entries."""
         with self._lock:
             buckets = (tenants for known in self._known.values() for tenants in known.values())
             return set().union(*buckets)

@@ -132,7 +132,7 @@ class Dispatch:
                 if self._waiting.lets_in(stored, now):
                     self._holding.hold(stored, now)
             elif stored.slot.minute > now + LOOK_AHEAD:
-                continue  # found beside what is parked; it is set aside in its minute
+                continue  # read along with parked entries; it is set aside in its minute
             elif not self._holding.knows(stored.slot):
                 again = self._quarantine.set_aside(stored, now, report)
                 if again is not None:
