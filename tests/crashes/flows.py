@@ -406,7 +406,7 @@ class Redrive(Asked):
 
 class RedrivePool(Redrive):
     name = "redrive: a pool"
-    job_ids = ("first", "second", "third")
+    job_ids: tuple[str, ...] = ("first", "second", "third")
 
     def ask(self, api: Api, stack: Stack) -> object:
         done = api.executions.redrive_dead(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,10 +36,10 @@ class Parked:
     not know it, and reads each bucket of the next hour once.
     """
 
-    def __init__(self, due: DueStore, shards: Collection[int]) -> None:
+    def __init__(self, due: DueStore) -> None:
         self._due = due
         self._lock = threading.Lock()
-        self._known: dict[int, dict[datetime, set[str]]] = {shard: {} for shard in shards}
+        self._known: dict[int, dict[datetime, set[str]]] = defaultdict(dict)
         self._unread: dict[int, list[datetime]] = {}
         self._places: dict[int, _Place] = {}
         self._last: dict[int, datetime] = {}

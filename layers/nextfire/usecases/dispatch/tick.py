@@ -81,7 +81,7 @@ class Dispatch:
         self._report = TickReport()
         self._trouble: UnavailableError | None = None
         self._holding = holding = Holding(shares.weights, budget)
-        self._parked = parked = Parked(due, shards)
+        self._parked = parked = Parked(due)
         self._waiting = waiting = Waiting(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
         self._deciding = Deciding(jobs, executor, holding, waiting)
