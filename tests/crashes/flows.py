@@ -406,7 +406,7 @@ class Redrive(Asked):
 
 class RedrivePool(Redrive):
     name = "redrive: a pool"
-    job_ids = ("first", "second", "third")
+    job_ids: tuple[str, ...] = ("first", "second", "third")
 
     def ask(self, api: Api, stack: Stack) -> object:
         done = api.executions.redrive_dead(
@@ -1206,7 +1206,7 @@ class TickWithRates(Flow):
     name = "quotas of runs: tick"
     until = "12:01:10"
     quotas = TenantQuotas(default=Quotas(runs_per_minute=2, concurrent_runs=1))
-    job_ids = ("first", "second", "third")
+    job_ids: tuple[str, ...] = ("first", "second", "third")
 
     def prepare(self, stack: Stack) -> None:
         for job_id in self.job_ids:
@@ -1233,6 +1233,34 @@ class TickOfWaiting(TickWithRates):
         super().prepare(stack)
         watch(stack, "12:00")
         stack.at("12:01")
+
+
+class Park(TickWithRates):
+    """Of four runs one can go in each minute. The last one is parked twice, the second time for two
+    minutes, and is sent before that, when the quota of the third minute is free.
+    """
+
+    name = "watcher: what waits is parked, and goes before its minute"
+    until = "12:05:30"
+    quotas = TenantQuotas(default=Quotas(runs_per_minute=1))
+    job_ids = ("first", "second", "third", "fourth")
+
+    def prepare(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            stack.register(job_id, misfire=RUN_LATEST)
+        for time in ("12:00", "12:01"):
+            watch(stack, time)
+        stack.at("12:02")
+
+    def act(self, stack: Stack) -> None:
+        watcher = stack.watcher()
+        watcher.live(SECOND)
+        stack.at("12:03:06")
+        watcher.live(SECOND)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        assert max(stack.sent_per_minute) <= at("12:04"), stack.sent_per_minute
 
 
 class TakeOverWithRates(TickWithRates):
@@ -1663,7 +1691,7 @@ FLOWS: list[Flow] = [
     *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
     *(AuditEntry(), AuditMessage(), AuditRevive()),
     *(RegisterCounted(), DeleteCounted(), DeleteRunning(), SettleCounted(), CoverLastCounted()),
-    *(Revive(), EndOfLastPause(), TickWithRates(), TickOfWaiting(), TakeOverWithRates()),
+    *(Revive(), EndOfLastPause(), TickWithRates(), TickOfWaiting(), TakeOverWithRates(), Park()),
     *(CreateAgain(), CreateRefused(), CreateManyAgain(), RunNowAgain(), BackfillAgain()),
     *(RedriveAgain(), SkipNextAgain()),
     *(ManyAgain(), ResumeManyAgain(), CancelManyAgain()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ports import KeptRequest
 from nextfire.usecases import execute_run
 from nextfire.usecases.cover_missed import Recorded, record_missed
+from nextfire.usecases.dispatch.waiting import Waiting
 from nextfire.usecases.execute_run import ExecuteRun, Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
@@ -28,6 +30,7 @@ from tests.crashes.flows import (
     DeleteCounted,
     Flow,
     InTurn,
+    Park,
     Register,
     ReleaseLease,
     SendLatest,
@@ -92,6 +95,18 @@ def test_a_due_entry_that_is_deleted_before_its_successor_is_stored(
     monkeypatch.setattr(DynamoDbDueStore, "put", put_later)
     monkeypatch.setattr(DynamoDbDueStore, "delete", delete_first)
     assert explorer(Dispatch()).first_lost() == ("DeleteItem", Fate.AFTER)
+
+
+def test_an_entry_that_waits_and_is_deleted_before_it_is_parked(
+    explorer: Callable[[Flow], Explorer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete_first(self: Any, entries: Any, at: datetime, why: Any) -> None:
+        if entries:
+            self._due.delete([stored.slot for stored in entries])
+            self._due.put([replace(stored.entry, held=why.held) for stored in entries], at)
+
+    monkeypatch.setattr(Waiting, "_move", delete_first)
+    assert explorer(Park()).first_lost() == ("DeleteItem", Fate.AFTER)
 
 
 def test_a_message_that_is_deleted_before_its_run_is_on_record(

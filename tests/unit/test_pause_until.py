@@ -166,7 +166,7 @@ def test_an_end_that_is_not_to_come_is_refused(world: World, after: timedelta) -
 
 
 def test_a_watcher_that_dies_anywhere_resumes_once() -> None:
-    for calls in range(100):
+    for calls in range(200):
         world = World("11:58:30")
         job = world.register(**MINUTELY, misfire=RUN_LATEST)
         pause(world, job)

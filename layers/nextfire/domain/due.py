@@ -16,6 +16,8 @@ from nextfire.domain.instants import cut, floor_minute, to_ms
 from nextfire.domain.run import Trigger
 
 NORMAL_RANK = 1
+PARKED_AT_MOST = timedelta(minutes=64)
+"""How far ahead the bucket of an entry may be that is due and has to wait; see `is_parked`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,11 @@ class StoredEntry:
 
     slot: Slot
     entry: DueEntry
+
+    def is_parked(self, now: datetime) -> bool:
+        """Whether it was due before its bucket's minute, which is still to come: it waits."""
+        minute = self.slot.minute
+        return minute > now and self.entry.at < minute
 
 
 @dataclass(frozen=True, slots=True)

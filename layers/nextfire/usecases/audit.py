@@ -27,6 +27,7 @@ from nextfire.domain.audit import (
     spans,
 )
 from nextfire.domain.due import (
+    PARKED_AT_MOST,
     BrokenEntry,
     DispatchEntry,
     DueEntry,
@@ -53,8 +54,7 @@ LOOK_AGAIN_AFTER = timedelta(seconds=5)
 BEHIND = timedelta(minutes=5)
 """A shard whose cursor lies further back is not judged: its watcher has yet to come there."""
 AHEAD = 2 * MINUTE
-"""Up to when an entry that is due already may lie: what is too much for one minute is put into the
-next."""
+"""Up to when buckets are read whole; of the later ones only what is parked there."""
 SENT_AT_MOST = 1_000
 """Runs of one job that one visit sends again."""
 _BEFORE = 5  # records before the look-back that may be a range that reaches into it
@@ -423,15 +423,18 @@ class AuditJobs:
         self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: _Table
     ) -> None:
         """Read, in the order of time, all that may be due in *shard* and has not been sent."""
-        minute = cursor - STRAGGLER_BUCKETS * MINUTE
-        while minute <= floor_minute(now) + AHEAD:
-            for stored in self._due.read(minute, shard, before=None, consistent=True):
+        first, whole_until = cursor - STRAGGLER_BUCKETS * MINUTE, floor_minute(now) + AHEAD
+        ahead = (floor_minute(now) + PARKED_AT_MOST + MINUTE - first) // MINUTE + 1
+        minutes = [first + n * MINUTE for n in range(ahead)]
+        # The successor of a parked entry may be in the present bucket: that is read again.
+        for minute in [*minutes, *(m for m in minutes if floor_minute(now) <= m <= whole_until)]:
+            before = None if minute <= whole_until else minute
+            for stored in self._due.read(minute, shard, before=before, consistent=True):
                 if isinstance(stored, BrokenEntry):
                     # Its watcher sets it aside when it is due, and mends the chain.
                     table.broken.update({stored.job} if stored.job else ())
                 elif stored.entry.uid in uids:
                     table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
-            minute += MINUTE
 
     def _slot(self, entry: DueEntry, now: datetime) -> Slot:
         return Slot(entry.bucket(now, self._write_shards), entry.sort_key)

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from nextfire.domain.due import FireEntry, StoredEntry
+from nextfire.domain.due import PARKED_AT_MOST, FireEntry, StoredEntry
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import ControlStore, DueStore
 
 BEHIND_AT_MOST = timedelta(hours=1)
 """Watchers that are further behind are not asked how far they have come: that is many reads."""
-_AHEAD = 2 * MINUTE  # what is too much for one minute is put into the next
+_AHEAD = PARKED_AT_MOST + MINUTE
 _READ_AT_MOST = 10_000
 _MOMENT = timedelta(milliseconds=1)
 
 
 class FindUnsent:
     """Looks for a job's chain in the due table. The cursors alone do not tell: what waits for room
-    or its turn is carried along ahead of them.
+    or its turn is parked ahead of them.
 
-    A chain is never out of the table until it has ended, for a successor is stored before its
-    entry is deleted, and it only moves to later buckets and later keys. So whoever reads in that
-    order meets it.
+    A chain is never out of the table until it has ended: a successor is stored before its entry is
+    deleted. It moves to later buckets and later keys, so a read in that order meets it; except that
+    the successor of a parked entry may be in the present bucket, which is read again at the end.
     """
 
     def __init__(self, due: DueStore, control: ControlStore, *, read_shards: int) -> None:
@@ -45,7 +45,9 @@ class FindUnsent:
             return None
         found: list[FireEntry] = []
         read = 0
-        while minute <= floor_minute(now) + _AHEAD:
+        ahead = (floor_minute(now) + _AHEAD - minute) // MINUTE + 1
+        minutes = [minute + n * MINUTE for n in range(ahead)]
+        for minute in [*minutes, *(m for m in minutes if m <= floor_minute(now) + MINUTE)]:
             for shard in sorted(s for s in shards if cursors[s] <= minute):
                 for stored in self._due.read(minute, shard, before=now + _MOMENT, consistent=True):
                     read += 1
@@ -54,5 +56,4 @@ class FindUnsent:
                     entry = stored.entry if isinstance(stored, StoredEntry) else None
                     if isinstance(entry, FireEntry) and entry.uid == uid:
                         found.append(entry)
-            minute += MINUTE
         return found

@@ -165,8 +165,9 @@ class Holding:
         with self._lock:
             self._ignored.update((slot, until) for slot in slots)
 
-    def ignores(self, slot: Slot) -> bool:
-        return slot in self._ignored
+    def waits(self, slot: Slot) -> bool:
+        """Whether *slot* is held, being dispatched or ignored, and not deleted."""
+        return any(slot in known for known in (self._held, self._in_work, self._ignored))
 
     def deleted(self, slots: Iterable[Slot], now: datetime) -> None:
         """*slots* are being deleted: reads that began before, or a little later, may show them."""

@@ -6,12 +6,14 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import Enum, auto
 from itertools import islice
 
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, ControlStore, DueStore
+from nextfire.usecases.dispatch.parked import Parked
 
 LOOK_AHEAD = timedelta(seconds=2)
 CLOSED_AFTER = timedelta(seconds=30)
@@ -38,12 +40,22 @@ Found = list[StoredEntry | BrokenEntry]
 Hold = Callable[[Found], None]
 
 
+class _When(Enum):
+    """Which buckets of a shard: those left in the past, the present ones, or those of the future
+    that hold what is parked.
+    """
+
+    PAST = auto()
+    PRESENT = auto()
+    PARKED = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Buckets of a shard that are read together: those of the past, or of the present."""
+    """Buckets that are read together."""
 
     shard: int
-    past: bool
+    when: _When
 
 
 class BucketReader:
@@ -57,6 +69,7 @@ class BucketReader:
         shards: Those of the group.
         epoch: Of the lease: a cursor that a later holder has moved is not moved back.
         room: How many more entries can be held; all shards together read about as many.
+        parked: The entries that wait in future buckets; each poll reads some of them.
     """
 
     def __init__(
@@ -69,6 +82,7 @@ class BucketReader:
         shards: Collection[int],
         epoch: int,
         room: Callable[[], int],
+        parked: Parked,
     ) -> None:
         self._due = due
         self._control = control
@@ -77,6 +91,7 @@ class BucketReader:
         self._shards = list(shards)
         self._epoch = epoch
         self._room = room
+        self._parked = parked
         self._most = READ_AT_MOST
         self._full = False
         self._cursors: dict[int, datetime] = {}
@@ -86,6 +101,11 @@ class BucketReader:
         self._reached: dict[str, Slot] = {}
         self._ending_read_at: dict[int, datetime] = {}
         self._stragglers_at: datetime | None = None
+        self._reads = {
+            _When.PAST: self._read_past,
+            _When.PRESENT: self._read_present,
+            _When.PARKED: self._read_parked,
+        }
 
     def reads_since(self, now: datetime) -> datetime:
         """When the oldest read began that may still be answered; *now* if there is none."""
@@ -123,9 +143,9 @@ class BucketReader:
     def _read_shards(self, now: datetime, hold: Hold, notes: list[str]) -> UnavailableError | None:
         """Hold what the shards answer in time. Returns the trouble of one that cannot be read."""
         slow = set(self._reading)
-        for part in self._parts(now):
+        for part in [*self._parts(now)]:
             if part not in slow:
-                read = self._read_past if part.past else self._read_present
+                read = self._reads[part.when]
                 self._reading[part] = self._executor.submit(read, part.shard, now)
                 self._began[part] = now
         trouble: UnavailableError | None = None
@@ -138,21 +158,24 @@ class BucketReader:
                 self._move_cursor(part.shard, cursor)
             except TimeoutError:
                 self._reading[part] = reading
-                if part not in slow and not part.past:
+                if part not in slow and part.when is _When.PRESENT:
                     notes.append(f"shard {part.shard} does not answer")
             except UnavailableError as error:
                 trouble = error
         return trouble
 
     def _parts(self, now: datetime) -> Iterator[_Part]:
-        """What is to be read. What was left in the past is read apart: after a long outage that
-        takes many reads, and the present is not to wait for them.
+        """What is to be read. What was left in the past, or is parked, is read apart: that may
+        take many reads, and the present is not to wait for them.
         """
         for shard in self._shards:
-            present = _Part(shard, past=False)
-            if self._cursors[shard] < _first_of_present(now) and present not in self._reading:
-                yield _Part(shard, past=True)
+            present = _Part(shard, _When.PRESENT)
+            answers = present not in self._reading
+            if answers and self._cursors[shard] < _first_of_present(now):
+                yield _Part(shard, _When.PAST)
             yield present
+            if answers and not self._full:
+                yield _Part(shard, _When.PARKED)
 
     def _move_cursor(self, shard: int, minute: datetime) -> None:
         moved = minute > self._cursors[shard]
@@ -220,6 +243,9 @@ class BucketReader:
             found += self._read_open(minute, shard, now)
             minute += MINUTE
         return found, cursor
+
+    def _read_parked(self, shard: int, now: datetime) -> tuple[Found, datetime]:
+        return self._parked.read(shard, now), self._cursors[shard]
 
     def _read_closed(self, minute: datetime, shard: int) -> Found:
         whole = self._due.read(minute, shard, before=None, consistent=True, page=self._most)

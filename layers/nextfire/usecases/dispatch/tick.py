@@ -23,8 +23,9 @@ from nextfire.usecases.dispatch.actions import Actions, Followed
 from nextfire.usecases.dispatch.deciding import Deciding, in_order, misses
 from nextfire.usecases.dispatch.gates import Gate, PoolRoom, Shares, TenantRates, Turns
 from nextfire.usecases.dispatch.holding import Holding
+from nextfire.usecases.dispatch.parked import Parked
 from nextfire.usecases.dispatch.quarantine import Quarantine
-from nextfire.usecases.dispatch.reader import BucketReader, Found
+from nextfire.usecases.dispatch.reader import LOOK_AHEAD, BucketReader, Found
 from nextfire.usecases.dispatch.report import Dispatched, Due, TickReport
 from nextfire.usecases.dispatch.waiting import Waiting, Why
 from nextfire.usecases.go_on_backfill import GoOnBackfill
@@ -80,11 +81,19 @@ class Dispatch:
         self._report = TickReport()
         self._trouble: UnavailableError | None = None
         self._holding = holding = Holding(shares.weights, budget)
-        self._waiting = waiting = Waiting(due, holding, clock)
+        self._parked = parked = Parked(due)
+        self._waiting = waiting = Waiting(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
         self._deciding = Deciding(jobs, executor, holding, waiting)
         self._reader = BucketReader(
-            due, control, clock, executor, shards=shards, epoch=epoch, room=lambda: holding.room
+            due,
+            control,
+            clock,
+            executor,
+            shards=shards,
+            epoch=epoch,
+            room=lambda: holding.room,
+            parked=parked,
         )
         self._room: Gate = PoolRoom(queue, shares.backlogs, waiting)
         self._turns: Gate = Turns(runs, executor, waiting)
@@ -112,6 +121,7 @@ class Dispatch:
         """
         report = TickReport()
         self._holding.forget(now, self._reader.reads_since(now))
+        self._parked.look_for(self._waiting.wanted(now))
         self._reader.read(now, lambda found: self._hold(found, now, report), report.notes)
         report.polled = True
         return report
@@ -119,7 +129,10 @@ class Dispatch:
     def _hold(self, found: Found, now: datetime, report: TickReport) -> None:
         for stored in found:
             if not isinstance(stored, BrokenEntry):
-                self._holding.hold(stored, now)
+                if self._waiting.lets_in(stored, now):
+                    self._holding.hold(stored, now)
+            elif stored.slot.minute > now + LOOK_AHEAD:
+                continue  # read along with parked entries; it is set aside in its minute
             elif not self._holding.knows(stored.slot):
                 again = self._quarantine.set_aside(stored, now, report)
                 if again is not None:

@@ -1,0 +1,168 @@
+"""Entries that are due and wait are parked in the buckets of the next hour: where, and whose."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+
+from nextfire.domain.due import PARKED_AT_MOST, BrokenEntry, Slot, StoredEntry
+from nextfire.domain.instants import MINUTE, floor_minute
+from nextfire.domain.ports import DueStore
+
+READS_AT_MOST = 16
+"""Queries for parked entries, of a shard in one poll: a new holder reads an hour in five polls."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
+ENTRIES_AT_MOST = 500
+"""Parked entries that are read of a shard in one poll."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a bucket has been read. `seen`: the tenants that have entries there."""
+
+    minute: datetime
+    after: Slot | None = None
+    seen: set[str] = field(default_factory=set)
+
+
+class Parked:
+    """Finds parked entries when their tenants can continue. Used by several threads.
+
+    Memory holds which tenants have entries in which bucket. It is only a hint: a new holder does
+    not know it, and reads each bucket of the next hour once.
+    """
+
+    def __init__(self, due: DueStore) -> None:
+        self._due = due
+        self._lock = threading.Lock()
+        self._known: dict[int, dict[datetime, set[str]]] = defaultdict(dict)
+        self._unread: dict[int, list[datetime]] = {}
+        self._places: dict[int, _Place] = {}
+        self._last: dict[int, datetime] = {}
+        self._wanted: Collection[str] = ()
+
+    @property
+    def tenants(self) -> set[str]:
+        """The tenants that may have parked entries."""
+        with self._lock:
+            buckets = (tenants for known in self._known.values() for tenants in known.values())
+            return set().union(*buckets)
+
+    def note(self, minute: datetime, tenants: Collection[str]) -> None:
+        """Entries of *tenants* have been parked in the buckets of *minute*."""
+        with self._lock:
+            for shard, known in self._known.items():
+                known.setdefault(minute, set()).update(tenants)
+                place = self._places.get(shard)
+                if place is not None and place.minute == minute:
+                    place.seen.update(tenants)
+
+    def look_for(self, wanted: Collection[str]) -> None:
+        """Read the entries of the tenants that are *wanted*, the first of them first."""
+        with self._lock:
+            self._wanted = wanted
+
+    def read(self, shard: int, now: datetime) -> list[StoredEntry | BrokenEntry]:
+        """The next parked entries of *shard*, of other tenants too; each poll reads further."""
+        found: list[StoredEntry | BrokenEntry] = []
+        for _ in range(READS_AT_MOST):
+            place = self._next(shard, now)
+            if place is None or len(found) >= ENTRIES_AT_MOST:
+                break
+            rest = ENTRIES_AT_MOST - len(found)
+            page = [
+                *islice(
+                    self._due.read(
+                        place.minute,
+                        shard,
+                        before=place.minute,
+                        after=place.after,
+                        consistent=True,
+                        page=rest,
+                    ),
+                    rest,
+                )
+            ]
+            found += page
+            self._come_to(shard, place, page, ended=len(page) < rest)
+        return found
+
+    def _next(self, shard: int, now: datetime) -> _Place | None:
+        """The bucket to read next: one that is begun, or not known yet, or of a wanted tenant."""
+        with self._lock:
+            present = floor_minute(now)
+            if shard not in self._unread:
+                minutes = range(1, PARKED_AT_MOST // MINUTE + 2)
+                self._unread[shard] = [present + n * MINUTE for n in minutes]
+            known = self._known[shard]
+            for minute in [each for each in known if each <= present]:
+                del known[minute]  # it is read anyway
+            self._unread[shard] = [m for m in self._unread[shard] if m > present]
+            place = self._places.get(shard)
+            if place is not None and place.minute > present:
+                return place if self._wanted or place.minute in self._unread[shard] else None
+            self._places.pop(shard, None)
+            following = self._next_minute(shard)
+            if following is None:
+                return None
+            self._places[shard] = place = _Place(following)
+            return place
+
+    def _next_minute(self, shard: int) -> datetime | None:
+        if self._unread[shard]:
+            return self._unread[shard][0]
+        last = self._last.get(shard, _NEVER)
+        for tenant in self._wanted:
+            minutes = sorted(m for m, of in self._known[shard].items() if tenant in of)
+            if minutes:
+                return next((minute for minute in minutes if minute > last), minutes[0])
+        return None
+
+    def _come_to(
+        self,
+        shard: int,
+        place: _Place,
+        page: list[StoredEntry | BrokenEntry],
+        *,
+        ended: bool,
+    ) -> None:
+        with self._lock:
+            place.seen.update(s.entry.job.tenant for s in page if isinstance(s, StoredEntry))
+            known, minute = self._known[shard], place.minute
+            known.setdefault(minute, set()).update(place.seen)
+            if not ended:
+                place.after = page[-1].slot
+                return
+            if place.seen:
+                known[minute] = place.seen
+            else:
+                del known[minute]
+            self._places.pop(shard, None)
+            self._last[shard] = minute
+            if minute in self._unread[shard]:
+                self._unread[shard].remove(minute)
+
+
+class Spread:
+    """Which minute has quota left for an entry that waits for its tenant's; an estimate."""
+
+    def __init__(self) -> None:
+        self._filled: dict[str, tuple[datetime, int]] = {}
+
+    def minute_for(self, tenant: str, rate: int, now: datetime) -> datetime:
+        """The minute for the next of *tenant*'s entries, which may have *rate* in each.
+
+        Each minute gets one more than that: so the quota is seen to be used up when it is.
+        """
+        first, last = floor_minute(now) + MINUTE, floor_minute(now) + PARKED_AT_MOST
+        minute, placed = self._filled.get(tenant, (first, 0))
+        if minute < first:
+            minute, placed = first, 0
+        elif placed > rate and minute < last:
+            minute, placed = minute + MINUTE, 0
+        self._filled[tenant] = minute, placed + 1
+        return minute

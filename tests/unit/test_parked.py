@@ -1,0 +1,262 @@
+"""Entries that wait back off: what waiting costs, and that they continue once they can."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Any
+
+import pytest
+
+from nextfire.domain.due import PARKED_AT_MOST, StoredEntry
+from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
+from nextfire.usecases.dispatch import waiting
+from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.find_unsent import FindUnsent
+from tests.accounting import assert_all_accounted, settle
+from tests.builders import at
+from tests.unit.test_audit import audit
+from tests.world import World
+
+WRITE, READ = 0.625, 0.125  # dollars per million units
+ENTRIES_PER_UNIT = 16  # of 250 bytes each, in a consistent read of 4 KB
+MILLION = 1_000_000
+POLL = timedelta(seconds=0.5)
+NEXT: dict[str, Any] = {"type": "ONCE", "schedule": "2026-05-24T12:31:00Z"}
+ONCE: dict[str, Any] = {"type": "ONCE", "schedule": "2026-05-24T12:00:00Z"}
+
+
+class Meter:
+    """Counts the write and read units of a world's due table, and its reads of jobs."""
+
+    def __init__(self, world: World) -> None:
+        self.writes = 0
+        self.reads = 0.0
+        due, jobs = world.due, world.jobs
+        put, mark, delete = due.put, due.mark_held, due.delete
+        read, get_many = due.read, jobs.get_many
+
+        def count(writer: Callable[..., Any]) -> Callable[..., Any]:
+            def write(entries: Any, *more: Any) -> Any:
+                self.writes += len(entries)
+                return writer(entries, *more)
+
+            return write
+
+        def counted_read(minute: datetime, shard: int, **more: Any) -> Any:
+            found = [*read(minute, shard, **more)]
+            most = more.get("page") or len(found)
+            strong = 1 if more["consistent"] else 0.5
+            # The callers read no more than a page.
+            self.reads += strong * max(ceil(min(len(found), most) / ENTRIES_PER_UNIT), 1)
+            yield from found
+
+        def counted_get_many(keys: Any, **more: Any) -> Any:
+            self.reads += len(keys) * (1 if more.get("consistent") else 0.5)
+            return get_many(keys, **more)
+
+        changed: dict[str, Any] = {"put": count(put), "mark_held": count(mark)}
+        changed |= {"delete": count(delete), "read": counted_read}
+        for name, method in changed.items():
+            setattr(due, name, method)
+        jobs.get_many = counted_get_many  # type: ignore[method-assign]
+
+
+def a_world(
+    *, backlog: int | None = 0, quotas: TenantQuotas = NO_QUOTAS, **crowds: int
+) -> tuple[World, Meter]:
+    """*crowds*: by tenant, the number of jobs that are due at noon; the queue takes *backlog*."""
+    world = World("11:59:30", quotas=quotas)
+    takes(world, backlog)
+    world.new_watcher()
+    for tenant, count in crowds.items():
+        for number in range(count):
+            world.register(f"job{number:04d}", tenant=tenant, **ONCE)
+    return world, Meter(world)
+
+
+def takes(world: World, backlog: int | None) -> None:
+    """From the next poll on, as a queue whose messages were worked on; the watcher stays."""
+    backlogs = {} if backlog is None else {"default": backlog}
+    if isinstance(world.shares.backlogs, dict) and world.shares.backlogs:
+        world.shares.backlogs.update(backlogs)
+    else:
+        world.shares = Shares(backlogs=backlogs, quotas=world.shares.quotas)
+
+
+def poll(world: World, times: int = 1, every: timedelta = POLL) -> None:
+    for _ in range(times):
+        world.clock.advance(seconds=every.total_seconds())
+        world.watcher.poll(world.now)
+        while world.watcher.next_at is not None and world.watcher.next_at <= world.now:
+            world.watcher.release(world.now)
+
+
+def wait(world: World, time: str) -> None:
+    """Until *time*, with a poll in each minute and a takeover in each quarter of an hour."""
+    minute = 0
+    while world.now < at(time):
+        poll(world, every=timedelta(minutes=1))
+        minute += 1
+        if minute % 15 == 0:
+            world.new_watcher()
+
+
+def sent(world: World) -> Counter[str]:
+    return Counter(message.tenant for message in world.queue.log)
+
+
+@pytest.mark.parametrize("quota", [None, 1], ids=["room", "quota"])
+def test_a_million_that_wait_cost_at_most_50_dollars_a_day(
+    quota: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writes are those of each entry. The reads for the tries do not grow with their number:
+    those of a real watcher are measured by the next test.
+    """
+    monkeypatch.setattr(waiting, "_LOOKS", 5)
+    count = 50 if quota is None else 130
+    quotas = TenantQuotas.model_validate({"tenants": {"acme": {"runsPerMinute": quota}}})
+    world, meter = a_world(backlog=0 if quota is None else None, quotas=quotas, acme=count)
+    if quota is not None:  # it is never free: others of the tenant use it up
+        world.control.take_runs = lambda *_: 0  # type: ignore[method-assign]
+    world.at("12:00")
+    for _ in range(24 * 60):
+        poll(world, every=timedelta(minutes=1))
+        if world.now.minute % 15 == 0:
+            world.new_watcher()
+
+    assert len(world.entries) == count
+    assert not world.queue.log
+    moves = meter.writes / count / 2
+    # An entry that is moved is read with its bucket, and so is its job.
+    dollars = meter.writes / count * WRITE + moves * (0.5 + 1 / ENTRIES_PER_UNIT) * READ
+    assert dollars <= 45, f"{moves:.1f} moves of each, ${dollars:.2f} per million"
+
+
+@pytest.mark.parametrize("tenants", [1, 40])
+def test_the_tries_of_those_that_wait_cost_at_most_5_dollars_a_day(tenants: int) -> None:
+    crowds: Any = {f"tenant{n}": 2_000 // tenants for n in range(tenants)}
+    world, meter = a_world(**crowds)
+    wait(world, "13:00")
+    poll(world, 60)
+    reads, writes, began_at = meter.reads, meter.writes, world.now
+
+    while world.now < began_at + timedelta(seconds=50):
+        poll(world)
+
+    a_day = (meter.reads - reads) / 50 * 86_400
+    assert a_day / MILLION * READ <= 5
+    # Those whose minute comes are moved; nothing is written for the others.
+    assert (meter.writes - writes) <= 4 * 2_000 // 10
+
+
+@pytest.mark.parametrize("takeover", [False, True], ids=["same holder", "after a takeover"])
+def test_they_go_within_a_few_polls_once_there_is_room(*, takeover: bool) -> None:
+    world, _ = a_world(acme=300, other=300)
+    wait(world, "14:10")
+    if takeover:
+        world.new_watcher()
+    assert not world.queue.log
+
+    takes(world, 200)
+    poll(world, 20)
+
+    # The last tenth is for tenants without waiting entries.
+    assert sum(sent(world).values()) == 180
+    assert min(sent(world).values()) >= 60, f"each tenant has its share: {sent(world)}"
+    takes(world, 10_000)
+    poll(world, 20)
+    assert sent(world) == {"acme": 300, "other": 300}
+    assert not world.entries
+
+
+def test_a_poll_with_nothing_to_look_for_reads_no_future_bucket() -> None:
+    world, meter = a_world(acme=1)
+    world.at("11:59:30")
+    poll(world, 10)
+    before = meter.reads
+
+    poll(world, 10)
+
+    assert meter.reads - before <= 20
+
+
+def test_what_lies_in_a_future_bucket_and_waits_is_not_moved() -> None:
+    world, meter = a_world(acme=30)
+    wait(world, "12:40")
+    slots, writes = set(world.due.items), meter.writes
+    furthest = max(slot.minute for slot in slots)
+    assert world.now < furthest <= world.now + PARKED_AT_MOST
+
+    poll(world, 40)
+
+    assert {s for s in slots if s.minute > world.now} <= set(world.due.items)
+    assert meter.writes == writes
+
+
+def test_a_fresh_pool_is_not_held_up_by_what_waits_for_another() -> None:
+    world, _ = a_world(acme=300)
+    wait(world, "12:30")
+    world.register("b", tenant="acme", target={"pool": "batch", "handler": "x"}, **NEXT)
+
+    world.at("12:31")
+    poll(world, 2)
+
+    assert [message.job_id for message in world.queue.log] == ["b"]
+
+
+def test_those_that_wait_for_a_quota_are_spread_over_the_minutes_that_have_it() -> None:
+    quotas = TenantQuotas.model_validate({"tenants": {"acme": {"runsPerMinute": 10}}})
+    world, meter = a_world(backlog=None, quotas=quotas, acme=100)
+    world.at("12:00")
+    for _ in range(11 * 60 // 5):
+        poll(world, every=timedelta(seconds=5))
+
+    assert sent(world) == {"acme": 100}
+    assert meter.writes <= 100 * (2 + 1) + 2 * 2 * 10, "each is moved about once"
+
+
+def parked(**crowds: Any) -> World:
+    """At 12:40, all of *crowds* parked further ahead than the next minutes."""
+    world, _ = a_world(**crowds)
+    wait(world, "12:40")
+    ahead = {slot.minute for slot in world.due.items}
+    assert min(ahead) > world.now + timedelta(minutes=3)
+    return world
+
+
+def test_a_parked_entry_is_sent_once_and_accounted_for() -> None:
+    world = parked(acme=1)
+    job = world.job(world.entries[0].job)
+    (slot,) = world.due.items
+    assert StoredEntry(slot, world.entries[0]).is_parked(world.now)
+
+    takes(world, 10)
+    poll(world, 20)
+    world.worker().work()
+    settle(world)
+
+    assert_all_accounted(world, job)
+    assert sent(world) == {"acme": 1}
+
+
+def test_a_parked_entry_keeps_the_id_of_a_deleted_job() -> None:
+    world = parked(acme=1)
+    job = world.job(world.entries[0].job)
+    unsent = FindUnsent(world.due, world.control, read_shards=1)
+
+    found = unsent.of(job.key, job.uid, world.now)
+
+    assert found == world.entries
+
+
+def test_the_auditor_does_not_call_a_parked_entry_lost() -> None:
+    world = parked(acme=3)
+    slots = set(world.due.items)
+
+    report = audit(world)
+
+    assert (report.jobs, report.repaired) == (3, 0), report
+    assert set(world.due.items) == slots
