@@ -712,6 +712,35 @@ def test_what_a_range_of_a_replaced_schedule_reaches_does_not_run_though_it_is_n
     assert decide_covered(job, key, at("12:01:04"), lambda: [covering]) == covering
 
 
+def test_what_a_range_reaches_by_the_relevancy_window_does_not_run_though_it_is_alone() -> None:
+    """12:01 was sent with what had been missed before it, and its successor was not stored: so the
+    entry of 11:58 was decided over again, when 12:01 was out of its window, too.
+    """
+    job = a_job(**MINUTELY, misfire=SKIP | {"relevancyWindowSec": 10}, since=at("11:00"))
+    first = RunKey(job.key, run_id(job.uid, at("11:58")))
+    covering = Run.skipped(first, "late", at("12:01:13"), covered_to=at("12:01"), covered=4)
+    key = RunKey(job.key, run_id(job.uid, at("12:01")))
+
+    assert decide_covered(job, key, at("12:01:14"), lambda: [covering]) == covering
+
+
+def test_a_job_whose_last_run_a_range_covers_is_completed(world: World) -> None:
+    """A watcher covered both occurrences and did not come to complete the job. By the policy of
+    now the second one is sent: its executor finds it covered.
+    """
+    job = world.register(**MINUTELY, maxRuns=2, misfire=SKIP)
+    world.at("12:05")
+    world.faults.refuse("jobs.complete")
+    world.new_watcher()
+    world.tick()
+    job = world.change(world.job(job.key), misfire=RUN_LATEST)
+
+    settle(world)
+
+    assert covered(world, job) == ["12:00-12:01 (2)"]
+    assert world.job(job.key).state is JobState.COMPLETED
+
+
 def test_a_range_of_a_former_creation_covers_no_run_of_this_one() -> None:
     job = a_job(**TEN_SECONDS, since=at("11:00"))
     first = RunKey(job.key, run_id("former01", at("12:00")))

@@ -136,7 +136,9 @@ def decide_covered(
             return None
         # A range that begins with an older one may reach to one that is not late yet itself.
         alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
-        if alone and late <= MISFIRE_AFTER - CLOCKS_DIFFER:
+        window = job.definition.misfire.relevancy_window
+        missed_after = MISFIRE_AFTER if window is None else min(window, MISFIRE_AFTER)
+        if alone and late <= missed_after - CLOCKS_DIFFER:
             return None
     return range_over(key, before())
 

@@ -240,6 +240,8 @@ class ExecuteRun:
         covered = decide_covered(job, key, now, self._before(key))
         # A run that was claimed keeps its record, and this message carries it on.
         if covered is not None and self._runs.get(key) is None:
+            # Whoever wrote the range may have died before it completed the job.
+            self._settle(job, covered)
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         reason = decide_pickup(job, key, now, self._before(key))
         if reason is None:
@@ -451,7 +453,7 @@ def _is_last(job: Job, run: Run) -> bool:
     """Whether *run* is of the last occurrence that its job's schedule has. One that was asked for
     is of none, or of one that another version had.
     """
-    at = run.key.scheduled_at
+    at = run.covers_until
     if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
         return False
     return job.is_last(at)

@@ -13,8 +13,6 @@ from nextfire.domain.ids import JobKey
 
 BATCH = 100
 """Entries handled together; the keys of one BatchGetItem."""
-_ENOUGH = 2_000
-_POLLS_AHEAD = 4
 _SPARE_EVERY = timedelta(seconds=10)
 _SPARE_PART = BATCH // 4  # of a batch, where more is ready than goes
 _FRESH = timedelta(seconds=5)
@@ -36,8 +34,6 @@ class Holding:
 
     def __init__(self, weights: Mapping[str, int], budget: int) -> None:
         self._budget = budget
-        self._enough = _ENOUGH
-        self._done = 0
         self._lock = threading.RLock()
         self._held: dict[Slot, StoredEntry] = {}
         self._heap: list[tuple[datetime, str, str]] = []
@@ -56,10 +52,8 @@ class Holding:
 
     @property
     def room(self) -> int:
-        """How many more entries are to be read: as many as are done with in the time of a few
-        polls. What is held is read again with them, which costs as much as new ones.
-        """
-        return max(min(self._budget, self._enough) - len(self), 0)
+        """How many more entries are to be read."""
+        return max(self._budget - len(self), 0)
 
     @property
     def busy(self) -> bool:
@@ -139,7 +133,6 @@ class Holding:
     def done(self, batch: Collection[StoredEntry]) -> None:
         """*batch* is in work no more."""
         with self._lock:
-            self._done += len(batch)
             for stored in batch:
                 self._in_work.discard(stored.slot)
                 self._was_spare.discard(stored.slot)
@@ -179,6 +172,5 @@ class Holding:
         what was deleted that which no read can show any more that began at *reads_since* or later.
         """
         with self._lock:
-            self._enough, self._done = max(_ENOUGH, _POLLS_AHEAD * self._done), 0
             self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
             self._gone = {slot: at for slot, at in self._gone.items() if at > reads_since}
