@@ -74,7 +74,7 @@ def _leave_one_alone(watcher: Watcher) -> None:
 
 PLANTS = {
     "what is late is never sent": (Case("RUN_ALL", 0.5, OUTAGE), _send_nothing_late, "had no run"),
-    "one job is left alone": (Case("RUN_ALL", 0.5), _leave_one_alone, "job7 had neither"),
+    "one job is left alone": (Case("RUN_ALL", 0.5), _leave_one_alone, "1 jobs had no run"),
 }
 
 
