@@ -17,7 +17,7 @@ from aws_lambda_powertools.event_handler.openapi.models import APIKey, APIKeyIn,
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import models_json_schema
 
-from functions.api import documents, requests
+from functions.api import answer_models, requests
 from functions.api.app import app
 from functions.api.idempotency import KEY_PATTERN
 from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
@@ -262,21 +262,21 @@ def _tidy(value: Any) -> Any:  # noqa: ANN401 — any JSON
 
 def _answer_schemas() -> dict[str, Any]:
     _, found = models_json_schema(
-        [(model, "serialization") for model in ANSWERS.values()],
+        [(getattr(answer_models, name), "serialization") for name in sorted(ANSWERS)],
         ref_template=f"{_SCHEMAS}{{model}}",
     )
     return {name: _tidy(schema) for name, schema in found["$defs"].items()}
 
 
 def _answers() -> Iterator[str]:
-    for name, each in vars(documents).items():
+    for name, each in vars(answer_models).items():
         if isinstance(each, type) and issubclass(each, Document):
             yield name
 
 
 def _describe_errors(components: dict[str, Any]) -> None:
     schemas = components["schemas"]
-    for model in (documents.Problem, documents.Fault):
+    for model in (answer_models.Problem, answer_models.Fault):
         schema = _tidy(model.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}"))
         schema.pop("$defs", None)
         schemas[model.__name__] = schema

@@ -7,9 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
-from pydantic import BaseModel
 
-from functions.api.documents import JobAnswer, JobDetail
 from nextfire.domain.keys import Scope
 
 SCOPE = "x-nextfire-scope"
@@ -31,20 +29,22 @@ def area() -> APIGatewayHttpRouter:
     return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
-ANSWERS: dict[str, type[BaseModel]] = {}
-"""The models of all answers. The library would build those of a route with its first call."""
+ANSWERS: set[str] = set()
+"""Names of the models of all answers, in `functions.api.answer_models`. Routes name them instead of
+importing them: only the description of the API needs the classes.
+"""
 
 
-def _reference(model: type[BaseModel] | None) -> dict[str, str]:
+def _reference(model: str | None) -> dict[str, str]:
     if model is None:
         return {"type": "object"}
-    ANSWERS[model.__name__] = model
-    return {"$ref": f"#/components/schemas/{model.__name__}"}
+    ANSWERS.add(model)
+    return {"$ref": f"#/components/schemas/{model}"}
 
 
 def operation(
     summary: str,
-    answers: Mapping[HTTPStatus, tuple[str, type[BaseModel] | None]],
+    answers: Mapping[HTTPStatus, tuple[str, str | None]],
     *,
     scope: Scope | None = Scope.RUN,
     by_label: str | None = None,
@@ -54,7 +54,7 @@ def operation(
 ) -> dict[str, Any]:
     """The arguments of a route. *scope*: what a caller needs; None: the route is open. *by_label*:
     why a key that is restricted by labels is refused, as the end of a sentence; None: it is not.
-    *answers*: of each status that is not a problem, what its document is.
+    *answers*: of each status that is not a problem, what its document is: a model's name.
     *problems*: beside those of any route. *secret*: the answer is kept nowhere, so it is told once.
     *more*: what a caller has to know beside that.
     """
@@ -65,7 +65,7 @@ def operation(
             int(status): {
                 "description": said,
                 "content": {"application/json": {"schema": _reference(model)}},
-                **({"headers": _ETAG} if model in {JobAnswer, JobDetail} else {}),
+                **({"headers": _ETAG} if model in {"JobAnswer", "JobDetail"} else {}),
             }
             for status, (said, model) in answers.items()
         },

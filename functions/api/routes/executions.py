@@ -13,9 +13,6 @@ from functions.api.app import log_unreadable, now, services, telemetry, tenant
 from functions.api.body import read_json
 from functions.api.documents import (
     UNREADABLE,
-    ExecutionAnswer,
-    ExecutionPage,
-    LogAnswer,
     execution_document,
     log_document,
     unreadable_execution,
@@ -49,8 +46,8 @@ from nextfire.usecases.list_runs import Wanted, list_runs
 from nextfire.usecases.manage_runs import Waiting
 
 routes = area()
-_PAGE = {HTTPStatus.OK: ("A page of executions.", ExecutionPage)}
-_EXECUTION = {HTTPStatus.OK: ("The execution.", ExecutionAnswer)}
+_PAGE = {HTTPStatus.OK: ("A page of executions.", "ExecutionPage")}
+_EXECUTION = {HTTPStatus.OK: ("The execution.", "ExecutionAnswer")}
 _CONFLICT = (HTTPStatus.CONFLICT,)
 
 
@@ -143,7 +140,7 @@ def get_execution(execution_id: ExecutionId) -> Response[str]:
     "/v1/executions/<execution_id>/logs",
     **operation(
         "Read an execution's log",
-        {HTTPStatus.OK: ("Lines of the log, the oldest first.", LogAnswer)},
+        {HTTPStatus.OK: ("Lines of the log, the oldest first.", "LogAnswer")},
         scope=Scope.READ,
     ),
 )
@@ -162,8 +159,8 @@ def read_log(
     **operation(
         "Cancel an execution",
         {
-            HTTPStatus.OK: ("It is CANCELLED.", ExecutionAnswer),
-            HTTPStatus.ACCEPTED: ("It is RUNNING, and asked to end.", ExecutionAnswer),
+            HTTPStatus.OK: ("It is CANCELLED.", "ExecutionAnswer"),
+            HTTPStatus.ACCEPTED: ("It is RUNNING, and asked to end.", "ExecutionAnswer"),
         },
         problems=_CONFLICT,
     ),

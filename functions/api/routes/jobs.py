@@ -14,10 +14,6 @@ from functions.api.answers import answer, page
 from functions.api.app import log_unreadable, now, services, tenant
 from functions.api.documents import (
     UNREADABLE,
-    JobAnswer,
-    JobDetail,
-    JobPage,
-    UpcomingList,
     job_detail,
     job_document,
     unreadable_job,
@@ -60,7 +56,7 @@ from nextfire.usecases.list_jobs import Wanted
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
 
 routes = area()
-_JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}
+_JOB = {HTTPStatus.OK: ("The job.", "JobAnswer")}
 _CONFLICT = (HTTPStatus.CONFLICT,)
 _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
 
@@ -69,7 +65,7 @@ _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
     "/v1/jobs",
     **operation(
         "Create a job",
-        {HTTPStatus.CREATED: ("The job is stored, and its first occurrence with it.", JobAnswer)},
+        {HTTPStatus.CREATED: ("The job is stored, and its first occurrence with it.", "JobAnswer")},
         problems=_CONFLICT,
     ),
 )
@@ -89,7 +85,9 @@ def create_job(request: JobBody) -> Response[str]:
 
 @routes.get(
     "/v1/jobs",
-    **operation("List jobs by id", {HTTPStatus.OK: ("A page of jobs.", JobPage)}, scope=Scope.READ),
+    **operation(
+        "List jobs by id", {HTTPStatus.OK: ("A page of jobs.", "JobPage")}, scope=Scope.READ
+    ),
 )
 def list_jobs(
     state: JobStateFilter = None,
@@ -115,7 +113,7 @@ def list_jobs(
 
 @routes.get(
     "/v1/jobs/<job_id>",
-    **operation("Get a job", {HTTPStatus.OK: ("The job.", JobDetail)}, scope=Scope.READ),
+    **operation("Get a job", {HTTPStatus.OK: ("The job.", "JobDetail")}, scope=Scope.READ),
 )
 def get_job(job_id: JobId) -> Response[str]:
     job = services().jobs.get(_key(job_id))
@@ -131,8 +129,8 @@ def get_job(job_id: JobId) -> Response[str]:
     **operation(
         "Create or replace a job",
         {
-            HTTPStatus.OK: ("The job, changed to this or as it was.", JobAnswer),
-            HTTPStatus.CREATED: ("The job is new.", JobAnswer),
+            HTTPStatus.OK: ("The job, changed to this or as it was.", "JobAnswer"),
+            HTTPStatus.CREATED: ("The job is new.", "JobAnswer"),
         },
         problems=(*_CONFLICT, *_CHANGED),
     ),
@@ -205,7 +203,7 @@ def pause_job(
     "/v1/jobs/<job_id>/drain",
     **operation(
         "Pause a job, and tell when what runs has ended",
-        {HTTPStatus.OK: ("The job, DRAINING until what was under way has ended.", JobAnswer)},
+        {HTTPStatus.OK: ("The job, DRAINING until what was under way has ended.", "JobAnswer")},
         problems=(*_CONFLICT, *_CHANGED),
     ),
 )
@@ -239,7 +237,7 @@ def resume_job(
     "/v1/jobs/<job_id>/upcoming",
     **operation(
         "List a job's next occurrences",
-        {HTTPStatus.OK: ("The occurrences; none of a job that is not ACTIVE.", UpcomingList)},
+        {HTTPStatus.OK: ("The occurrences; none of a job that is not ACTIVE.", "UpcomingList")},
         scope=Scope.READ,
     ),
 )

@@ -10,10 +10,6 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api.answers import answer, page
 from functions.api.app import caller, log_unreadable, now, services, tenant
 from functions.api.documents import (
-    KeyAnswer,
-    KeyPage,
-    NewKeyAnswer,
-    RotatedAnswer,
     key_document,
     new_key_document,
     unreadable_key,
@@ -40,7 +36,7 @@ _ADMIN: dict[str, Any] = {"scope": Scope.ADMIN, "problems": (HTTPStatus.CONFLICT
     "/v1/keys",
     **operation(
         "Create an API key",
-        {HTTPStatus.CREATED: ("The key, with its text, which is shown this once.", NewKeyAnswer)},
+        {HTTPStatus.CREATED: ("The key, with its text, which is shown this once.", "NewKeyAnswer")},
         secret=True,
         **_ADMIN,
     ),
@@ -61,7 +57,7 @@ def create_key(request: KeyBody) -> Response[str]:
 
 @routes.get(
     "/v1/keys",
-    **operation("List API keys", {HTTPStatus.OK: ("A page of keys.", KeyPage)}, **_ADMIN),
+    **operation("List API keys", {HTTPStatus.OK: ("A page of keys.", "KeyPage")}, **_ADMIN),
 )
 def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
     found = _keys().list(tenant(), cursor=cursor, limit=limit, by=caller().restriction)
@@ -73,7 +69,7 @@ def list_keys(limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
 
 @routes.get(
     "/v1/keys/<key_id>",
-    **operation("Get an API key", {HTTPStatus.OK: ("The key.", KeyAnswer)}, **_ADMIN),
+    **operation("Get an API key", {HTTPStatus.OK: ("The key.", "KeyAnswer")}, **_ADMIN),
 )
 def get_key(key_id: KeyId) -> Response[str]:
     return answer(key_document(_keys().get(tenant(), key_id, by=caller().restriction), now()))
@@ -83,7 +79,7 @@ def get_key(key_id: KeyId) -> Response[str]:
     "/v1/keys/<key_id>",
     **operation(
         "Revoke an API key",
-        {HTTPStatus.OK: ("The key. Within a minute it opens nothing.", KeyAnswer)},
+        {HTTPStatus.OK: ("The key. Within a minute it opens nothing.", "KeyAnswer")},
         **_ADMIN,
     ),
 )
@@ -99,7 +95,7 @@ def revoke_key(key_id: KeyId) -> Response[str]:
         {
             HTTPStatus.CREATED: (
                 "A new key like the old one, restrictions included. The old one expires.",
-                RotatedAnswer,
+                "RotatedAnswer",
             )
         },
         secret=True,

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from functions.api.answers import answer
 from functions.api.app import log_unreadable, now, services, tenant, undecodable, unexpected
-from functions.api.documents import BatchAnswer, ManyAnswer, job_document
+from functions.api.documents import job_document
 from functions.api.idempotency import keep_no_answer, once
 from functions.api.operation import area, operation
 from functions.api.problems import from_validation, problem_of
@@ -35,7 +35,7 @@ from nextfire.usecases.many_jobs import Done, Labelled, NewJob
 routes = area()
 _WORKS_FOR = timedelta(seconds=15)
 """API Gateway gives up on the API after 30 s."""
-_DONE = {HTTPStatus.OK: ("What was done.", ManyAnswer)}
+_DONE = {HTTPStatus.OK: ("What was done.", "ManyAnswer")}
 _MORE = (
     "A call looks at 1,000 jobs, in the order of their ids, or as many as it can in 15 s. With its "
     "`progressToken` the next call goes on; without one all is done. It may be repeated: what is "
@@ -49,7 +49,7 @@ _MORE = (
     "/v1/jobs:batch",
     **operation(
         "Create many jobs",
-        {HTTPStatus.OK: ("What became of each, in their order.", BatchAnswer)},
+        {HTTPStatus.OK: ("What became of each, in their order.", "BatchAnswer")},
         more="Each is as for POST /v1/jobs, and one that cannot be stored hinders no other. The "
         "whole body may have 256 KiB. With an `Idempotency-Key` a request that comes again makes "
         "no job twice, and what failed is tried again.",

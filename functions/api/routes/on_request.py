@@ -10,9 +10,6 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api.answers import answer
 from functions.api.app import now, services, tenant
 from functions.api.documents import (
-    BackfillAnswer,
-    ExecutionAnswer,
-    JobAnswer,
     backfill_document,
     execution_document,
 )
@@ -32,7 +29,7 @@ from functions.api.routes.jobs import job_answer
 from nextfire.domain.ids import JobKey
 
 routes = area()
-_JOB = {HTTPStatus.OK: ("The job.", JobAnswer)}
+_JOB = {HTTPStatus.OK: ("The job.", "JobAnswer")}
 _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 
 
@@ -40,7 +37,7 @@ _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
     "/v1/jobs/<job_id>/run",
     **operation(
         "Run a job now",
-        {HTTPStatus.CREATED: ("The execution is stored, and will start.", ExecutionAnswer)},
+        {HTTPStatus.CREATED: ("The execution is stored, and will start.", "ExecutionAnswer")},
         problems=(HTTPStatus.CONFLICT,),
     ),
 )
@@ -85,7 +82,7 @@ def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     "/v1/jobs/<job_id>/backfill",
     **operation(
         "Have occurrences of the past run that have no record",
-        {HTTPStatus.ACCEPTED: ("They will run, a few at a time.", BackfillAnswer)},
+        {HTTPStatus.ACCEPTED: ("They will run, a few at a time.", "BackfillAnswer")},
         problems=_CONFLICT,
     ),
 )

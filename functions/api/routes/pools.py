@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler import Response
 
 from functions.api.answers import answer
 from functions.api.app import log_unreadable, now, services, tenant
-from functions.api.documents import RedrivenAnswer, redriven_document
+from functions.api.documents import redriven_document
 from functions.api.idempotency import once
 from functions.api.operation import area, operation
 from functions.api.requests import PoolName, RedrivePoolBody, RedrivePoolRequest, span
@@ -23,7 +23,7 @@ _REDRIVE_FOR = timedelta(seconds=15)
     "/v1/pools/<pool>/redrive",
     **operation(
         "Redrive the dead executions of a pool",
-        {HTTPStatus.OK: ("What became of them.", RedrivenAnswer)},
+        {HTTPStatus.OK: ("What became of them.", "RedrivenAnswer")},
         more="After a lost answer, a call that comes again under its `Idempotency-Key` tells what "
         "it then found and did: what the first redrove is not told of again.",
     ),

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler import Response
 
 from functions.api.answers import answer
 from functions.api.app import now, services, tenant
-from functions.api.documents import QuotasAnswer, quotas_document
+from functions.api.documents import quotas_document
 from functions.api.operation import area, operation
 from nextfire.domain.keys import Scope
 
@@ -19,7 +19,7 @@ routes = area()
     "/v1/quotas",
     **operation(
         "Tell your quotas",
-        {HTTPStatus.OK: ("Your quotas, and what is used of them.", QuotasAnswer)},
+        {HTTPStatus.OK: ("Your quotas, and what is used of them.", "QuotasAnswer")},
         scope=Scope.READ,
     ),
 )

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler import Response
 
 from functions.api.answers import answer
 from functions.api.app import now
-from functions.api.documents import UpcomingList, upcoming_document
+from functions.api.documents import upcoming_document
 from functions.api.operation import area, operation
 from functions.api.requests import PreviewBody
 from nextfire.domain.keys import Scope
@@ -21,7 +21,12 @@ routes = area()
     "/v1/schedules/preview",
     **operation(
         "Preview a schedule",
-        {HTTPStatus.OK: ("The occurrences that a job of this schedule would have.", UpcomingList)},
+        {
+            HTTPStatus.OK: (
+                "The occurrences that a job of this schedule would have.",
+                "UpcomingList",
+            )
+        },
         scope=Scope.READ,
     ),
 )

@@ -9,9 +9,6 @@ from aws_lambda_powertools.event_handler import Response
 from functions.api.answers import answer, page
 from functions.api.app import app, now, services, tenant
 from functions.api.documents import (
-    ScriptPage,
-    ScriptVersionPage,
-    UploadAnswer,
     script_document,
     upload_document,
     version_document,
@@ -37,7 +34,7 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
     "/v1/scripts/uploads",
     **operation(
         "Upload a script",
-        {HTTPStatus.CREATED: ("Where to PUT it.", UploadAnswer)},
+        {HTTPStatus.CREATED: ("Where to PUT it.", "UploadAnswer")},
         scope=Scope.UPLOAD,
         by_label=_NO_JOB,
         secret=True,
@@ -76,7 +73,7 @@ def upload_script(request: UploadBody) -> Response[str]:
     "/v1/scripts",
     **operation(
         "List scripts",
-        {HTTPStatus.OK: ("A page of scripts.", ScriptPage)},
+        {HTTPStatus.OK: ("A page of scripts.", "ScriptPage")},
         scope=Scope.READ,
         by_label=_NO_JOB,
     ),
@@ -95,7 +92,7 @@ def list_scripts(
     "/v1/scripts/<pool>/<handler>/versions",
     **operation(
         "List the versions of a script, the latest first",
-        {HTTPStatus.OK: ("A page of versions.", ScriptVersionPage)},
+        {HTTPStatus.OK: ("A page of versions.", "ScriptVersionPage")},
         scope=Scope.READ,
         by_label=_NO_JOB,
     ),
