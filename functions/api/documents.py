@@ -1,7 +1,7 @@
-"""What the API answers: its documents, and how they are made. Unset fields are left out.
+"""What the API answers: how its documents are made. Unset fields are left out.
 
-The models describe what the functions below make; an answer is not validated a second time. That
-they say the same is tested with every answer of every test.
+`answer_models` describes what the functions below make; an answer is not validated a second time.
+A test compares every answer of every test with its model.
 """
 
 from __future__ import annotations

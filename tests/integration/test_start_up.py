@@ -72,3 +72,25 @@ def test_a_function_starts_without_boto3(function: str) -> None:
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "['botocore']"
+
+
+def test_the_api_starts_without_what_only_its_description_needs() -> None:
+    """The classes of answers and the OpenAPI document are for one route."""
+    needless = {"functions.api.answer_models", "functions.api.openapi"}
+    program = f"import functions.api.handler, sys; print(sorted({needless} & set(sys.modules)))"
+
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
+            "PATH": "/usr/bin:/bin",
+            "AWS_REGION": "eu-central-1",
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "[]"
