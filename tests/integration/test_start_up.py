@@ -94,3 +94,25 @@ def test_the_api_starts_without_what_only_its_description_needs() -> None:
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("function", ["api", "authorizer"])
+def test_garbage_is_collected_after_the_imports(function: str) -> None:
+    program = (
+        f"import gc, functions.{function}.handler; print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            "PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}",
+            "PATH": "/usr/bin:/bin",
+            "AWS_REGION": "eu-central-1",
+        },
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.stdout.splitlines()[-1] == "True True", result.stderr
