@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +16,13 @@ from nextfire.adapters import kept_program
 class Keeper:
     """A process, and the other end of its control socket."""
 
-    def __init__(self, seconds: float, *, adopts: bool = False) -> None:
+    def __init__(self, seconds: float) -> None:
         self.process = subprocess.Popen(["sleep", str(seconds)])
         control, self.told = socket.socketpair()
         self._control = control
-        self.kept = kept_program.KeptProgram(self.process, control, adopts=adopts)
+        self.swept: list[kept_program.KeptProgram] = []
+        self.kept = kept_program.KeptProgram(control, self.swept.append)
+        self.told.sendall(b"P %d\n" % self.process.pid)
 
     def close(self) -> None:
         self.process.kill()
@@ -62,40 +65,29 @@ def test_a_keeper_that_does_not_come_to_its_end_is_killed(
     keeper = Keeper(20)
     keepers.append(keeper)
 
+    def reap() -> None:  # as the launcher does, which closes its end then
+        keeper.process.wait()
+        keeper.told.close()
+
+    reaping = threading.Thread(target=reap)
+    reaping.start()
+
     keeper.kept.end()
 
+    reaping.join()
     assert keeper.process.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(
-    ("report", "ends", "adopts", "looked"),
-    [
-        (b"X 3\n", True, True, True),
-        (b"X 3\n", False, True, True),
-        (b"", True, True, True),
-        (b"", True, False, False),
-    ],
-    ids=["all have ended", "it did not come to its end", "it was killed", "a user of its own"],
-)
-def test_what_a_killed_keeper_left_is_looked_for(
-    keepers: list[Keeper],
-    monkeypatch: pytest.MonkeyPatch,
-    report: bytes,
-    ends: bool,  # noqa: FBT001
-    adopts: bool,  # noqa: FBT001
-    looked: bool,  # noqa: FBT001
+@pytest.mark.parametrize("report", [b"X 3\n", b""], ids=["all have ended", "it was killed"])
+def test_what_a_keeper_left_is_looked_for_whatever_it_reported(
+    keepers: list[Keeper], report: bytes
 ) -> None:
-    calls: list[bool] = []
-    monkeypatch.setattr(kept_program, "_kill_adopted", lambda: calls.append(True))
-    monkeypatch.setattr(kept_program, "_GONE_WITHIN", 0.2)
-    keeper = Keeper(20, adopts=adopts)
+    keeper = Keeper(20)
     keepers.append(keeper)
-    if ends:
-        keeper.tell(report)
-        keeper.process.kill()
-    else:
-        keeper.told.sendall(report)
+    keeper.tell(report)
 
     keeper.kept.end()
+    keeper.kept.end()
 
-    assert calls == [True] * looked
+    assert keeper.swept == [keeper.kept]
+    assert keeper.kept.left_nothing == bool(report)
