@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from nextfire.adapters import kept_program
+from nextfire.adapters.script_streams import Pump
 
 
 class Keeper:
@@ -91,3 +93,39 @@ def test_what_a_keeper_left_is_looked_for_whatever_it_reported(
 
     assert keeper.swept == [keeper.kept]
     assert keeper.kept.left_nothing == bool(report)
+
+
+def test_keeper_that_reports_anything_costs_its_own_run(keepers: list[Keeper]) -> None:
+    """Lies, floods, and then hangs."""
+    draw = random.Random(3)  # noqa: S311
+    for _ in range(20):
+        keeper = Keeper(20)
+        keepers.append(keeper)
+        said = b"P %d\n" % keeper.process.pid
+        for _ in range(draw.randrange(40)):
+            said += draw.choice([b"S", b"D", b"X", b"P", b"E", b""]) + draw.randbytes(9) + b"\n"
+        keeper.told.sendall(said + draw.choice([b"", b"X 0\n", bytes(64 * 1024)]))
+        kept = keeper.kept
+        pump = Pump()
+        pump.add(kept.sources[0])
+
+        pump.drain(0.05)
+
+        keeper.told.close()
+        kept.end()
+        assert isinstance(kept.exit_code, int | None)
+        assert len(kept._report) <= 64 * 1024  # noqa: SLF001
+
+
+def test_keeper_that_floods_is_killed_and_believed_no_more(keepers: list[Keeper]) -> None:
+    keeper = Keeper(20)
+    keepers.append(keeper)
+    keeper.told.sendall(b"X 0\n" * 5000)
+    pump = Pump()
+    pump.add(keeper.kept.sources[0])
+
+    pump.drain(0.05)
+
+    assert keeper.process.wait(20) == -signal.SIGKILL
+    assert (keeper.kept.exit_code, keeper.kept.left_nothing) == (None, False)
+    keeper.told.close()

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 _ASK_EVERY = 0.2  # seconds, like all of these
 _STARTED_WITHIN = 30.0
 _GONE_WITHIN = 10.0
+_REPORTS_AT_MOST = 16 * 1024
+"""Bytes that a keeper reports; it needs about 1,000."""
 
 
 class KeptProgram:
@@ -40,6 +42,7 @@ class KeptProgram:
         self._over = False
         self.keeper: int | None = None
         self._report = b""
+        self._heard = 0
         self._reports = Stream(control.fileno(), self._hear)
         self.sources: list[Source] = [self._reports]
         self.started = False
@@ -112,6 +115,11 @@ class KeptProgram:
                     self.left_nothing = True
                     with suppress(ValueError):
                         self.exit_code = int(code)
+        self._heard += len(data)
+        if self._heard > _REPORTS_AT_MOST:
+            # It is not what it should be: nothing that it says counts.
+            self.left_nothing, self.exit_code, self._report = False, None, b""
+            self.kill_keeper()
 
 
 class _Stage(IntEnum):
