@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.adapters import process_table
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.kept_program import KeptProgram
 from nextfire.adapters.launcher import Launch
@@ -210,6 +212,25 @@ def test_nothing_lives_on_of_a_program_whose_keeper_is_killed(
     assert it.kept.ended
     assert not it.kept.left_nothing
     assert processes(marker) == []
+
+
+def test_no_process_is_killed_that_is_no_keeper(start: Start) -> None:
+    it = start(LAST)
+    it.until(lambda kept: kept.started)
+    keeper = it.kept.keeper
+    [program] = [pid for pid in processes(LAST) if pid != keeper]
+    with subprocess.Popen(["sleep", "60"]) as other:
+        for pid in (other.pid, program, 1, 0, -1, 1 << 30):
+            it.kept.keeper = pid
+            it.kept.kill_keeper()
+
+        process_table.family_of(program)
+        assert other.poll() is None
+        other.kill()
+
+    it.kept.keeper = keeper
+    it.kept.kill_keeper()
+    it.until(lambda kept: kept.ended)
 
 
 def make_subreaper() -> None:

@@ -23,8 +23,14 @@ class Keeper:
         control, self.told = socket.socketpair()
         self._control = control
         self.swept: list[kept_program.KeptProgram] = []
-        self.kept = kept_program.KeptProgram(control, self.swept.append)
+        self.killed: list[int] = []
+        self.kept = kept_program.KeptProgram(control, kill=self.kill, sweep=self.swept.append)
         self.told.sendall(b"P %d\n" % self.process.pid)
+
+    def kill(self, pid: int) -> None:
+        self.killed.append(pid)
+        if pid == self.process.pid:
+            self.process.kill()
 
     def close(self) -> None:
         self.process.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import select
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -29,15 +28,23 @@ _REPORTS_AT_MOST = 16 * 1024
 class KeptProgram:
     """A program under its keeper, as the executor knows it."""
 
-    def __init__(self, control: socket.socket, sweep: Callable[[KeptProgram], None]) -> None:
+    def __init__(
+        self,
+        control: socket.socket,
+        *,
+        kill: Callable[[int], None],
+        sweep: Callable[[KeptProgram], None],
+    ) -> None:
         """Build.
 
         Args:
             control: The socket to the keeper.
+            kill: SIGKILL to the process of that number, if it is a keeper.
             sweep: Called once the keeper is gone, to kill what it left in case it was killed and
-                there is no launcher any more that would.
+                no launcher was there to do that.
         """
         self._control = control
+        self._kill = kill
         self._sweep = sweep
         self._over = False
         self.keeper: int | None = None
@@ -68,8 +75,7 @@ class KeptProgram:
     def kill_keeper(self) -> None:
         """SIGKILL to a keeper that does not answer, and to the program by its death."""
         if self.keeper is not None and not self.ended:  # until then its number is its own
-            with suppress(ProcessLookupError):
-                os.kill(self.keeper, signal.SIGKILL)
+            self._kill(self.keeper)
 
     def end(self) -> None:
         """Kill what is left of it, and wait until it is gone. May be called again."""

@@ -6,6 +6,7 @@ import array
 import logging
 import marshal
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -114,7 +115,7 @@ class Launching:
             ]
             self._send(bytes([Launch.VERSION, flags]), descriptors)
             unless_launched.pop_all()
-        kept = KeptProgram(near, self._sweep)
+        kept = KeptProgram(near, kill=self._kill, sweep=self._sweep)
         self._living.add(kept)
         return kept, near
 
@@ -156,6 +157,15 @@ class Launching:
             )
         self._finalizer = weakref.finalize(self, _end, process, near)
         return process, near
+
+    def _kill(self, keeper: int) -> None:
+        """Kill the process, if it is a child of a launcher, or came to this process from one. Its
+        number was told over a socket that the keeper writes, too.
+        """
+        with suppress(OSError):
+            parent, session = process_table.family_of(keeper)
+            if parent in {self._process.pid, os.getpid()} and session == keeper:
+                os.kill(keeper, signal.SIGKILL)
 
     def _sweep(self, gone: KeptProgram) -> None:
         """Kill what the keeper of *gone* left, if it was killed and no launcher was there to.

@@ -58,6 +58,20 @@ def kill_strangers(known: Collection[int], *, session: int = 0) -> None:
         time.sleep(0.002)
 
 
+def family_of(pid: int) -> tuple[int, int]:
+    """The numbers of the parent of *pid* and of its session.
+
+    Raises:
+        OSError: It is gone.
+    """
+    stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fields = os.read(stat, 4096).rpartition(b")")[2].split()
+    finally:
+        os.close(stat)
+    return int(fields[1]), int(fields[3])
+
+
 def send(pids: Iterable[int], number: int) -> None:
     """Send a signal to each of *pids* that it can be sent to."""
     for pid in pids:
