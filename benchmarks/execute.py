@@ -54,10 +54,7 @@ def measure() -> Result:
         warm = [runs.send("line")[0] for _ in range(SLOTS)]  # the script is fetched, threads began
         runs.await_all(warm)
         interpreter = runs.printed(warm)[0][1]
-        bare = bare_cpu(interpreter, BARE)
-
-        cpu, spread = _spread(runs, worker)
-        bare += bare_cpu(interpreter, BARE)
+        cpu, spread, bare = _spread(runs, worker, interpreter)
         before, began = tree_cpu(worker.record.pid), time.time()
         burst = runs.send("line", RUNS)
         runs.await_all(burst)
@@ -97,20 +94,28 @@ def measure() -> Result:
         f"{RUNS} runs over {SECONDS} s, then {RUNS} at once; a script of one line, run by "
         f"{interpreter}; the worker has {SLOTS} slots and runs as "
         f"{'root' if os.geteuid() == 0 else 'another user than root'}. CPU is that of the worker's "
-        "process and of all that it started. MiniStack works on the same processors meanwhile."
+        f"process and of all that it started; the script alone ran {BARE} times between the runs. "
+        "MiniStack works on the same processors meanwhile."
     )
     return result
 
 
-def _spread(runs: _Runs, worker: Child) -> tuple[float, list[Sent]]:
-    """`RUNS` runs over `SECONDS` s. Returns the CPU seconds a run, and the runs."""
+def _spread(runs: _Runs, worker: Child, interpreter: str) -> tuple[float, list[Sent], list[float]]:
+    """`RUNS` runs over `SECONDS` s, and among them the script alone.
+
+    Returns:
+        The CPU seconds a run, the runs, the CPU seconds of the script alone.
+    """
     sent: list[Sent] = []
+    bare: list[float] = []
     before, began = tree_cpu(worker.record.pid), time.time()
     for number in progress(range(RUNS), f"{RUNS} runs over {SECONDS} s"):
         time.sleep(max(0.0, began + number * SECONDS / RUNS - time.time()))
         sent += runs.send("line")
+        if number % (RUNS // BARE) == 0:
+            bare.append(bare_cpu(interpreter))
     runs.await_all(sent)
-    return (tree_cpu(worker.record.pid) - before) / RUNS, sent
+    return (tree_cpu(worker.record.pid) - before) / RUNS, sent, bare
 
 
 def _takeover(stack: Stack, runs: _Runs, worker: Child) -> float:
@@ -240,15 +245,12 @@ def _family(pid: int) -> list[int]:
     return family
 
 
-def bare_cpu(interpreter: str, count: int) -> list[float]:
-    """CPU seconds of the one-line script run by *interpreter* alone, *count* times."""
-    found = []
+def bare_cpu(interpreter: str) -> float:
+    """CPU seconds of the one-line script run by *interpreter* alone."""
     with tempfile.NamedTemporaryFile(suffix=".py") as script:
         script.write(_LINE)
         script.flush()
-        for _ in range(count):
-            process = subprocess.Popen([interpreter, script.name], stdout=subprocess.DEVNULL)
-            _, _, used = os.wait4(process.pid, 0)
-            process.returncode = 0
-            found.append(used.ru_utime + used.ru_stime)
-    return found
+        process = subprocess.Popen([interpreter, script.name], stdout=subprocess.DEVNULL)
+        _, _, used = os.wait4(process.pid, 0)
+        process.returncode = 0
+    return used.ru_utime + used.ru_stime
