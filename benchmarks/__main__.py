@@ -13,6 +13,7 @@ NAMES = {
     "failover": "how long dispatching stands still when a watcher is killed",
     "units": "DynamoDB units, SQS and S3 requests of a recurring run",
     "overhead": "time before and after a script, against the script alone; a worker's memory",
+    "execute": "CPU of a run with its script, how soon it starts, what a dead worker's runs wait",
     "dispatch": "the watcher's CPU per run against a bare boto3 loop of the same AWS calls",
     "fairness": "how late one tenant's runs are while another's 10,000, due at once, are sent",
     "overload": "what is still dispatched when more is due than can be sent, and how it recovers",

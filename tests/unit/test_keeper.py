@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters import keeper, kept_program, process_table
+from nextfire.adapters import keeper, process_table
 
 PIDS = 1 << 22
 """No process has this number, or a greater one."""
@@ -54,7 +54,7 @@ def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
         os, "kill", lambda pid, how: killed.append(pid) if how == signal.SIGKILL else None
     )
 
-    kept_program._kill_adopted()  # noqa: SLF001
+    process_table.kill_strangers(())
 
     assert killed == [PIDS + 1, PIDS + 2, PIDS + 3]
 

@@ -653,7 +653,7 @@ def test_user_that_cannot_be_looked_at_is_not_lost(monkeypatch: pytest.MonkeyPat
 
     assert descriptors() == before
     user = users.take()
-    user.release()
+    users.give_back(user, alone=False)
     assert user.number == BASE_UID + 2000
 
 

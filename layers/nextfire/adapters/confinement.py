@@ -87,6 +87,16 @@ def enter_process_namespace() -> None:
     _unshare(_CLONE_NEWPID)
 
 
+def children_stay(namespace: int) -> None:
+    """Have the children that this process forks from now on in its own process namespace again,
+    which the descriptor *namespace* names.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    _check(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(_CLONE_NEWPID)), "setns")
+
+
 def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
     """Give process 1 of a process namespace its own mounts, as *view* (see `View`) says, and its
     own System V IPC.

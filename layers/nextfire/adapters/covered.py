@@ -7,6 +7,7 @@ import pwd
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -102,6 +103,7 @@ def _private_folders(credentials: Collection[Path]) -> set[Path]:
     return {path for path in found if len(path.parts) > _TOP_LEVEL}
 
 
+@cache
 def _home_of(program: Path) -> set[Path]:
     """The folders of a program: where it is, and if it is in a ``bin``, what that is part of.
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from nextfire.adapters import confinement, keeper
-from nextfire.adapters.kept_program import compiled, in_memory
+from nextfire.adapters import confinement
+from nextfire.adapters.kept_program import in_memory
+from nextfire.adapters.launching import BOOT, compiled
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def abilities_of_host(environment: Mapping[str, str]) -> Abilities:
     with ExitStack() as stack:
         code = in_memory(compiled(confinement), stack)
         denied = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", keeper.BOOT, str(code)],
+            [sys.executable, "-I", "-S", "-c", BOOT, str(code)],
             env=environment,
             pass_fds=[code],
             cwd="/",

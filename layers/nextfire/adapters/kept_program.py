@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import logging
-import marshal
 import os
 import select
-import signal
 import socket
-import subprocess
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from enum import IntEnum
 from math import inf
-from pathlib import Path
-from types import ModuleType
 
-from nextfire.adapters import process_table
 from nextfire.adapters.script_streams import Pump, Source, Stream
 from nextfire.domain.ports import Verdict
 
@@ -28,31 +21,41 @@ _log = logging.getLogger(__name__)
 _ASK_EVERY = 0.2  # seconds, like all of these
 _STARTED_WITHIN = 30.0
 _GONE_WITHIN = 10.0
-
-
-def compiled(*modules: ModuleType) -> bytes:
-    """The code of *modules*, by name, for `keeper.BOOT`."""
-    code = []
-    for module in modules:
-        file = Path(str(module.__file__))
-        code.append((module.__name__, compile(file.read_text(encoding="utf-8"), file, "exec")))
-    return marshal.dumps(code)
+_REPORTS_AT_MOST = 16 * 1024
+"""Bytes that a keeper reports; it needs about 1,000."""
 
 
 class KeptProgram:
     """A program under its keeper, as the executor knows it."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, *, adopts: bool
+        self,
+        control: socket.socket,
+        *,
+        kill: Callable[[int], None],
+        sweep: Callable[[KeptProgram], None],
     ) -> None:
-        self._process = process
+        """Build.
+
+        Args:
+            control: The socket to the keeper.
+            kill: SIGKILL to the process of that number, if it is a keeper.
+            sweep: Called once the keeper is gone, to kill what it left in case it was killed and
+                no launcher was there to do that.
+        """
         self._control = control
-        self._adopts = adopts
+        self._kill = kill
+        self._sweep = sweep
+        self._over = False
+        self.keeper: int | None = None
         self._report = b""
+        self._heard = 0
         self._reports = Stream(control.fileno(), self._hear)
         self.sources: list[Source] = [self._reports]
         self.started = False
         self.exited = False
+        self.left_nothing = False
+        """Whether the keeper said that nothing of it lives."""
         self.exit_code: int | None = None
         self.not_started: str | None = None
 
@@ -71,28 +74,30 @@ class KeptProgram:
 
     def kill_keeper(self) -> None:
         """SIGKILL to a keeper that does not answer, and to the program by its death."""
-        self._process.kill()
+        if self.keeper is not None and not self.ended:  # until then its number is its own
+            self._kill(self.keeper)
 
     def end(self) -> None:
         """Kill what is left of it, and wait until it is gone. May be called again."""
-        if self._process.returncode is not None:
+        if self._over:
             return
         self.kill()
-        until = time.monotonic() + _GONE_WITHIN
+        if not self._is_gone(_GONE_WITHIN):
+            _log.warning("keeper %s does not come to its end; it is killed", self.keeper)
+            self.kill_keeper()
+            while not self._is_gone(_GONE_WITHIN):
+                _log.error("keeper %s is killed and not gone; its run waits", self.keeper)
+        self._over = True
+        self._sweep(self)
+
+    def _is_gone(self, within: float) -> bool:
+        until = time.monotonic() + within
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         while not self.ended and (left := until - time.monotonic()) > 0:
             if poll.poll(left * 1000):
                 self._reports.ready(0)
-        if not self.ended:
-            _log.warning("keeper %d does not come to its end; it is killed", self._process.pid)
-            self._process.kill()
-        with _spawning:
-            self._process.wait()
-            _keepers.discard(self._process.pid)
-            if self._adopts:
-                # Whatever it reported: the script may have killed it at any moment.
-                _kill_adopted()
+        return self.ended
 
     def _order(self, order: bytes) -> None:
         with suppress(OSError):
@@ -102,15 +107,25 @@ class KeptProgram:
         *lines, self._report = (self._report + data).split(b"\n")
         for line in lines:
             match line.decode(errors="replace").partition(" "):
+                case ("P", _, number):
+                    with suppress(ValueError):
+                        self.keeper = int(number)
                 case ("S", _, _):
                     self.started = True
                 case ("E", _, reason):
                     self.not_started = reason
+                    self.left_nothing = True
                 case ("D", _, _):
                     self.exited = True
                 case ("X", _, code):
+                    self.left_nothing = True
                     with suppress(ValueError):
                         self.exit_code = int(code)
+        self._heard += len(data)
+        if self._heard > _REPORTS_AT_MOST:
+            # It is not what it should be: nothing that it says counts.
+            self.left_nothing, self.exit_code, self._report = False, None, b""
+            self.kill_keeper()
 
 
 class _Stage(IntEnum):
@@ -164,65 +179,6 @@ def supervise(
             act()
             act_at = now + until_next
     return timed_out, stopped
-
-
-_spawning = threading.Lock()
-_keepers: set[int] = set()
-
-
-def spawn(
-    command: Sequence[str],
-    *,
-    stdin: int,
-    stdout: int,
-    stderr: int,
-    pass_fds: Collection[int],
-    env: Mapping[str, str],
-) -> subprocess.Popen[bytes]:
-    with _spawning:
-        process = subprocess.Popen(
-            command,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            pass_fds=pass_fds,
-            env=env,
-            cwd="/",
-            start_new_session=True,
-        )
-        _keepers.add(process.pid)
-    return process
-
-
-def _kill_adopted() -> None:
-    """Kill what a keeper left that was killed itself, by a script of the same user.
-
-    It is ours now: this process is the next subreaper. What living keepers keep is theirs, what
-    the executor starts by itself is of its session; so all others are of dead keepers.
-    """
-    own, session = os.getpid(), os.getsid(0)
-    until = time.monotonic() + _GONE_WITHIN
-    while time.monotonic() < until:
-        children: dict[int, list[int]] = {}
-        strangers = []
-        for pid, _, fields in process_table.processes():
-            parent = int(fields[1])
-            children.setdefault(parent, []).append(pid)
-            if parent == own and int(fields[3]) != session and pid not in _keepers:
-                strangers.append(pid)
-        if not strangers:
-            return
-        family = list(strangers)
-        for pid in family:
-            family += children.get(pid, [])
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in family:
-                with suppress(OSError):
-                    os.kill(pid, number)
-        for pid in strangers:
-            with suppress(OSError):
-                os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.002)
 
 
 def in_memory(data: bytes, stack: ExitStack) -> int:

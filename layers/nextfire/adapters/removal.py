@@ -92,6 +92,9 @@ def _remove_entry(top: int, entry: os.DirEntry[str]) -> None:
     if not entry.is_dir(follow_symlinks=False):
         os.unlink(entry.name, dir_fd=top)
         return
+    with suppress(OSError):  # most are empty
+        os.rmdir(entry.name, dir_fd=top)
+        return
     with open_folder(entry.name, inside=top) as folder:
         while inner := _some(folder):
             for each in inner:

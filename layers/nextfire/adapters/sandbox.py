@@ -5,12 +5,10 @@ program; a `keeper` for each program, which ends whatever it started. Linux 5.3 
 from __future__ import annotations
 
 import logging
-import marshal
 import os
 import resource
 import socket
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,12 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nextfire.adapters import confinement, keeper, process_table
+from nextfire.adapters import confinement
 from nextfire.adapters.covered import Covered
 from nextfire.adapters.folders import LockedFolder, sweep, sweep_user, without_long_wait
 from nextfire.adapters.host_abilities import abilities_of_host
 from nextfire.adapters.keeper import Request
-from nextfire.adapters.kept_program import KeptProgram, compiled, in_memory, spawn, supervise
+from nextfire.adapters.kept_program import KeptProgram, in_memory, supervise
+from nextfire.adapters.launching import Launching, Standard
 from nextfire.adapters.script_network import Network
 from nextfire.adapters.script_streams import Pump, Sink, Source, Stream
 from nextfire.adapters.script_users import ScriptUser, ScriptUsers, tenant_group
@@ -35,8 +34,8 @@ from nextfire.domain.ports import Verdict
 _log = logging.getLogger(__name__)
 
 
-_KEEPER = compiled(confinement, process_table, keeper)
 _HOSTS_NETWORK = Network()
+_CHANNEL = "NEXTFIRE_CHANNEL"
 _FILES = 1024
 _MORE_CPU = 60  # seconds
 _DRAIN_AT_MOST = 2.0  # seconds
@@ -77,7 +76,7 @@ class Sandbox:
         folder: LockedFolder,
         user: ScriptUser | None,
         groups: Collection[int],
-        launch_environment: Mapping[str, str],
+        launching: Launching,
         covered: Covered | None,
         *,
         filters: bool,
@@ -91,8 +90,10 @@ class Sandbox:
         self._top = folder.path
         self._groups = list(groups)
         self._held = [folder.lock, *([] if user is None else [user.lock])]
-        self._launch_environment = launch_environment
+        self._launching = launching
         self._covered = covered
+        self.alone = True
+        """Whether nothing of its programs can be alive."""
         self.readable: list[Path] = []
         """Folders that its programs can read although they are in a covered one, see `Covered`."""
         self.temporary = self.make_folder("tmp")
@@ -171,7 +172,8 @@ class Sandbox:
             stdout: Given its standard output, piece by piece.
             stderr: Given its standard error.
             stdin: Its standard input. It is a file: nobody waits for it to be read.
-            handed: A socket that the program gets under the same number; closed here.
+            handed: A socket that the program gets; NEXTFIRE_CHANNEL in its environment is the
+                number. Closed here.
             sources: What else to read from meanwhile.
             network: What it finds of the network. A namespace needs the host's namespaces.
         """
@@ -227,7 +229,7 @@ class Sandbox:
             Request.VIEW: self._view(
                 program[0], offline=not network.internet or network.namespace >= 0
             ),
-            Request.NETWORK: network.namespace,
+            Request.CHANNEL: _CHANNEL,
             Request.FILTER: self._filter(internet=network.internet),
             Request.LIMITS: [
                 (resource.RLIMIT_DATA, limits.memory_bytes),
@@ -249,29 +251,23 @@ class Sandbox:
                 writers.append(writer)
             if handed is not None:
                 until_started.enter_context(handed)
-            control, far_end = socket.socketpair()
-            stack.enter_context(control)
-            until_started.enter_context(far_end)
-            asked = in_memory(marshal.dumps(request), until_started)
-            channel = -1 if handed is None else handed.fileno()
-            code = in_memory(_KEEPER, until_started)
-            held = [*self._held, *([] if network.namespace < 0 else [network.namespace])]
-            passed = [code, far_end.fileno(), asked, channel, *held]
-            process = spawn(
-                [sys.executable, "-I", "-S", "-c", keeper.BOOT, *map(str, passed)],
-                stdin=in_memory(stdin, until_started),
-                stdout=writers[0],
-                stderr=writers[1],
-                pass_fds=[fd for fd in passed if fd >= 0],
-                env=self._launch_environment,
+            kept, control = self._launching.launch(
+                request,
+                Standard(in_memory(stdin, until_started), *writers),
+                namespaces=self._covered is not None,
+                channel=-1 if handed is None else handed.fileno(),
+                network=network.namespace,
+                locks=self._held,
             )
-            kept = KeptProgram(process, control, adopts=user is None and self._covered is None)
+            stack.enter_context(control)
+            was_alone, self.alone = self.alone, False
             kept.sources += [Stream(readers[0], stdout), Stream(readers[1], stderr)]
             try:
                 until_started.close()
                 yield kept
             finally:
                 kept.end()
+                self.alone = was_alone and kept.left_nothing
 
     def _give(self, path: Path) -> None:
         if self._user is not None:
@@ -322,7 +318,7 @@ class Sandboxes:
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
-        self._launch_environment = dict(launch_environment)
+        self._launching = Launching(launch_environment)
         self._abilities = abilities_of_host(launch_environment)
         self._covered = None
         if self._abilities.namespaces:
@@ -359,30 +355,35 @@ class Sandboxes:
         try:
             folder = LockedFolder(self.root, "run")
         except OSError:
-            if user is not None:
-                user.release()
+            self._give_back(user, alone=True)
             raise
+        sandbox: Sandbox | None = None
         try:
             groups = [tenant_group(tenant)] if self._tenant_groups else []
-            yield Sandbox(
+            sandbox = Sandbox(
                 folder,
                 user,
                 groups,
-                self._launch_environment,
+                self._launching,
                 self._covered,
                 filters=self._abilities.filters,
             )
+            yield sandbox
         finally:
-            without_long_wait(partial(self._clear, folder, user))
+            alone = sandbox is None or sandbox.alone
+            without_long_wait(partial(self._clear, folder, user, alone=alone))
 
-    def _clear(self, folder: LockedFolder, user: ScriptUser | None) -> None:
+    def _clear(self, folder: LockedFolder, user: ScriptUser | None, *, alone: bool) -> None:
         try:
             folder.remove()
-            if user is not None:
-                sweep_user(user.number, self.root)
+            if user is not None and self._covered is None:
+                sweep_user(user.number, self.root)  # elsewhere it could leave nothing
         finally:
-            if user is not None:
-                user.release()
+            self._give_back(user, alone=alone)
+
+    def _give_back(self, user: ScriptUser | None, *, alone: bool) -> None:
+        if self._users is not None and user is not None:
+            self._users.give_back(user, alone=alone)
 
 
 def _hide() -> None:

@@ -200,7 +200,6 @@ class ProcessScriptRunner:
             except OSError as error:
                 return self._not_started(f"no network: {error}")
             channel = Channel(near, supervisor, call.masker)
-            environment["NEXTFIRE_CHANNEL"] = str(far.fileno())
 
             def ask() -> Verdict:
                 while network.notices:

@@ -12,9 +12,11 @@ import os
 import pwd
 import stat
 import tempfile
+import weakref
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 from nextfire.adapters import process_table
 
@@ -39,13 +41,11 @@ class ScriptUser:
     def warden(self) -> int:
         return self.number + 1
 
-    def release(self) -> None:
-        """Give it to others."""
-        os.close(self.lock)
-
 
 class ScriptUsers:
-    """Users from *first* on."""
+    """Users from *first* on, for any number of threads at a time. One that was taken stays this
+    executor's, for its next run: to find one, all processes of the machine are looked at.
+    """
 
     def __init__(self, first: int) -> None:
         """Build.
@@ -55,6 +55,8 @@ class ScriptUsers:
         """
         self._first = first
         self._locks = _locks_folder()
+        self._free: SimpleQueue[ScriptUser] = SimpleQueue()
+        weakref.finalize(self, _release, self._free)
 
     def owns(self, number: int) -> bool:
         """Whether *number* may be one of them."""
@@ -66,6 +68,8 @@ class ScriptUsers:
         Raises:
             OSError: There is none left.
         """
+        with suppress(Empty):
+            return self._free.get_nowait()
         for number in range(self._first, self._first + NUMBERS, 2):
             path = self._locks / str(number)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -77,11 +81,25 @@ class ScriptUsers:
                     return ScriptUser(number, lock)
         raise OSError(f"no user from {self._first} to {self._first + NUMBERS - 1} is free")
 
+    def give_back(self, user: ScriptUser, *, alone: bool) -> None:
+        """Have *user* taken again; *alone*: it is known that none of its processes lives. Where
+        that is not known, whoever takes it looks.
+        """
+        if alone:
+            self._free.put(user)
+        else:
+            os.close(user.lock)
+
 
 def tenant_group(tenant: str) -> int:
     """The number of the group that only *tenant*'s scripts belong to."""
     digest = hashlib.sha256(tenant.encode()).digest()
     return _TENANT_GROUPS + int.from_bytes(digest[:8], "big") % _TENANT_GROUPS
+
+
+def _release(users: SimpleQueue[ScriptUser]) -> None:
+    while not users.empty():
+        os.close(users.get().lock)
 
 
 def _known(number: int) -> bool:

@@ -1,0 +1,192 @@
+"""The launcher from the executor's side: starts it, asks it for keepers, replaces a dead one."""
+
+from __future__ import annotations
+
+import array
+import logging
+import marshal
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nextfire.adapters import confinement, keeper, launcher, process_table
+from nextfire.adapters.kept_program import KeptProgram, in_memory
+from nextfire.adapters.launcher import Launch
+
+_log = logging.getLogger(__name__)
+
+BOOT = """
+import marshal, os, sys
+for name, code in marshal.loads(os.pread(int(sys.argv[1]), 1 << 20, 0)):
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+module.main(sys.argv[1:])
+os._exit(0)
+"""
+"""Runs the last of the modules in a file of them, after those that it imports."""
+_GONE_WITHIN = 5.0  # seconds
+
+
+def compiled(*modules: ModuleType) -> bytes:
+    """The code of *modules*, by name, for `BOOT`."""
+    code = []
+    for module in modules:
+        file = Path(str(module.__file__))
+        code.append((module.__name__, compile(file.read_text(encoding="utf-8"), file, "exec")))
+    return marshal.dumps(code)
+
+
+_CODE = compiled(confinement, process_table, keeper, launcher)
+
+
+@dataclass(frozen=True, slots=True)
+class Standard:
+    """Descriptors of a program's standard input, output and error."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+class Launching:
+    """Starts programs under keepers, for any number of threads at a time.
+
+    One launcher serves all of them; it is replaced when it has died. Keepers outlive it, and their
+    programs go on.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Build, and start the launcher. *environment*: what its interpreter needs to start."""
+        self._environment = dict(environment)
+        self._lock = threading.Lock()
+        self._living: set[KeptProgram] = set()
+        self._process, self._socket = self._start()
+
+    def launch(
+        self,
+        request: dict[str, Any],
+        standard: Standard,
+        *,
+        namespaces: bool,
+        channel: int = -1,
+        network: int = -1,
+        locks: Collection[int] = (),
+    ) -> tuple[KeptProgram, socket.socket]:
+        """Start what *request* (`keeper.Request`) says.
+
+        Args:
+            request: What to start.
+            standard: What it gets; the caller closes its own copies, of these and of the others.
+            namespaces: Whether the request asks for a view.
+            channel: A socket that it gets; -1: none.
+            network: The network namespace that it enters; -1: none.
+            locks: Descriptors that are held until nothing of the program lives.
+
+        Returns:
+            The program, and the control socket, which the caller closes after its end.
+
+        Raises:
+            OSError: It cannot be launched.
+        """
+        flags = (
+            (Launch.CHANNEL if channel >= 0 else 0)
+            | (Launch.NETWORK if network >= 0 else 0)
+            | (Launch.NAMESPACES if namespaces else 0)
+        )
+        near, far = socket.socketpair()
+        with ExitStack() as unless_launched, far, ExitStack() as stack:
+            unless_launched.enter_context(near)
+            descriptors = [
+                far.fileno(),
+                in_memory(marshal.dumps(request), stack),
+                *(standard.stdin, standard.stdout, standard.stderr),
+                *(each for each in (channel, network) if each >= 0),
+                *locks,
+            ]
+            self._send(bytes([Launch.VERSION, flags]), descriptors)
+            unless_launched.pop_all()
+        kept = KeptProgram(near, kill=self._kill, sweep=self._sweep)
+        self._living.add(kept)
+        return kept, near
+
+    def close(self) -> None:
+        """End the launcher; what it started ends by itself, or with this process."""
+        self._finalizer()
+
+    def _send(self, message: bytes, descriptors: Collection[int]) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+        there = self._socket
+        try:
+            there.sendmsg([message], rights)
+        except (BrokenPipeError, ConnectionResetError):
+            self._replace(there)
+            self._socket.sendmsg([message], rights)
+
+    def _replace(self, dead: socket.socket) -> None:
+        with self._lock:
+            if self._socket is not dead:
+                return  # another thread has done it
+            code = self._finalizer()
+            _log.error("the launcher of scripts ended with %s; another one is started", code)
+            self._process, self._socket = self._start()
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ExitStack() as stack:
+            stack.enter_context(far)
+            code = in_memory(_CODE, stack)
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOOT, str(code), str(far.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[code, far.fileno()],
+                env=self._environment,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._finalizer = weakref.finalize(self, _end, process, near)
+        return process, near
+
+    def _kill(self, keeper: int) -> None:
+        """Kill the process, if it is a child of a launcher, or came to this process from one. Its
+        number was told over a socket that the keeper writes, too.
+        """
+        with suppress(OSError):
+            parent, session = process_table.family_of(keeper)
+            if parent in {self._process.pid, os.getpid()} and session == keeper:
+                os.kill(keeper, signal.SIGKILL)
+
+    def _sweep(self, gone: KeptProgram) -> None:
+        """Kill what the keeper of *gone* left, if it was killed and no launcher was there to.
+
+        It came to this process then, the next subreaper, as the keeper had. What this process
+        starts by itself is of its session.
+        """
+        self._living.discard(gone)
+        if self._process.poll() is None:
+            return
+        if gone.keeper is not None:
+            with suppress(ChildProcessError):
+                os.waitpid(gone.keeper, os.WNOHANG)
+        living = {each.keeper for each in [*self._living] if each.keeper is not None}
+        process_table.kill_strangers(living, session=os.getsid(0))
+
+
+def _end(process: subprocess.Popen[bytes], its_socket: socket.socket) -> int | None:
+    """End the launcher when its keepers have ended; says how it did."""
+    its_socket.close()
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(_GONE_WITHIN)
+    process.kill()
+    return process.wait()

@@ -1,0 +1,318 @@
+"""The launcher of keepers, as a real process: what it starts, withstands and leaves."""
+
+from __future__ import annotations
+
+import array
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextfire.adapters import process_table
+from nextfire.adapters.keeper import Request
+from nextfire.adapters.kept_program import KeptProgram
+from nextfire.adapters.launcher import Launch
+from nextfire.adapters.launching import Launching, Standard
+
+LAST = "import time; time.sleep(60)"
+SURVIVES = "import os, time; os.setsid(); [time.sleep(60) for _ in [os.fork()]]"
+
+
+class Started:
+    """A program that a launcher was asked for."""
+
+    def __init__(self, launching: Launching, source: str) -> None:
+        reader, writer = os.pipe()
+        self.output = reader
+        with Path(os.devnull).open("r+b") as null:
+            self.kept, self.control = launching.launch(
+                request(source), Standard(null.fileno(), writer, writer), namespaces=False
+            )
+        os.close(writer)
+
+    def until(self, condition: Callable[[KeptProgram], bool]) -> None:
+        """Hear what its keeper reports until *condition*."""
+        for _ in range(100):
+            if condition(self.kept):
+                return
+            self.kept._is_gone(0.1)  # noqa: SLF001
+        raise AssertionError("waited in vain")
+
+    def read(self) -> bytes:
+        return os.read(self.output, 1000)
+
+    def close(self) -> None:
+        self.kept.end()
+        self.control.close()
+        os.close(self.output)
+
+
+def request(source: str) -> dict[str, Any]:
+    return {
+        Request.PROGRAM: [sys.executable, "-I", "-S", "-c", source],
+        Request.ENVIRONMENT: {"LC_ALL": "C.UTF-8"},
+        Request.FOLDER: "/",
+        Request.USER: None,
+        Request.PROCESSES: 1000,
+        Request.VIEW: None,
+        Request.CHANNEL: "",
+        Request.FILTER: b"",
+        Request.LIMITS: [],
+    }
+
+
+@pytest.fixture
+def launching() -> Iterator[Launching]:
+    it = Launching({})
+    yield it
+    it.close()
+
+
+@pytest.fixture
+def start(launching: Launching) -> Iterator[Callable[[str], Started]]:
+    made: list[Started] = []
+
+    def one(source: str) -> Started:
+        made.append(Started(launching, source))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+Start = Callable[[str], Started]
+
+
+def launcher_of(launching: Launching) -> int:
+    return launching._process.pid  # noqa: SLF001
+
+
+def processes(marker: str) -> list[int]:
+    """The processes with *marker* among their arguments."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if marker.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def descriptors_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    until = time.monotonic() + 20
+    while not (met := condition()) and time.monotonic() < until:
+        time.sleep(0.01)
+    return met
+
+
+def test_program_runs_and_its_exit_code_is_told(start: Start) -> None:
+    it = start("import os, sys; print(dict(os.environ), flush=True); sys.exit(3)")
+
+    it.until(lambda kept: kept.ended)
+
+    assert (it.kept.exit_code, it.kept.left_nothing) == (3, True)
+    assert it.read() == b"{'LC_ALL': 'C.UTF-8'}\n"
+
+
+def test_program_has_no_descriptor_of_the_launcher_or_of_another_run(start: Start) -> None:
+    start(LAST)
+    start(LAST)
+    it = start("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")
+
+    it.until(lambda kept: kept.ended)
+
+    assert it.read() == b"[0, 1, 2, 3]\n"  # 3: of the listing
+
+
+def test_launcher_has_nothing_of_this_process_in_its_environment(launching: Launching) -> None:
+    environment = Path(f"/proc/{launcher_of(launching)}/environ").read_bytes()
+
+    assert environment == b""
+
+
+def test_launcher_never_has_what_a_program_is_given_in_its_memory(
+    launching: Launching, start: Start
+) -> None:
+    secret = os.urandom(16).hex()
+    it = start(f"import time; secret = '{secret}'; print(1, flush=True); time.sleep(60)")
+    it.read()
+
+    assert secret.encode() in memory_of(processes(secret)[0])
+    assert secret.encode() not in memory_of(launcher_of(launching))
+
+
+def memory_of(pid: int) -> bytes:
+    """What *pid* can write of its memory."""
+    parts = []
+    with Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            span, rights, *_ = line.split()
+            if rights.startswith("rw"):
+                first, last = (int(each, 16) for each in span.split("-"))
+                memory.seek(first)
+                try:
+                    parts.append(memory.read(last - first))
+                except OSError:
+                    continue
+    return b"".join(parts)
+
+
+def test_killed_launcher_costs_no_run_and_another_one_serves_the_next(
+    launching: Launching, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = start("import sys; sys.stdin.read(); import time; time.sleep(1); print('on')")
+    before.until(lambda kept: kept.started)
+    os.kill(launcher_of(launching), signal.SIGKILL)
+    launching._process.wait()  # noqa: SLF001
+
+    after = start("print('after')")
+
+    after.until(lambda kept: kept.ended)
+    before.until(lambda kept: kept.ended)
+    assert (after.kept.exit_code, before.kept.exit_code) == (0, 0)
+    assert before.read() == b"on\n"
+    assert "another one is started" in caplog.text
+
+
+@pytest.mark.parametrize("launcher_too", [False, True], ids=["keeper", "keeper and launcher"])
+def test_nothing_lives_on_of_a_program_whose_keeper_is_killed(
+    launching: Launching,
+    start: Start,
+    launcher_too: bool,  # noqa: FBT001
+) -> None:
+    marker = f"marker_{os.urandom(8).hex()}"
+    source = f"'{marker}'; import os, time; os.fork() or os.setsid(); print(1, flush=True); "
+    it = start(source + "time.sleep(60)")
+    it.until(lambda kept: kept.started)
+    assert eventually(lambda: len(processes(marker)) == 2)
+    if launcher_too:
+        make_subreaper()
+        os.kill(launcher_of(launching), signal.SIGKILL)
+        launching._process.wait()  # noqa: SLF001
+    assert it.kept.keeper is not None
+    os.kill(it.kept.keeper, signal.SIGKILL)
+
+    it.kept.end()
+
+    assert it.kept.ended
+    assert not it.kept.left_nothing
+    assert processes(marker) == []
+
+
+def test_no_process_is_killed_that_is_no_keeper(start: Start) -> None:
+    it = start(LAST)
+    it.until(lambda kept: kept.started)
+    keeper = it.kept.keeper
+    [program] = [pid for pid in processes(LAST) if pid != keeper]
+    with subprocess.Popen(["sleep", "60"]) as other:
+        for pid in (other.pid, program, 1, 0, -1, 1 << 30):
+            it.kept.keeper = pid
+            it.kept.kill_keeper()
+
+        process_table.family_of(program)
+        assert other.poll() is None
+        other.kill()
+
+    it.kept.keeper = keeper
+    it.kept.kill_keeper()
+    it.until(lambda kept: kept.ended)
+
+
+def make_subreaper() -> None:
+    from nextfire.adapters.confinement import PR_SET_CHILD_SUBREAPER, prctl  # noqa: PLC0415
+
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def test_launcher_ends_with_its_executor_and_so_do_the_programs() -> None:
+    marker = f"marker_{os.urandom(8).hex()}"
+    other = Launching({})
+    it = Started(other, f"'{marker}'; {LAST}")
+    it.until(lambda kept: kept.started)
+    launcher = other._process  # noqa: SLF001
+
+    it.control.close()  # as the death of this process would
+    os.close(it.output)
+    other.close()
+
+    assert launcher.wait(20) == 0
+    assert processes(marker) == []
+
+
+def send(launching: Launching, message: bytes, descriptors: list[int]) -> None:
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    launching._socket.sendmsg([message], rights if descriptors else [])  # noqa: SLF001
+
+
+def test_other_version_is_refused_in_words(launching: Launching) -> None:
+    near, far = socket.socketpair()
+    with near:
+        with far, Path(os.devnull).open("r+b") as null:
+            send(launching, bytes([Launch.VERSION + 1, 0]), [far.fileno()] + [null.fileno()] * 4)
+        told = b"".join(iter(lambda: near.recv(1000), b""))
+
+    assert told.startswith(b"E the executor speaks another version")
+
+
+def test_launcher_withstands_any_message(launching: Launching, start: Start) -> None:
+    """Whatever comes over the socket costs the run that it asks for, and no other."""
+    draw = random.Random(7)  # noqa: S311
+    pid = launcher_of(launching)
+    running = start("import time; time.sleep(1); print('on')")
+    for _ in range(300):
+        near, far = socket.socketpair()
+        with near, far, Path(os.devnull).open("r+b") as null:
+            message = draw.choice(
+                [
+                    draw.randbytes(draw.randrange(1, 40)),
+                    bytes([Launch.VERSION, draw.randrange(256)]),
+                    bytes([Launch.VERSION, Launch.CHANNEL | Launch.NETWORK]),
+                ]
+            )
+            count = draw.choice([0, 1, 3, 5, 6, 7, 20, 100])
+            send(launching, message, ([far.fileno()] + [null.fileno()] * count)[:count])
+
+    it = start("print('still there')")
+    it.until(lambda kept: kept.ended)
+    running.until(lambda kept: kept.ended)
+
+    assert it.read() == b"still there\n"
+    assert running.read() == b"on\n"
+    assert launcher_of(launching) == pid
+    assert eventually(lambda: descriptors_of(pid) <= 10)
+
+
+def test_launcher_is_after_many_programs_as_after_one(launching: Launching, start: Start) -> None:
+    pid = launcher_of(launching)
+
+    def look() -> tuple[int, int]:
+        children = sum(
+            int(path.read_text().rpartition(")")[2].split()[1]) == pid
+            for path in Path("/proc").glob("[0-9]*/stat")
+            if path.exists()
+        )
+        return descriptors_of(pid), children
+
+    first = start("")
+    first.until(lambda kept: kept.ended)
+    before = look()
+    for _ in range(200):
+        it = start("")
+        it.until(lambda kept: kept.ended)
+
+    assert eventually(lambda: look() == before)
