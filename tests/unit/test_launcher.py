@@ -11,16 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nextfire.adapters import process_table
+from nextfire.adapters import kept_program, process_table
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.kept_program import KeptProgram
 from nextfire.adapters.launcher import Launch
 from nextfire.adapters.launching import Launching, Standard
+from nextfire.adapters.script_streams import Pump
+from nextfire.domain.ports import Verdict
 
 LAST = "import time; time.sleep(60)"
 SURVIVES = "import os, time; os.setsid(); [time.sleep(60) for _ in [os.fork()]]"
@@ -187,6 +190,27 @@ def test_killed_launcher_costs_no_run_and_another_one_serves_the_next(
     assert (after.kept.exit_code, before.kept.exit_code) == (0, 0)
     assert before.read() == b"on\n"
     assert "another one is started" in caplog.text
+
+
+def test_launcher_that_hangs_costs_the_runs_that_it_was_asked_for(
+    launching: Launching, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_program, "_STARTED_WITHIN", 0.1)
+    monkeypatch.setattr(kept_program, "_GONE_WITHIN", 0.1)
+    before = start("import time; time.sleep(2); print('on')")
+    before.until(lambda kept: kept.started)
+    os.kill(launcher_of(launching), signal.SIGSTOP)
+    it = start("print(1)")
+    with Pump() as pump:
+        pump.add(it.kept.sources[0])
+        kept_program.supervise(it.kept, pump, timedelta(minutes=1), 1.0, lambda: Verdict.GO_ON)
+
+    after = start("print('after')")
+    after.until(lambda kept: kept.ended)
+    before.until(lambda kept: kept.ended)
+
+    assert (it.kept.ended, it.kept.started) == (True, False)
+    assert (after.read(), before.read()) == (b"after\n", b"on\n")
 
 
 @pytest.mark.parametrize("launcher_too", [False, True], ids=["keeper", "keeper and launcher"])

@@ -24,7 +24,9 @@ class Keeper:
         self._control = control
         self.swept: list[kept_program.KeptProgram] = []
         self.killed: list[int] = []
-        self.kept = kept_program.KeptProgram(control, kill=self.kill, sweep=self.swept.append)
+        self.kept = kept_program.KeptProgram(
+            control, kill=self.kill, kill_launcher=self.told.close, sweep=self.swept.append
+        )
         self.told.sendall(b"P %d\n" % self.process.pid)
 
     def kill(self, pid: int) -> None:

@@ -33,6 +33,7 @@ class KeptProgram:
         control: socket.socket,
         *,
         kill: Callable[[int], None],
+        kill_launcher: Callable[[], None],
         sweep: Callable[[KeptProgram], None],
     ) -> None:
         """Build.
@@ -40,11 +41,13 @@ class KeptProgram:
         Args:
             control: The socket to the keeper.
             kill: SIGKILL to the process of that number, if it is a keeper.
+            kill_launcher: SIGKILL to the launcher that was asked for it.
             sweep: Called once the keeper is gone, to kill what it left in case it was killed and
                 no launcher was there to do that.
         """
         self._control = control
         self._kill = kill
+        self.kill_launcher = kill_launcher
         self._sweep = sweep
         self._over = False
         self.keeper: int | None = None
@@ -85,8 +88,11 @@ class KeptProgram:
         if not self._is_gone(_GONE_WITHIN):
             _log.warning("keeper %s does not come to its end; it is killed", self.keeper)
             self.kill_keeper()
-            while not self._is_gone(_GONE_WITHIN):
-                _log.error("keeper %s is killed and not gone; its run waits", self.keeper)
+        while not self._is_gone(_GONE_WITHIN):
+            _log.error(
+                "the launcher does not tell that keeper %s is gone; it is killed", self.keeper
+            )
+            self.kill_launcher()
         self._over = True
         self._sweep(self)
 
@@ -135,6 +141,7 @@ class _Stage(IntEnum):
     TERMINATED = 1
     KILLED = 2
     KEEPER_KILLED = 3
+    LAUNCHER_KILLED = 4
 
 
 def supervise(
@@ -148,7 +155,8 @@ def supervise(
     acts = {
         _Stage.TERMINATED: (kept.terminate, grace),
         _Stage.KILLED: (kept.kill, _GONE_WITHIN),
-        _Stage.KEEPER_KILLED: (kept.kill_keeper, inf),
+        _Stage.KEEPER_KILLED: (kept.kill_keeper, _GONE_WITHIN),
+        _Stage.LAUNCHER_KILLED: (kept.kill_launcher, inf),
     }
     stage, timed_out, stopped, started = _Stage.RUNNING, False, Verdict.GO_ON, False
     ask_at = time.monotonic() + _ASK_EVERY
@@ -173,7 +181,7 @@ def supervise(
                 stage, stopped = _Stage.TERMINATED, verdict
         if stage is was and now >= act_at:
             timed_out = timed_out or (stage is _Stage.RUNNING and started)
-            stage = _Stage(stage + 1) if started else _Stage.KILLED
+            stage = _Stage(stage + 1) if started or stage else _Stage.KILLED
         if stage is not was:
             act, until_next = acts[stage]
             act()

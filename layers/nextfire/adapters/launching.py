@@ -115,7 +115,9 @@ class Launching:
             ]
             self._send(bytes([Launch.VERSION, flags]), descriptors)
             unless_launched.pop_all()
-        kept = KeptProgram(near, kill=self._kill, sweep=self._sweep)
+        kept = KeptProgram(
+            near, kill=self._kill, kill_launcher=self._process.kill, sweep=self._sweep
+        )
         self._living.add(kept)
         return kept, near
 
