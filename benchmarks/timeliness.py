@@ -1,20 +1,28 @@
-"""How late runs are sent and started, at 50 runs a second."""
+"""How late runs are sent and started, at 50 runs a second; and scripts, at 10."""
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.figures import percentile
+from benchmarks.harness import POOL, Stack, wait_until
 from benchmarks.harness import stack as running_stack
 from benchmarks.load import Load, Planned, dates, interval, once
 from benchmarks.report import Result, tell
+from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.instants import isoformat
+from nextfire.domain.run import RunState
 
 SECONDS = 60
 PER_SECOND = 50
 BOUND_P50 = 0.1
 BOUND_P99 = 1.0
 _EVERY = 5  # seconds between an INTERVAL job's runs
+SCRIPTS = 300
+SCRIPTS_PER_SECOND = 10
+_LINE = b"import time; print(time.time())"
 
 
 def measure() -> Result:
@@ -24,7 +32,7 @@ def measure() -> Result:
         first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
         load = Load(stack, plan(first_at))
         load.store()
-        load.consume()
+        consumer = load.consume()
         left = (first_at - datetime.now(UTC)).total_seconds()
         if left < 2:  # noqa: PLR2004 — the consumer has to be there
             raise RuntimeError("this machine is too slow to store the load before it is due")
@@ -33,6 +41,8 @@ def measure() -> Result:
         time.sleep(SECONDS)
         load.await_all(most=timedelta(minutes=2))
         found = load.account()
+        stack.end(consumer)
+        scripts_late = _scripts(stack)
     result.add("runs", "runs", len(load.expected))
     for what, lateness, bounds in (
         ("dispatch", found.dispatch_lateness, {50: BOUND_P50, 99: BOUND_P99}),
@@ -49,6 +59,14 @@ def measure() -> Result:
                 unit="s",
             )
         result.add(f"{what}_max_s", f"{label}, max", max(late), unit="s")
+    for percent in (50, 95, 99):
+        result.add(
+            f"script_p{percent}_s",
+            f"due → first line of a script in a process, p{percent}",
+            percentile(scripts_late, percent),
+            unit="s",
+        )
+    result.add("script_max_s", "the same, max", max(scripts_late), unit="s")
     for key in ("lost", "duplicated", "unfinished", "sent_twice", "unexpected"):
         result.add(key, key.replace("_", " "), len(getattr(found, key)), most=0)
     if found.lost or found.duplicated or found.unfinished:
@@ -56,9 +74,55 @@ def measure() -> Result:
     result.notes.append(
         f"{PER_SECOND} runs/s for {SECONDS} s: 3/5 of ONCE, 1/5 of DATES, 1/5 of INTERVAL jobs. "
         "The watcher is the deployed Lambda function; one worker process with 16 slots claims and "
-        "finishes, with scripts that are over at once. Accepted: SentTimestamp of SQS."
+        "finishes, with scripts that are over at once. Accepted: SentTimestamp of SQS. Afterwards "
+        f"{SCRIPTS} ONCE jobs, {SCRIPTS_PER_SECOND} a second, whose scripts print the time, in a "
+        "real worker with 16 slots. The emulator answers a poll that waits 0.1 s late at most."
     )
     return result
+
+
+def _scripts(stack: Stack) -> list[float]:
+    """Seconds from when each of `SCRIPTS` runs was due until its script's first line."""
+    stack.push_script("line", _LINE)
+    worker = stack.spawn(
+        "functions.worker",
+        name="scripts",
+        environment={
+            **stack.worker_environment(),
+            "NEXTFIRE_SLOTS": "16",
+            "POWERTOOLS_LOG_LEVEL": "WARNING",
+        },
+    )
+    tell(f"{SCRIPTS} scripts, {SCRIPTS_PER_SECOND} a second")
+    first_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=30)
+    due_at = [first_at + timedelta(seconds=n / SCRIPTS_PER_SECOND) for n in range(SCRIPTS)]
+    registrar = stack.registrar()
+
+    def store(number: int) -> RunKey:
+        at = due_at[number]
+        document = {
+            "type": "ONCE",
+            "schedule": isoformat(at),
+            "target": {"pool": POOL, "handler": "line"},
+        }
+        job = registrar.register(f"line-{number}", document, datetime.now(UTC))
+        return RunKey(job.key, run_id(job.uid, at))
+
+    with ThreadPoolExecutor(4) as threads:
+        keys = list(threads.map(store, range(SCRIPTS)))
+    if datetime.now(UTC) > first_at - timedelta(seconds=2):
+        raise RuntimeError("this machine is too slow to store the scripts before they are due")
+    runs, late = stack.run_store(), []
+    for key, at in zip(reversed(keys), reversed(due_at), strict=True):
+
+        def over(key: RunKey = key) -> bool:
+            run = runs.get(key)
+            return run is not None and run.state is RunState.SUCCEEDED
+
+        wait_until(over, most=timedelta(minutes=3), what=f"{key}; see {worker.log}")
+        run = runs.get(key)
+        late.append(float((run and run.stdout) or "nan") - at.timestamp())
+    return late
 
 
 def plan(first_at: datetime) -> list[Planned]:
