@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2s
 from typing import Any
 
+from nextfire.domain.due import DueEntry
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id, run_id
 from nextfire.domain.instants import MINUTE, floor_minute
@@ -470,14 +471,24 @@ class History:
         return occurrences
 
     def _check_mended(self, world: World) -> None:
-        """Whoever sets a spoilt FIRE entry aside mends the chain: no auditor is needed for that."""
+        """Whoever sets a spoilt FIRE entry aside mends the chain, without an auditor. One that
+        was parked is met in its minute.
+        """
         with suppress(AssertionError):
             settle(world, step=_STEP, at_most=500)
-        world.advance(minutes=3)
+        met = max(self._unread_minutes(), default=world.now)
+        world.advance(seconds=max((met - world.now).total_seconds(), 0) + 180)
         with suppress(AssertionError):
             settle(world, step=_STEP, at_most=3_000)
         for key in self.monitor.meddled - self.unreadable:
             assert_chained(world, world.job(key))
+
+    def _unread_minutes(self) -> Iterator[datetime]:
+        """The minutes of what does not read as an entry, and nobody has met yet."""
+        for slot, item in self.stores.due.items.items():
+            if not isinstance(item, DueEntry):
+                minute = slot.bucket.partition("#")[0]
+                yield datetime.strptime(minute, "%Y-%m-%dT%H:%MZ").replace(tzinfo=UTC)
 
     def _audit(self, world: World) -> None:
         audit = AuditJobs(

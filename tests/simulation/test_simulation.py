@@ -376,6 +376,8 @@ def test_a_history_without_end_is_ended() -> None:
     [
         1295,
         2717,
+        2939,
+        3740,
         7861,
         8883,
         11284,
