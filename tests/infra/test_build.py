@@ -1,9 +1,13 @@
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 
 import pytest
 
 from infra.app import ROOT
 from infra.build import Build, Runtime, WrongWheelError, check_wheels
+
+UNCHECKED_HASH = 1
+"""PEP 552: the source is not compared with what was compiled."""
 
 
 def _distribution(layer: Path, name: str, *tags: str) -> None:
@@ -65,7 +69,31 @@ def test_third_party_layer_has_what_the_functions_import_and_not_boto3(
     imported = ("aws_lambda_powertools", "croniter", "pydantic", "pydantic_core", "tzdata")
     assert all((packages / name).is_dir() for name in imported)
     assert not any((packages / name).exists() for name in ("boto3", "botocore", "s3transfer"))
-    assert not [*packages.rglob("__pycache__")]
+    compiled = [*packages.rglob("__pycache__/*.pyc")]
+    assert {path.name.split(".")[1] for path in compiled} <= {
+        f"cpython-{runtime.version.replace('.', '')}"
+    }
+
+
+def test_packages_have_bytecode_that_is_valid_whatever_their_files_times(tmp_path: Path) -> None:
+    """A function can write none, and would compile all that it imports each time that it starts."""
+    build = Build(ROOT, staging=tmp_path, cache=ROOT / ".nextfire" / "build")
+
+    packages = build.third_party_layer(Runtime.host()) / "python"
+
+    for name in ("pydantic/main", "aws_lambda_powertools/logging/logger", "croniter/croniter"):
+        bytecode = Path(cache_from_source(str(packages / f"{name}.py"))).read_bytes()
+        assert bytecode[:4] == MAGIC_NUMBER
+        assert int.from_bytes(bytecode[4:8], "little") == UNCHECKED_HASH
+
+
+def test_layer_is_built_where_there_is_no_python_of_its_version(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("infra.build.find_uv_bin", lambda: "false")
+
+    assert Build._interpreter("3.99") is None  # noqa: SLF001
+    assert "uv python install 3.99" in caplog.text
 
 
 def test_first_party_layer_is_the_core(tmp_path: Path) -> None:
