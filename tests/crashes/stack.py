@@ -28,6 +28,7 @@ from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, S
 from nextfire.adapters.run_store import DynamoDbRunStore, _decode_all
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
     ConflictError,
@@ -519,7 +520,6 @@ class Adapters:
             events=EventBridgeEvents(self.process.events, bus=system.event_bus),
             clock=self.clock,
             background=self.inline,
-            new_token=lambda: stack.new_name("token"),
         )
 
     def watcher(self, pools: Collection[str]) -> WatcherPorts:
@@ -651,6 +651,7 @@ class Worker:
         self._has = has
         self._executor = has.executor()
         self._terms = Terms(has.stack.new_name("worker"), POOL, LEASE, output_cap=1000)
+        self.journal = WorkerJournal()
         self._pool: ServePool[SqsDelivery] | None = None
 
     def stop(self) -> None:
@@ -665,6 +666,7 @@ class Worker:
         ports = WorkerPorts(
             executor=self._executor,
             inbox=inbox,
+            journal=self.journal,
             service_clock=_RightClock(),
             protection=_NoProtection(),
             threads=Threads(

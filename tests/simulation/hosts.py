@@ -107,6 +107,7 @@ class SimulatedDelivery:
 
     def __init__(self, system: System, actor: Actor, delivery: MemoryDelivery) -> None:
         self.body = delivery.body
+        self.token = delivery.token
         self.message_id = delivery.message_id
         self.group = delivery.group
         self.delivery = delivery
@@ -137,6 +138,10 @@ class SimulatedInbox:
         self._port.acknowledge([each.delivery for each in deliveries])
         return []
 
+    def show(self, deliveries: Sequence[SimulatedDelivery]) -> list[str]:
+        self._port.show([each.delivery for each in deliveries])
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class _LongPolled:
@@ -156,6 +161,10 @@ class _LongPolled:
     def acknowledge(self, deliveries: Sequence[MemoryDelivery]) -> None:
         for delivery in deliveries:
             delivery.acknowledge()
+
+    def show(self, deliveries: Sequence[MemoryDelivery]) -> None:
+        for delivery in deliveries:
+            delivery.hide(timedelta())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.wiring.telemetry import Telemetry
 from tests.builders import at
@@ -32,7 +33,7 @@ def acknowledged(inbox: Inbox, count: int) -> None:
     client: Any = None
     background = LateExecutor()
     acknowledger: Acknowledger[SqsDelivery] = Acknowledger(
-        stands_in, background, Clock(at("12:00")), Telemetry("worker")
+        stands_in, background, Clock(at("12:00")), Telemetry("worker"), WorkerJournal()
     )
     for n in range(count):
         acknowledger.put(SqsDelivery(client, "url", "body", "handle", f"m{n}", "group"))

@@ -15,6 +15,7 @@ import pytest
 from functions.worker.worker import stopper, threads
 from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.execute_run import Disposition, Handled
@@ -81,11 +82,13 @@ class Queue:
         here: Any = self
         telemetry, clock = WorkerTelemetry("worker"), SystemClock()
         with threads(self._slots) as its_threads:
-            acknowledger = Acknowledger(here, its_threads.background, clock, telemetry)
+            journal = WorkerJournal()
+            acknowledger = Acknowledger(here, its_threads.background, clock, telemetry, journal)
             self.pool = ServePool(
                 here,
                 MessageBatch(here, telemetry, done=acknowledger.put),
                 acknowledger,
+                journal,
                 lease=timedelta(seconds=60),
                 threads=its_threads,
                 clock=clock,
