@@ -233,6 +233,8 @@ class Actor(Executor):
         """Its signal handler."""
         self.on_kill: Callable[[], object] = lambda: None
         """What its parent does when it is killed."""
+        self.acts_for: Actor | None = None
+        """The dead worker whose runs it gives back, if it is a supervisor."""
         self.tenant: str | None = None
         """Whose request it carries out, if it is one."""
         self.tasks: dict[Task, None] = {}

@@ -270,6 +270,7 @@ class System:
             return
         actor = self.process("supervisor")
         self.requests.append(actor)
+        actor.acts_for = worker
         held = [*journal.held]
 
         def give_back() -> None:

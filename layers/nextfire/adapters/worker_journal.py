@@ -92,12 +92,15 @@ class WorkerJournal:
         self._memory.close()
 
     def _write(self, index: int, number: int, data: bytes) -> None:
-        self._memory[_body(index) : _body(index) + len(data)] = data
+        self._store(_body(index), data)
         # Last: until then the entry is not valid.
         self._write_header(index, _HEADER.pack(number, len(data), _checksum(number, data)))
 
     def _write_header(self, index: int, header: bytes) -> None:
-        self._memory[index * _HEADER.size : (index + 1) * _HEADER.size] = header
+        self._store(index * _HEADER.size, header)
+
+    def _store(self, first: int, data: bytes) -> None:
+        self._memory[first : first + len(data)] = data
 
 
 def _encode(held: Held) -> bytes:
