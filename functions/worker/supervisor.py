@@ -58,17 +58,21 @@ def _serve(journal: WorkerJournal) -> None:
     serve(journal)
 
 
-def _give_back(held: Sequence[Held]) -> None:
+def _give_back(held: Sequence[Held], died_at: float) -> None:
     from functions.worker.return_held import return_held  # noqa: PLC0415 — as above
 
-    return_held(held)
+    return_held(held, died_at)
 
 
 class Supervisor:
-    """Runs *serve* in a child; *give_back*, where the child dies, with what it held, in another."""
+    """Runs *serve* in a child. Where that dies, *give_back* runs in another, with what the first
+    held and when it died (`time.monotonic`).
+    """
 
     def __init__(
-        self, serve: Callable[[WorkerJournal], None], give_back: Callable[[Sequence[Held]], None]
+        self,
+        serve: Callable[[WorkerJournal], None],
+        give_back: Callable[[Sequence[Held], float], None],
     ) -> None:
         self._serve = serve
         self._give_back = give_back
@@ -97,13 +101,13 @@ class Supervisor:
         journal = WorkerJournal()
         worker = _fork(lambda: self._serve(journal), ends_with_us=True)
         status = self._await(worker, pass_on=True)
-        held = journal.held()
+        died_at, held = time.monotonic(), journal.held()
         journal.close()
         if status < 0 or held:
             _log("ERROR", "worker died", worker=worker, status=status, held=len(held))
             _await_scripts_end()
         if held:
-            child = _fork(lambda: self._give_back(held), ends_with_us=False)
+            child = _fork(lambda: self._give_back(held, died_at), ends_with_us=False)
             self._await(child, pass_on=False)
         return status
 

@@ -73,14 +73,13 @@ def wait_until(condition: Callable[[], bool], folder: Path) -> None:
 
 
 def hidden(system: Deployment) -> int:
-    name = "ApproximateNumberOfMessagesNotVisible"
     answer = system.queues.get_queue_attributes(QueueUrl=system.queue_url, AttributeNames=["All"])
-    return int(answer["Attributes"][name])
+    return int(answer["Attributes"]["ApproximateNumberOfMessagesNotVisible"])
 
 
 def states(system: Deployment, messages: list[RunMessage]) -> list[RunState | None]:
     runs = [system.runs.get(message.key) for message in messages]
-    return [run and run.state for run in runs]
+    return [None if run is None else run.state for run in runs]
 
 
 def test_all_that_a_killed_worker_held_is_taken_up_at_once(

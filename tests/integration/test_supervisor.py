@@ -29,7 +29,7 @@ def hold(journal, *names):
     journal.hold([SqsDelivery(None, "url", "body", name, name, "g") for name in names])
     say("holds", *names)
 
-def give_back(held):
+def give_back(held, died_at):
     say("gives back", *[each.message_id for each in held])
 
 def serve(journal):
@@ -209,7 +209,7 @@ ORPHANS = """    hold(journal, 'a')
 def test_nothing_is_given_back_while_a_script_lives(start: Start) -> None:
     supervised = start(
         ORPHANS + "supervisor._ENDED_BY_KEEPERS = 0.2\n"
-        "def give_back(held):\n"
+        "def give_back(held, died_at):\n"
         "    left = open(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read().split()\n"
         "    say('gives back while', *[pid for pid in left if int(pid) != os.getpid()])\n"
     )

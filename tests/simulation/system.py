@@ -37,7 +37,7 @@ from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
-from nextfire.usecases.serve_pool import StopWaiting, Threads
+from nextfire.usecases.serve_pool import POLL_AT_WORK, StopWaiting, Threads
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
@@ -272,6 +272,7 @@ class System:
         self.requests.append(actor)
         actor.acts_for = worker
         held = [*journal.held]
+        polls_until = self.kernel.clock.now() + POLL_AT_WORK
 
         def give_back() -> None:
             actor.sleep(timedelta(seconds=self.kernel.dice.choice([0.1, 1, 5])))
@@ -281,7 +282,9 @@ class System:
                 actor,
                 Notebook(self, actor),
             )
-            returned = use_case.give_back(held, until=actor.now() + LEASE)
+            returned = use_case.give_back(
+                held, polls_until=polls_until + actor.skew, until=actor.now() + LEASE
+            )
             self.returned.append(returned)
             self.kernel.tell(actor.name, f"what {worker.name} held: {returned}")
 

@@ -14,6 +14,8 @@ from tests.builders import LEASE, at
 from tests.fakes import Killed, MemoryDelivery, MemoryNotices
 from tests.world import World
 
+POLLS = timedelta(seconds=2)
+
 
 @pytest.fixture
 def world() -> World:
@@ -35,7 +37,7 @@ def give_back(
 ) -> Returned:
     runs = world.faults.through(world.runs, "runs")
     use_case = ReturnHeld(runs, show, world.clock, notices or MemoryNotices())
-    return use_case.give_back(held, until=world.now + LEASE)
+    return use_case.give_back(held, polls_until=world.now + POLLS, until=world.now + LEASE)
 
 
 def lose_worker(world: World, **fields: object) -> tuple[Job, MemoryDelivery]:
@@ -94,7 +96,25 @@ def test_the_lease_has_ended_for_workers_whose_clock_is_behind_too(world: World)
 
     give_back(world, held)
 
-    assert world.run(job, "12:00").lease_until == world.now - timedelta(seconds=5)
+    assert world.run(job, "12:00").lease_until == at("11:59:55")
+
+
+def test_messages_are_visible_only_after_the_dead_workers_last_poll(world: World) -> None:
+    """Which would take them, for nobody."""
+    job, held = lose_worker(world)
+    seen = []
+
+    def receive(deliveries: Sequence[MemoryDelivery]) -> list[str]:
+        seen.append((world.now, world.run(job, "12:00")))
+        return show(deliveries)
+
+    ReturnHeld(world.runs, receive, world.clock, MemoryNotices()).give_back(
+        [held], polls_until=at("12:00:02"), until=at("12:01")
+    )
+
+    [(shown_at, run)] = seen
+    assert shown_at == at("12:00:02")
+    assert run.lease_until == at("11:59:55"), "the lease has been ended before"
 
 
 def test_a_message_without_claim_is_visible_at_once(world: World) -> None:

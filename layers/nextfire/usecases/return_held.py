@@ -54,36 +54,45 @@ class ReturnHeld(Generic[D]):
         self._clock = clock
         self._notices = notices
 
-    def give_back(self, held: Sequence[D], *, until: datetime) -> Returned:
+    def give_back(self, held: Sequence[D], *, polls_until: datetime, until: datetime) -> Returned:
         """Give back *held*, in the order in which it was received. The process that held it, and
         all scripts that it started, must be dead.
 
         Safe to interrupt and to repeat: each write is conditional on the claim that the worker
         made. What a store does not answer for is tried again until *until*.
+
+        Args:
+            held: The messages that the worker held.
+            polls_until: The end of the worker's last poll. SQS continues it, and would hide a
+                message that is visible before that for a lease, unseen by anyone.
+            until: When to give up.
         """
-        runs = messages = 0
-        left = list(held)
+        released: set[str] = set()
+        shown, left = 0, list(held)
         while left:
-            again: list[D] = []
-            for first in range(0, len(left), _TOGETHER):
-                ended, shown = self._give_back(left[first : first + _TOGETHER], again)
-                runs, messages = runs + ended, messages + shown
+            # Leases first: whoever receives a message waits for a lease that is in force.
+            ready, again = self._end_leases(left, released)
+            if ready:
+                self._clock.sleep(max(polls_until - self._clock.now(), timedelta()))
+            for first in range(0, len(ready), _TOGETHER):
+                shown += self._show_some(ready[first : first + _TOGETHER], again)
             left = again
             if self._clock.now() + _AGAIN_AFTER >= until:
                 break
             if left:
                 self._clock.sleep(_AGAIN_AFTER)
-        return Returned(runs, messages, len(left))
+        return Returned(len(released), shown, len(left))
 
-    def _give_back(self, some: Sequence[D], again: list[D]) -> tuple[int, int]:
-        """How many runs of *some* were released, and how many messages are visible. Those that are
-        to be tried again are appended to *again*.
+    def _end_leases(self, left: Sequence[D], released: set[str]) -> tuple[list[D], list[D]]:
+        """Those of *left* that may be received now, and those to be tried again. The tokens of
+        claims that held a run until now are added to *released*.
         """
-        runs, ready = 0, []
-        for delivery in some:
+        ready: list[D] = []
+        again: list[D] = []
+        for delivery in left:
             try:
-                # Before the message: whoever receives it waits for a lease that is in force.
-                runs += self._end_lease(delivery)
+                if self._end_lease(delivery):
+                    released.add(delivery.token)
             except UnavailableError as error:
                 self._notices.warn("run not given back yet", error)
                 again.append(delivery)
@@ -91,15 +100,19 @@ class ReturnHeld(Generic[D]):
             except Exception as error:  # noqa: BLE001 — the others are given back
                 self._notices.fail("run not given back", error)
             ready.append(delivery)
+        return ready, again
+
+    def _show_some(self, some: Sequence[D], again: list[D]) -> int:
+        """How many of *some* are visible. Those to be tried again are appended to *again*."""
         try:
-            refused = self._show(ready) if ready else []
+            refused = self._show(some)
         except UnavailableError as error:
             self._notices.warn("messages not given back yet", error)
-            again += ready
-            return runs, 0
+            again += some
+            return 0
         if refused:
             self._notices.warn("messages not given back", ", ".join(refused))
-        return runs, len(ready) - len(refused)
+        return len(some) - len(refused)
 
     def _end_lease(self, delivery: D) -> bool:
         """Whether *delivery*'s claim held its run until now.

@@ -14,7 +14,7 @@ from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.message_batch import MessageBatch
 
 _LONG_POLL = timedelta(seconds=20)
-_POLL_AT_WORK = timedelta(seconds=2)
+POLL_AT_WORK = timedelta(seconds=2)
 """While runs are running. SQS continues a poll that was broken off, and hides a message that is
 handed back in the meantime for a lease, unseen by anyone; so this poll is never broken off."""
 _RECEIVE_AT_MOST = 10
@@ -151,7 +151,7 @@ class ServePool(Generic[D]):
 
         def receive() -> Sequence[D]:
             received = self._inbox.receive(
-                most, wait=_LONG_POLL if idle else _POLL_AT_WORK, hidden_for=self._lease
+                most, wait=_LONG_POLL if idle else POLL_AT_WORK, hidden_for=self._lease
             )
             self._journal.hold(received)
             return received
