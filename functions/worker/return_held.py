@@ -21,7 +21,10 @@ _MARGIN = timedelta(milliseconds=500)
 
 
 def return_held(held: Sequence[Held], died_at: float) -> None:
-    """Give *held* back. The worker died at *died_at* (`time.monotonic`). After a lease it ends: whatever was not given back is free by then."""
+    """Give *held* back. The worker died at *died_at* (`time.monotonic`).
+
+    After a lease it ends: whatever was not given back is free by then.
+    """
     settings = ExecutorSettings.read()
     signal.alarm(int(settings.lease.total_seconds()) + 1)  # also if a call hangs
     telemetry, clock, client = WorkerTelemetry("worker"), SystemClock(), sqs()
