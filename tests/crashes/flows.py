@@ -991,7 +991,8 @@ class GiveBack(Flow):
         runs = [stack.run(job_id=job_id) for job_id in self.job_ids]
         lost = stack.cloud.died["worker"] >= self.lives - 1
         assert lost or {run.state for run in runs} == {RunState.SUCCEEDED}
-        assert lost or sorted(run.attempt for run in runs) == [1, 2]
+        more = stack.cloud.died["worker"]
+        assert 3 <= sum(run.attempt for run in runs) <= 3 + more
         if not stack.cloud.died:
             assert_before_the_lease_ends(*runs)
 

@@ -22,6 +22,7 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.run import AttemptOutcome, RunState
 from tests.integration.backends import MINISTACK
 from tests.integration.deployment import Deployment, message_for
+from tests.process_tree import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_MOST = 60.0
@@ -57,11 +58,6 @@ def worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         process.wait(timeout=AT_MOST)
-
-
-def child_of(pid: int) -> int:
-    [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(child)
 
 
 def wait_until(condition: Callable[[], bool], folder: Path) -> None:
@@ -103,7 +99,7 @@ def test_all_that_a_killed_worker_held_is_taken_up_at_once(
             ),
             tmp_path,
         )
-        lost = child_of(first.pid)
+        [lost] = children_of(first.pid)
         system.upload("")
         os.kill(lost, signal.SIGKILL)
         stack.enter_context(worker(tmp_path / "second"))
