@@ -698,6 +698,13 @@ class MemoryDelivery:
         self.queue.delete(self.message, self.receipt)
 
 
+def show(deliveries: Sequence[MemoryDelivery]) -> list[str]:
+    """Make *deliveries* visible, as `SqsInbox.show` does."""
+    for delivery in deliveries:
+        delivery.hide(timedelta())
+    return []
+
+
 class MemoryJournal:
     """`Journal`. `held`: what is listed, in the order in which it was received."""
 

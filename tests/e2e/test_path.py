@@ -200,6 +200,9 @@ def test_a_run_whose_worker_is_killed_is_run_again(user: User) -> None:
     assert (first["number"], first["outcome"]) == (1, "WORKER_LOST")
     assert (second["number"], second["outcome"]) == (2, "SUCCEEDED")
     assert first["worker"] != second["worker"]
+    # By its supervisor, in the worker's role.
+    logs = [log.read_text() for log in (user.stack.state / "logs").glob("worker-*.log")]
+    assert any('"runs":1,"messages":1,"left":0' in log for log in logs)
 
 
 def test_a_message_sent_twice_runs_the_script_once(user: User) -> None:

@@ -12,7 +12,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.execute_run import Handled
-from tests.fakes import MemoryDelivery, MemoryFifo
+from tests.fakes import MemoryDelivery, MemoryFifo, show
 from tests.simulation.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ class _LongPolled:
             delivery.acknowledge()
 
     def show(self, deliveries: Sequence[MemoryDelivery]) -> None:
-        for delivery in deliveries:
-            delivery.hide(timedelta())
+        show(deliveries)
 
 
 @dataclass(frozen=True, slots=True)

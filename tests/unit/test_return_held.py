@@ -7,12 +7,23 @@ from datetime import timedelta
 
 import pytest
 
+from nextfire.domain.errors import UnavailableError
 from nextfire.domain.job import Job
 from nextfire.domain.run import AttemptOutcome, RunState
 from nextfire.usecases.return_held import Returned, ReturnHeld
 from tests.builders import LEASE, at
-from tests.fakes import Killed, MemoryDelivery, MemoryNotices
+from tests.fakes import Killed, MemoryDelivery, MemoryNotices, show
 from tests.world import World
+
+
+class Warnings(MemoryNotices):
+    def __init__(self) -> None:
+        super().__init__()
+        self.warnings: list[str] = []
+
+    def warn(self, what: str, why: Exception | str) -> None:
+        self.warnings.append(f"{what}: {why}")
+
 
 POLLS = timedelta(seconds=2)
 
@@ -24,12 +35,6 @@ def world() -> World:
 
 def die() -> None:
     raise Killed
-
-
-def show(deliveries: Sequence[MemoryDelivery]) -> list[str]:
-    for delivery in deliveries:
-        delivery.hide(timedelta())
-    return []
 
 
 def give_back(
@@ -207,3 +212,45 @@ def test_what_fails_does_not_keep_the_others(world: World) -> None:
 
     assert [str(each) for each in notices.defects] == ["a defect"]
     assert world.run(job, "12:00").state is RunState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("error", "returned"),
+    [
+        (UnavailableError("throttled"), Returned(runs=1, messages=1)),
+        (ValueError("a defect"), Returned(runs=1)),
+    ],
+)
+def test_messages_that_are_not_shown_at_first_are_shown_later(
+    world: World, error: Exception, returned: Returned
+) -> None:
+    job, held = lose_worker(world)
+    errors = [error]
+
+    def refuse(deliveries: Sequence[MemoryDelivery]) -> list[str]:
+        if errors:
+            raise errors.pop()
+        return show(deliveries)
+
+    use_case = ReturnHeld(world.runs, refuse, world.clock, MemoryNotices())
+
+    assert use_case.give_back([held], polls_until=world.now, until=at("12:01")) == returned
+
+    lease_until = world.run(job, "12:00").lease_until
+    assert lease_until is not None
+    assert lease_until <= world.now - timedelta(seconds=5)
+
+
+def test_what_the_queue_refuses_is_reported_and_not_tried_again(world: World) -> None:
+    _, held = lose_worker(world)
+    notices = Warnings()
+
+    def refuse(_: Sequence[MemoryDelivery]) -> list[str]:
+        return ["m: Expired"]
+
+    returned = ReturnHeld(world.runs, refuse, world.clock, notices).give_back(
+        [held], polls_until=world.now, until=at("12:01")
+    )
+
+    assert returned == Returned(runs=1)
+    assert notices.warnings == ["messages not given back: m: Expired"]
