@@ -34,6 +34,7 @@ from tests.integration.backends import (
     GROUP_SCOPED_DEDUP,
     MEMORY,
     MOTO,
+    ORDER_OF_WHAT_IS_SHOWN,
     RECEIPTS_OF_BEFORE,
     SQS,
     takes_minutes,
@@ -305,6 +306,7 @@ def test_a_message_may_be_hidden_for_hours(held: Held, hours: int) -> None:
     assert held.receive() == []
 
 
+@ORDER_OF_WHAT_IS_SHOWN.mark
 def test_messages_of_a_group_that_are_shown_together_come_again_in_their_order(held: Held) -> None:
     alone = {"exclusive": True}
     exclusive = [a_message(key).model_copy(update=alone) for key in (FIRST, SECOND, THIRD)]
