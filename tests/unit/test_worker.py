@@ -30,7 +30,7 @@ class Queue:
     """Gives *messages* once, all of one group, and then has the worker stop when each is settled.
 
     It is inbox, SQS client, use case, service clock and task protection in one. `handled`: what was
-    begun; `hidden`: what was handed back; `done`: what was deleted; `asked`: for how many.
+    begun, and `listed`: what was in the journal then; `hidden`: what was handed back; `done`: what was deleted; `asked`: for how many.
     """
 
     def __init__(self, *messages: str, slots: int = 4) -> None:
@@ -38,6 +38,8 @@ class Queue:
         self.hidden: list[str] = []
         self.done: list[str] = []
         self.asked: list[int] = []
+        self.journal = WorkerJournal()
+        self.listed: list[list[str]] = []
         self.ends: dict[str, Callable[[], Handled]] = {}
         self._messages = messages
         self._settled = threading.Semaphore(0)
@@ -69,6 +71,7 @@ class Queue:
 
     def handle(self, delivery: SqsDelivery, **_: Any) -> Handled:
         self.handled.append(delivery.body)
+        self.listed.append([each.message_id for each in self.journal.held()])
         try:
             return self.ends.get(delivery.body, lambda: DONE)()
         finally:
@@ -82,7 +85,7 @@ class Queue:
         here: Any = self
         telemetry, clock = WorkerTelemetry("worker"), SystemClock()
         with threads(self._slots) as its_threads:
-            journal = WorkerJournal()
+            journal = self.journal
             acknowledger = Acknowledger(here, its_threads.background, clock, telemetry, journal)
             self.pool = ServePool(
                 here,
@@ -136,6 +139,20 @@ def test_told_to_stop_in_a_run_it_hands_back_what_follows_and_not_what_is_done()
 
     assert queue.handled == queue.done == ["a"]
     assert queue.hidden == ["b", "c"]
+
+
+def test_what_it_holds_is_listed_before_it_is_begun_and_until_it_is_done() -> None:
+    def leave() -> Handled:
+        return Handled(Disposition.LEAVE, "another worker has it")
+
+    queue = Queue("a", "b", "c")
+    queue.ends["b"] = leave
+
+    queue.serve()
+
+    assert queue.listed[0] == ["a", "b", "c"]
+    assert (queue.done, queue.hidden) == (["a"], ["c"])
+    assert queue.journal.held() == [], "neither what is done nor what was left"
 
 
 @pytest.mark.parametrize(("slots", "asked"), [(1, 1), (4, 4), (10, 10), (12, 10)])
