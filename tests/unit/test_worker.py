@@ -30,7 +30,8 @@ class Queue:
     """Gives *messages* once, all of one group, and then has the worker stop when each is settled.
 
     It is inbox, SQS client, use case, service clock and task protection in one. `handled`: what was
-    begun, and `listed`: what was in the journal then; `hidden`: what was handed back; `done`: what was deleted; `asked`: for how many.
+    begun; `listed`: what was in the journal then; `hidden`: what was handed back; `done`: what was
+    deleted; `asked`: for how many.
     """
 
     def __init__(self, *messages: str, slots: int = 4) -> None:
