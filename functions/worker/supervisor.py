@@ -178,7 +178,7 @@ def _await_scripts_end() -> None:
     while _reap(-1)[1]:
         waited = time.monotonic() - begun_at
         if waited > _GONE_WITHIN:
-            _log("ERROR", "processes of scripts do not end")  # they are killed: none goes on
+            _log("ERROR", "processes of scripts do not end")  # SIGKILL is pending for all
             return
         if waited > _ENDED_BY_KEEPERS:
             kill_descendants()

@@ -105,7 +105,7 @@ def test_the_lease_has_ended_for_workers_whose_clock_is_behind_too(world: World)
 
 
 def test_messages_are_visible_only_after_the_dead_workers_last_poll(world: World) -> None:
-    """Which would take them, for nobody."""
+    """That poll would take them, unseen by anyone."""
     job, held = lose_worker(world)
     seen = []
 

@@ -11,7 +11,6 @@ from nextfire.domain.decisions import CLOCKS_DIFFER
 from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports import Clock, D, Notices, RunStore
-from nextfire.domain.run import RunState
 
 _TOGETHER = 10
 _AGAIN_AFTER = timedelta(seconds=1)
@@ -70,7 +69,7 @@ class ReturnHeld(Generic[D]):
         released: set[str] = set()
         shown, left = 0, list(held)
         while left:
-            # Leases first: whoever receives a message waits for a lease that is in force.
+            # Leases first: a worker that receives a message waits for a lease that is in force.
             ready, again = self._end_leases(left, released)
             if ready:
                 self._clock.sleep(max(polls_until - self._clock.now(), timedelta()))
@@ -118,7 +117,7 @@ class ReturnHeld(Generic[D]):
         return len(some) - len(refused)
 
     def _end_lease(self, delivery: D) -> bool:
-        """Whether *delivery*'s claim held its run until now.
+        """Whether *delivery*'s claim held its run until now. A run that has ended stays as it is.
 
         Raises:
             UnavailableError: The store did not answer.
@@ -126,8 +125,8 @@ class ReturnHeld(Generic[D]):
         try:
             run = self._runs.get(decode_message(delivery.body).key)
         except UndecodableError:
-            return False  # whoever receives the message deals with it
-        if run is None or run.state is not RunState.RUNNING or run.claim_token != delivery.token:
+            return False  # the worker that receives the message handles it
+        if run is None or run.claim_token != delivery.token:
             return False
         # Past for every worker, also for one whose clock is behind.
         lapsed = self._clock.now() - CLOCKS_DIFFER
