@@ -16,6 +16,7 @@ import boto3
 
 import nextfire.wiring.execution as wiring
 from functions.worker import worker
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports import ScriptCall, ScriptExit, Supervisor
 
@@ -52,7 +53,7 @@ def main(received: Path) -> None:
         events.register("provide-client-params.sqs.ReceiveMessage", ask_when)
         events.register("after-call.sqs.ReceiveMessage", note)
         vars(wiring)["ProcessScriptRunner"] = _AtOnce
-        worker.main()
+        worker.main(WorkerJournal())
 
 
 if __name__ == "__main__":

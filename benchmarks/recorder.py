@@ -15,6 +15,7 @@ from typing import Any
 import boto3
 
 from functions.worker import worker
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.domain.run import RunState
 
 
@@ -32,7 +33,7 @@ def main(recorded: Path) -> None:
                 lines.flush()
 
         events.register("after-call.dynamodb.UpdateItem", note)
-        worker.main()
+        worker.main(WorkerJournal())
 
 
 if __name__ == "__main__":

@@ -687,11 +687,35 @@ class MemoryDelivery:
     message_id: str
     group: str
 
+    @property
+    def token(self) -> str:
+        return f"{self.message_id}-{self.receipt}"
+
     def hide(self, duration: timedelta) -> None:
         self.queue.hide(self.message, self.receipt, duration)
 
     def acknowledge(self) -> None:
         self.queue.delete(self.message, self.receipt)
+
+
+def show(deliveries: Sequence[MemoryDelivery]) -> list[str]:
+    """Make *deliveries* visible, as `SqsInbox.show` does."""
+    for delivery in deliveries:
+        delivery.hide(timedelta())
+    return []
+
+
+class MemoryJournal:
+    """`Journal`. `held`: what is listed, in the order in which it was received."""
+
+    def __init__(self) -> None:
+        self.held: list[Any] = []
+
+    def hold(self, deliveries: Sequence[Any]) -> None:
+        self.held += deliveries
+
+    def release(self, deliveries: Sequence[Any]) -> None:
+        self.held = [held for held in self.held if all(held is not each for each in deliveries)]
 
 
 class MemoryRunQueue:

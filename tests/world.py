@@ -248,7 +248,7 @@ class Worker:
         longest: timedelta = timedelta.max,
     ) -> Handled:
         """Do what *delivery* asks for, and acknowledge it if that is the answer."""
-        world, through, tokens = self.world, self.world.faults.through, count(1)
+        world, through = self.world, self.world.faults.through
         ports = ExecutorPorts(
             jobs=through(world.jobs, "jobs"),
             runs=through(world.runs, "runs"),
@@ -263,7 +263,6 @@ class Worker:
             events=through(world.events, "events"),
             clock=world.clock,
             background=InlineExecutor(),
-            new_token=lambda: f"{self.name}-{delivery.receipt}-{next(tokens)}",
         )
         terms = Terms(self.name, self.pool, LEASE, output_cap=world.output_cap)
         execute_run = execute_run_of(ports, terms)

@@ -62,15 +62,16 @@ def worker(
     os.environ.update(account.environment())
     account.act_as(outputs[f"WorkerRoleArn{_pascal(pool)}"], f"worker-{pool}")
     sys.path.insert(0, str(root))
-    from functions.worker.worker import main
+    from functions.worker.supervisor import main
 
     caller.say(f"Serves the pool {pool}. Ctrl-C hands its runs back and ends it.")
     try:
-        main()
-    except SystemExit as error:
+        status = main()
+    except SystemExit as error:  # in the worker's process
         if isinstance(error.code, str):
             raise CliError(error.code) from error
         raise
+    raise typer.Exit(status)
 
 
 def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Runs wherever there are credentials: ``python -P -m functions.worker``, where ``-P`` keeps the
 working folder off the module path: scripts may be able to write there. SIGTERM and SIGINT make it
-hand its runs back and end.
+hand its runs back and end. This process supervises; the worker is its child.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import signal
 import sys
 
-# To the first process of a container SIGTERM means nothing unless it says what: from the start on.
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+# The first process of a container ignores signals that it neither handles nor blocks.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
 
-from functions.worker.worker import main  # noqa: E402 — takes a second
+from functions.worker.supervisor import main  # noqa: E402 — after the signals
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

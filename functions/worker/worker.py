@@ -22,6 +22,7 @@ from nextfire.adapters.aws_errors import failed
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.service_clock import SqsServiceClock
 from nextfire.adapters.task_protection import EcsTaskProtection
+from nextfire.domain.ports import Journal
 from nextfire.settings import ExecutorSettings, ecs_agent
 from nextfire.usecases.serve_pool import ServePool, StopWaiting, Threads, clock_fault
 from nextfire.wiring.execution import executor_ports, terms_of
@@ -55,8 +56,9 @@ def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], N
     return stop
 
 
-def main() -> None:
-    """Serve the pool that the environment names until SIGTERM or SIGINT.
+def main(journal: Journal[SqsDelivery]) -> None:
+    """Serve the pool that the environment names until SIGTERM or SIGINT. What it holds meanwhile is
+    listed in *journal*.
 
     Raises:
         SystemExit: It cannot, and why.
@@ -69,7 +71,9 @@ def main() -> None:
     name = f"{socket.gethostname()}-{os.getpid()}"
     with threads(settings.slots) as its_threads:
         pool = build_worker(
-            _ports(settings, its_threads, telemetry), terms_of(settings, worker=name), telemetry
+            _ports(settings, its_threads, journal, telemetry),
+            terms_of(settings, worker=name),
+            telemetry,
         )
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, stopper(pool))
@@ -79,7 +83,10 @@ def main() -> None:
 
 
 def _ports(
-    settings: ExecutorSettings, its_threads: Threads, telemetry: WorkerTelemetry
+    settings: ExecutorSettings,
+    its_threads: Threads,
+    journal: Journal[SqsDelivery],
+    telemetry: WorkerTelemetry,
 ) -> WorkerPorts[SqsDelivery]:
     """The adapters of a worker.
 
@@ -93,6 +100,7 @@ def _ports(
         return WorkerPorts(
             executor=executor_ports(settings),
             inbox=SqsInbox(sqs(long_poll=True), queue_url=settings.queue_url),
+            journal=journal,
             service_clock=service_clock,
             protection=EcsTaskProtection(
                 ecs_agent(), monotonic=time.monotonic, warn=telemetry.logger.warning

@@ -79,7 +79,7 @@ class Pool(Construct):
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
         ]  # fmt: skip
         if self._target is Target.LOCAL:
-            operations.append("DeleteMessageBatch")  # as above
+            operations += ["DeleteMessageBatch", "ChangeMessageVisibilityBatch"]  # as above
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
         grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
 

@@ -56,6 +56,7 @@ _PARTS = {
     "BatchWriteItem": "RequestItems",
     "SendMessageBatch": "Entries",
     "DeleteMessageBatch": "Entries",
+    "ChangeMessageVisibilityBatch": "Entries",
     "PutEvents": "Entries",
 }
 """The calls whose parts AWS does one by one, and where they stand in the request."""

@@ -15,6 +15,7 @@ import pytest
 
 from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.items import to_item
+from nextfire.adapters.worker_journal import Held
 from nextfire.domain.chain import Batch, verify
 from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import (
@@ -34,7 +35,7 @@ from nextfire.usecases.manage_backfills import Wanted
 from nextfire.usecases.manage_runs import Redriven
 from nextfire.usecases.record_changes import RecordChanges
 from tests.accounting import covered, ran
-from tests.builders import RUN_ALL, RUN_LATEST, SKIP, a_definition, at, job_key
+from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_definition, at, job_key
 from tests.crashes.cloud import Process
 from tests.crashes.stack import GONE, Api, Stack, Worker
 from tests.fakes import Killed, Script
@@ -960,6 +961,69 @@ class BuryLost(TakeOver):
         assert (run.state, run.attempt) == (RunState.DEAD, 1)
 
 
+class GiveBack(Flow):
+    """Its supervisor gives back what a dead worker held: a run, and a message without claim."""
+
+    name = "lost worker: give back what it held"
+    job_ids = ("first", "second")
+    held: tuple[Held, ...] = ()
+    loses = False
+
+    def prepare(self, stack: Stack) -> None:
+        for job_id in self.job_ids:
+            stack.register(job_id)
+        watch(stack, "12:00")
+        worker, self.loses = stack.worker(), True
+        with suppress(Killed):
+            worker.work(most=1)
+        self.loses = False
+        worker.receive()
+        self.held = tuple(worker.journal.held())
+        assert len(self.held) == len(self.job_ids)
+
+    def act(self, stack: Stack) -> None:
+        stack.supervisor(self.held)
+
+    def script(self, call: ScriptCall) -> Script:  # noqa: ARG002
+        return Script(meanwhile=die) if self.loses else Script()
+
+    def check(self, stack: Stack) -> None:
+        runs = [stack.run(job_id=job_id) for job_id in self.job_ids]
+        lost = stack.cloud.died["worker"] >= self.lives - 1
+        assert lost or {run.state for run in runs} == {RunState.SUCCEEDED}
+        more = stack.cloud.died["worker"]
+        assert 3 <= sum(run.attempt for run in runs) <= 3 + more
+        if not stack.cloud.died:
+            assert_before_the_lease_ends(*runs)
+
+
+class DieSupervised(Succeed):
+    """The worker dies at any of its calls. What it held is taken up before the lease ends."""
+
+    name = "lost worker: its supervisor lives"
+    held: tuple[Held, ...] | None = None
+
+    def act(self, stack: Stack) -> None:
+        self.held, worker = None, stack.worker()
+        try:
+            worker.work()
+        except Killed:
+            self.held = tuple(worker.journal.held())
+            stack.supervisor(self.held)
+
+    def check(self, stack: Stack) -> None:
+        super().check(stack)
+        # A message whose receipt the worker has not seen is hidden until the lease ends.
+        if self.held and stack.cloud.died.total() == 1:
+            assert_before_the_lease_ends(stack.run())
+
+
+def assert_before_the_lease_ends(*runs: Run) -> None:
+    for run in runs:
+        assert run.finished_at is not None
+        assert run.finished_at < at("12:00") + LEASE / 2, f"{run.key.run_id}: {run.finished_at}"
+
+
 class OverlapSkip(Flow):
     """The run before had not ended when this one was due."""
 
@@ -1688,6 +1752,7 @@ FLOWS: list[Flow] = [
     *(Replace(), ReplaceWaiting()),
     *(Succeed(), SucceedInLambda(), InTurn(), SucceedWithSecrets(), Heartbeat(), Retry()),
     *(Death(), Settle(), SettleDeath()),
+    *(GiveBack(), DieSupervised()),
     *(HandBack(), TakeOver(), BuryLost(), OverlapSkip(), TooLate(), JobDeleted(), Undecodable()),
     *(AuditEntry(), AuditMessage(), AuditRevive()),
     *(RegisterCounted(), DeleteCounted(), DeleteRunning(), SettleCounted(), CoverLastCounted()),

@@ -28,6 +28,7 @@ from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, S
 from nextfire.adapters.run_store import DynamoDbRunStore, _decode_all
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
+from nextfire.adapters.worker_journal import Held, WorkerJournal
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
     ConflictError,
@@ -52,6 +53,7 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
+from nextfire.usecases.return_held import Returned, ReturnHeld
 from nextfire.usecases.serve_pool import ServePool, Threads
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
@@ -219,6 +221,10 @@ class Stack:
 
     def worker(self) -> Worker:
         return Worker(self.process("worker"))
+
+    def supervisor(self, held: Sequence[Held]) -> Returned:
+        """Have a supervisor give back what its dead worker *held*."""
+        return self.process("supervisor").give_back(held)
 
     def invoked(self) -> Invoked:
         return Invoked(self.process("worker"), self.process("source", bystander=True))
@@ -519,7 +525,6 @@ class Adapters:
             events=EventBridgeEvents(self.process.events, bus=system.event_bus),
             clock=self.clock,
             background=self.inline,
-            new_token=lambda: stack.new_name("token"),
         )
 
     def watcher(self, pools: Collection[str]) -> WatcherPorts:
@@ -533,6 +538,27 @@ class Adapters:
             executor=self.inline,
             lanes=self.inline,
         )
+
+    def give_back(self, held: Sequence[Held]) -> Returned:
+        notices, inbox, now = MemoryNotices(), self.inbox(), self.clock.now()
+        url = self.stack.system.queue_url
+        deliveries = [
+            SqsDelivery(
+                self.process.sqs,
+                url,
+                each.body,
+                each.receipt_handle,
+                each.message_id,
+                each.group,
+                each.token,
+            )
+            for each in held
+        ]
+        use_case = ReturnHeld(self.runs, inbox.show, self.clock, notices)
+        polls_until = now + timedelta(seconds=2)
+        returned = use_case.give_back(deliveries, polls_until=polls_until, until=now + LEASE)
+        notices.assert_no_defect()
+        return returned
 
     def inbox(self) -> SqsInbox:
         return SqsInbox(self.process.sqs, queue_url=self.stack.system.queue_url)
@@ -651,12 +677,17 @@ class Worker:
         self._has = has
         self._executor = has.executor()
         self._terms = Terms(has.stack.new_name("worker"), POOL, LEASE, output_cap=1000)
+        self.journal = WorkerJournal()
         self._pool: ServePool[SqsDelivery] | None = None
 
     def stop(self) -> None:
         """SIGTERM."""
         assert self._pool is not None
         self._pool.stop()
+
+    def receive(self) -> None:
+        """Receive one message, without beginning it."""
+        self.journal.hold(self._has.inbox().receive(1, wait=timedelta(), hidden_for=LEASE))
 
     def work(self, *, most: int = _STEPS) -> None:
         """Carry out what is visible until nothing is, or *most* messages."""
@@ -665,6 +696,7 @@ class Worker:
         ports = WorkerPorts(
             executor=self._executor,
             inbox=inbox,
+            journal=self.journal,
             service_clock=_RightClock(),
             protection=_NoProtection(),
             threads=Threads(

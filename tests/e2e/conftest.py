@@ -25,6 +25,7 @@ from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.worker import DEPLOYED, environment
 from tests.places import folder_of_the_host
+from tests.process_tree import children_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LEASE = timedelta(seconds=6)
@@ -97,7 +98,7 @@ class Stack:
 
     def start_worker(self, pool: str = "default", **settings: str) -> int:
         """Start another worker of *pool*, *settings* being its environment besides the stack's.
-        Returns its process id.
+        Returns the process id of its supervisor.
         """
         log = self.state / "logs" / f"worker-{pool}-{time.time_ns()}.log"
         with log.open("wb") as output:
@@ -125,12 +126,13 @@ class Stack:
         return worker.pid
 
     def workers(self) -> list[int]:
-        """The process ids of the workers that live."""
+        """The process ids of the workers that live, each a child of its supervisor."""
         theirs = [each.pid for each in self.info.processes if "worker" in each.name and each.alive]
-        return theirs + [worker.pid for worker in self._workers if worker.poll() is None]
+        ours = [worker.pid for worker in self._workers if worker.poll() is None]
+        return [child for supervisor in (*theirs, *ours) for child in children_of(supervisor)]
 
     def kill_worker(self, pid: int) -> None:
-        """SIGKILL one of `workers`, and start another in its place."""
+        """SIGKILL one of `workers`, and start another."""
         assert pid in self.workers()
         os.kill(pid, signal.SIGKILL)
         self.start_worker()

@@ -285,7 +285,6 @@ def test_a_checkpoint_outlives_its_worker_and_a_result_is_on_record(user: User) 
     for job in jobs.values():
         [run] = user.runs(job)
         until(partial(is_over, run["executionId"]), "the end of its script")
-        assert outcomes(run) == [(1, None)]
 
     for large, job in jobs.items():
         run = in_state(user, job, "SUCCEEDED")

@@ -12,6 +12,7 @@ import pytest
 
 from nextfire_cli.local.cdk import inherited_environment
 from tests.e2e.conftest import ROOT, Stack
+from tests.process_tree import children_of
 
 RUNS = 24
 """Enough for all slots of all workers, this one's too."""
@@ -59,6 +60,7 @@ def test_command_carries_runs_out_until_it_is_ended(
     stack.put_script("default", "busy", "import time; time.sleep(2)")
     wait_until(lambda: command.poll() is not None or '"serves"' in log.read_text(), log)
     assert command.poll() is None, log.read_text()
+    [worker] = children_of(command.pid)
 
     with stack.api() as api:
         due = {"type": "DELAY", "schedule": "PT1S", "target": {"handler": "busy"}}
@@ -71,8 +73,7 @@ def test_command_carries_runs_out_until_it_is_ended(
                 run
                 for job in jobs
                 for run in api.get(f"/v1/jobs/{job}/executions").raise_for_status().json()["items"]
-                if str(run.get("worker", "")).endswith(f"-{command.pid}")
-                and run["state"] == "SUCCEEDED"
+                if str(run.get("worker", "")).endswith(f"-{worker}") and run["state"] == "SUCCEEDED"
             ]
 
         wait_until(lambda: bool(ours()), log)

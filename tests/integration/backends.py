@@ -108,6 +108,13 @@ RECEIPTS_OF_BEFORE = Deviation(
     here="Every receipt handle of a message is good for as long as it is in the queue.",
     source=_RECEIPTS,
 )
+ORDER_OF_WHAT_IS_SHOWN = Deviation(
+    "order of what is shown",
+    MOTO,
+    aws="A FIFO queue delivers the messages of a group in the order in which they were sent.",
+    here="Of several that become visible in one millisecond, it delivers the last one first.",
+    source="SQS Developer Guide, FIFO queue delivery logic",
+)
 _EXPIRED = "A FIFO queue refuses a receipt handle as soon as its message is visible again."
 EXPIRED_RECEIPTS_MOTO = Deviation(
     "expired receipts (moto)",
@@ -201,6 +208,7 @@ DEVIATIONS = (
     DEDUP_OF_WHAT_WAS_DELETED,
     GROUP_SCOPED_DEDUP,
     RECEIPTS_OF_BEFORE,
+    ORDER_OF_WHAT_IS_SHOWN,
     EXPIRED_RECEIPTS_MOTO,
     EXPIRED_RECEIPTS_MINISTACK,
     TWELVE_HOURS,

@@ -19,7 +19,14 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import DeadLetters, Delivery, RunQueue
 from tests.builders import LEASE, NOON, a_message, at, run_key
-from tests.fakes import Clock, InlineExecutor, MemoryDeadLetters, MemoryDelivery, MemoryRunQueue
+from tests.fakes import (
+    Clock,
+    InlineExecutor,
+    MemoryDeadLetters,
+    MemoryDelivery,
+    MemoryRunQueue,
+    show,
+)
 from tests.integration.backends import (
     DEDUP_OF_WHAT_WAS_DELETED,
     EXPIRED_RECEIPTS_MINISTACK,
@@ -27,6 +34,7 @@ from tests.integration.backends import (
     GROUP_SCOPED_DEDUP,
     MEMORY,
     MOTO,
+    ORDER_OF_WHAT_IS_SHOWN,
     RECEIPTS_OF_BEFORE,
     SQS,
     takes_minutes,
@@ -50,6 +58,8 @@ class Pool(Protocol):
     def take(self, most: int, hidden_for: timedelta) -> Sequence[Delivery]: ...
 
     def acknowledge(self, delivery: Any) -> object: ...
+
+    def show(self, deliveries: Sequence[Any]) -> list[str]: ...
 
     def letters(self) -> Sequence[tuple[str, str]]: ...
 
@@ -98,6 +108,9 @@ class MemoryPool:
     def acknowledge(self, delivery: Any) -> None:
         delivery.acknowledge()
 
+    def show(self, deliveries: Sequence[Any]) -> list[str]:
+        return show(deliveries)
+
     def letters(self) -> Sequence[tuple[str, str]]:
         return self._letters.letters
 
@@ -112,6 +125,9 @@ class SqsPool:
 
     def acknowledge(self, delivery: Any) -> None:
         self._inbox.acknowledge([delivery])
+
+    def show(self, deliveries: Sequence[Any]) -> list[str]:
+        return self._inbox.show(deliveries)
 
     def letters(self) -> Sequence[tuple[str, str]]:
         answer = self._client.receive_message(
@@ -288,6 +304,30 @@ def test_a_message_may_be_hidden_for_hours(held: Held, hours: int) -> None:
     delivery.hide(timedelta(hours=hours))
 
     assert held.receive() == []
+
+
+@ORDER_OF_WHAT_IS_SHOWN.mark
+def test_messages_of_a_group_that_are_shown_together_come_again_in_their_order(held: Held) -> None:
+    alone = {"exclusive": True}
+    exclusive = [a_message(key).model_copy(update=alone) for key in (FIRST, SECOND, THIRD)]
+    held.send(*exclusive)
+    taken = held.take(3)
+    assert len(taken) == len(exclusive)
+
+    assert held.pool.show(taken) == []
+
+    run_ids = [message.run_id for message in exclusive]
+    assert held.comes_back(*run_ids, not_before=held.time.now())
+
+
+def test_each_delivery_of_a_message_has_a_new_token(held: Held) -> None:
+    held.send(a_message())
+    (first,) = held.take(1)
+    held.pool.show([first])
+    held.time.sleep(MOMENT)
+    (second,) = held.take(1)
+
+    assert first.token != second.token
 
 
 def test_a_message_may_be_given_back_at_once(held: Held) -> None:

@@ -239,6 +239,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "receive": lambda c: SqsInbox(c, queue_url=URL).receive(1, wait=SECOND, hidden_for=SECOND),
     "hide": lambda c: delivery(c).hide(SECOND),
     "acknowledge": lambda c: SqsInbox(c, queue_url=URL).acknowledge([delivery(c)]),
+    "show": lambda c: SqsInbox(c, queue_url=URL).show([delivery(c)]),
     "dead letter": lambda c: SqsDeadLetters(c, queue_url=URL).put("b", "f", dedup="d"),
     "fetch script": lambda c: S3ScriptStore(c).fetch(
         ScriptSource("s3://scripts/acme/x.py", "acme")
@@ -468,7 +469,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("begin", "finish", "refuse", "note"),
         *("last", "ids_since", "append", "read"),
         *("revoke", "end", "note_use"),
-        *("send", "backlog", "hide", "acknowledge", "receive", "fetch"),
+        *("send", "backlog", "hide", "acknowledge", "show", "receive", "fetch"),
         *("upload", "versions"),  # an upload is no call: a URL is signed here
         *("resolve", "lent"),
         *("answer", "close"),  # of a job role, to its own server: no calls of AWS but `lent`'s

@@ -23,6 +23,7 @@ from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.service_clock import SqsServiceClock
 from nextfire.adapters.task_protection import EcsTaskProtection
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.domain.instants import floor_minute
 from nextfire.domain.job import Job
 from nextfire.domain.message import RunMessage
@@ -129,6 +130,7 @@ def serve(
         ports = WorkerPorts(
             executor=executor_ports(settings),
             inbox=SqsInbox(queues, queue_url=system.queue_url),
+            journal=WorkerJournal(),
             service_clock=SqsServiceClock(queues, SystemClock(), queue_url=system.queue_url),
             protection=agent or Agent(),
             threads=its_threads,
@@ -146,7 +148,7 @@ def test_process_receives_runs_and_acknowledges(system: Deployment, stop: signal
     messages = [dispatch(system, job, minutes) for minutes in range(6)]
 
     with stopped_when(lambda: counts(system) == (0, 0), stop):
-        main()
+        main(WorkerJournal())
 
     for message in messages:
         run = system.run(message)
@@ -340,7 +342,7 @@ def test_process_with_a_wrong_clock_does_not_begin(
     monkeypatch.setattr(worker_module, "sqs", lambda **_: queues)
 
     with pytest.raises(SystemExit, match=r"clock is 3\d\d\d s ahead of AWS's"):
-        main()
+        main(WorkerJournal())
 
 
 def test_nothing_is_received_while_the_clock_is_wrong(
@@ -372,7 +374,7 @@ def test_queue_that_cannot_be_used_is_told_in_words(
     system.configure(monkeypatch, queue_url=system.queue_url.replace(".fifo", "-gone.fifo"))
 
     with pytest.raises(SystemExit, match=r"cannot be used: .*NonExistentQueue"):
-        main()
+        main(WorkerJournal())
 
 
 def test_task_is_protected_while_a_run_is_at_work(system: Deployment) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,37 @@ class Host:
                 for together in calls
             ]
         )
+        end = subprocess.run(
+            [self._python(), str(Path(__file__).with_name("executor.py")), str(folder)],
+            input=asked,
+            capture_output=True,
+            text=True,
+            check=False,
+            **self._place(variables),
+        )
+        assert end.returncode == 0, end.stderr[-3000:]
+        return Report(**json.loads(end.stdout))
+
+    def start(
+        self, program: Path, folder: Path, *, stdin: str, output: Path
+    ) -> subprocess.Popen[str]:
+        """Start *program* with *folder*; both of its outputs go to *output*."""
+        with output.open("w") as file:
+            process = subprocess.Popen(
+                [self._python(), str(program), str(folder)],
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                text=True,
+                **self._place({}),
+            )
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.write(stdin)
+        return process
+
+    def _place(self, variables: Mapping[str, str]) -> dict[str, Any]:
+        """Where and as whom the host's processes run."""
         environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": os.pathsep.join([_layers(), str(ROOT), *filter(None, sys.path)]),
@@ -73,19 +104,8 @@ class Host:
             **variables,
         }
         identity = {} if self.user is None else {"user": self.user, "group": self.user}
-        end = subprocess.run(
-            [self._python(), str(Path(__file__).with_name("executor.py")), str(folder)],
-            cwd="/",
-            env=environment,
-            extra_groups=[] if identity else None,
-            input=asked,
-            capture_output=True,
-            text=True,
-            check=False,
-            **identity,  # type: ignore[call-overload]
-        )
-        assert end.returncode == 0, end.stderr[-3000:]
-        return Report(**json.loads(end.stdout))
+        extra_groups: list[int] | None = [] if identity else None
+        return {"cwd": "/", "env": environment, "extra_groups": extra_groups, **identity}
 
     def _python(self) -> str:
         if self.user is None:

@@ -69,7 +69,9 @@ class Effects:
             if done.taken:
                 self._note(actor, done.run)
         elif call in _BY_ITS_OWNER and done is not None:
-            if asked[0].worker != actor.name:
+            dead = actor.acts_for
+            its_own = actor if dead is None or dead.alive or call == "runs.save" else dead
+            if asked[0].worker != its_own.name:
                 self._wrong(f"{actor.name} did {call} with {asked[0].worker}'s run (invariant 5)")
             self._note(actor, done)
 

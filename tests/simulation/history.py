@@ -383,6 +383,7 @@ class History:
     def _end_all(self) -> None:
         """Whatever runs is killed: nothing of it happens after this."""
         system = self.system
+        system.works = False
         for actor in [*system.processes, system.aws]:
             actor.kill()
         self.kernel.run(lambda: False)

@@ -12,7 +12,7 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Lease
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.execute_run import Handled
-from tests.fakes import MemoryDelivery, MemoryFifo
+from tests.fakes import MemoryDelivery, MemoryFifo, show
 from tests.simulation.kernel import SECOND, Actor, Kernel, SimulatedFuture, current
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class SimulatedDelivery:
 
     def __init__(self, system: System, actor: Actor, delivery: MemoryDelivery) -> None:
         self.body = delivery.body
+        self.token = delivery.token
         self.message_id = delivery.message_id
         self.group = delivery.group
         self.delivery = delivery
@@ -137,6 +138,10 @@ class SimulatedInbox:
         self._port.acknowledge([each.delivery for each in deliveries])
         return []
 
+    def show(self, deliveries: Sequence[SimulatedDelivery]) -> list[str]:
+        self._port.show([each.delivery for each in deliveries])
+        return []
+
 
 @dataclass(frozen=True, slots=True)
 class _LongPolled:
@@ -156,6 +161,9 @@ class _LongPolled:
     def acknowledge(self, deliveries: Sequence[MemoryDelivery]) -> None:
         for delivery in deliveries:
             delivery.acknowledge()
+
+    def show(self, deliveries: Sequence[MemoryDelivery]) -> None:
+        show(deliveries)
 
 
 @dataclass(frozen=True, slots=True)

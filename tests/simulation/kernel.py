@@ -231,6 +231,10 @@ class Actor(Executor):
         """Told to end, as by SIGTERM."""
         self.on_stop: Callable[[], object] = lambda: None
         """Its signal handler."""
+        self.on_kill: Callable[[], object] = lambda: None
+        """What its parent does when it is killed."""
+        self.acts_for: Actor | None = None
+        """The dead worker whose runs it gives back, if it is a supervisor."""
         self.tenant: str | None = None
         """Whose request it carries out, if it is one."""
         self.tasks: dict[Task, None] = {}
@@ -271,6 +275,7 @@ class Actor(Executor):
         self.alive = False
         for task in self.tasks:
             self.kernel.plan(task, 0)
+        self.on_kill()
 
     # The clock of its machine
 

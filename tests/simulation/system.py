@@ -36,12 +36,13 @@ from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
-from nextfire.usecases.serve_pool import StopWaiting, Threads
+from nextfire.usecases.return_held import Returned, ReturnHeld
+from nextfire.usecases.serve_pool import POLL_AT_WORK, StopWaiting, Threads
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 from nextfire.wiring.worker import WorkerPorts, build_worker
-from tests.fakes import Killed, MemoryScriptRunner, Script, Stores
+from tests.fakes import Killed, MemoryJournal, MemoryScriptRunner, Script, Stores
 from tests.simulation.effects import Effects
 from tests.simulation.hosts import (
     HeldUpClock,
@@ -63,6 +64,8 @@ LIFE = timedelta(seconds=125)
 """Of a watcher's invocation."""
 _REQUEST = 16
 """Half steps that most requests have: one that is to die later does not."""
+_MACHINE_LOST = 0.4
+"""How often a supervisor dies with its worker."""
 _LAMBDA_BATCH = 3
 _LAMBDA_TIME = timedelta(minutes=15)
 _HAND_BACK_BEFORE = timedelta(seconds=15)
@@ -127,6 +130,8 @@ class System:
         self.works = True
         """Whether workers are restarted."""
         self.effects = effects
+        self.returned: list[Returned] = []
+        """What supervisors gave back of dead workers."""
         self.scripts_started: list[Started] = []
         self._warm: list[Watching] = []
         self._names = count(1)
@@ -227,11 +232,13 @@ class System:
 
     def start_worker(self, pool: str) -> Actor:
         """A worker process, restarted when it dies for as long as `works`."""
-        actor = self.process("worker")
+        actor, journal = self.process("worker"), MemoryJournal()
+        actor.on_kill = lambda: self._lose_worker(actor, pool, journal)
         self.workers.append(actor)
         ports = WorkerPorts(
             executor=self._executor_ports(actor),
             inbox=SimulatedInbox(self, actor, pool),
+            journal=journal,
             service_clock=ServiceClock(actor),
             protection=NoProtection(),
             threads=Threads(
@@ -256,6 +263,32 @@ class System:
 
         self.start(actor, serve, survives_outages=True)
         return actor
+
+    def _lose_worker(self, worker: Actor, pool: str, journal: MemoryJournal) -> None:
+        """Its supervisor gives back what it held, unless their machine is lost."""
+        if not self.works or self.kernel.dice.random() < _MACHINE_LOST:
+            return
+        actor = self.process("supervisor")
+        self.requests.append(actor)
+        actor.acts_for = worker
+        held = [*journal.held]
+        polls_until = self.kernel.clock.now() + POLL_AT_WORK
+
+        def give_back() -> None:
+            actor.sleep(timedelta(seconds=self.kernel.dice.choice([0.1, 1, 5])))
+            use_case = ReturnHeld(
+                self.wire.port(actor, "runs"),
+                SimulatedInbox(self, actor, pool).show,
+                actor,
+                Notebook(self, actor),
+            )
+            returned = use_case.give_back(
+                held, polls_until=polls_until + actor.skew, until=actor.now() + LEASE
+            )
+            self.returned.append(returned)
+            self.kernel.tell(actor.name, f"what {worker.name} held: {returned}")
+
+        self.start(actor, give_back)
 
     def invoke_executor(self, pool: str) -> None:
         """As the event source mapping does: a process with a batch, hidden for as long as it may
@@ -296,7 +329,7 @@ class System:
             groups.add(delivery.group)
 
     def _executor_ports(self, actor: Actor) -> ExecutorPorts:
-        port, tokens = self.wire.port, count(1)
+        port = self.wire.port
         return ExecutorPorts(
             jobs=port(actor, "jobs"),
             runs=port(actor, "runs"),
@@ -311,7 +344,6 @@ class System:
             events=port(actor, "events"),
             clock=actor,
             background=actor,
-            new_token=lambda: f"{actor.name}-{next(tokens)}",
         )
 
     # The auditor

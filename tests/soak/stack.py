@@ -28,6 +28,7 @@ from nextfire_cli.local.cdk import inherited_environment
 from nextfire_cli.local.processes import Processes, interrupts_raised
 from nextfire_cli.worker import DEPLOYED, environment
 from tests.places import folder_of_the_host
+from tests.process_tree import children_of
 from tests.soak.marks import HANDLER, SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,6 +39,7 @@ _YOUNG = 3.0
 """Seconds. A Lambda executor that is killed while it starts has not shortened its message's
 visibility: that comes again after the pool's 15 minutes, which a soak would wait for."""
 _TICKS = os.sysconf("SC_CLK_TCK")
+_SUPERVISOR_LIVES = 0.5
 _FUNCTION = re.compile(rb"AWS_LAMBDA_FUNCTION_NAME=([^\0]*)")
 
 
@@ -48,8 +50,8 @@ def now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A SIGKILL. `what`: ``worker`` or a key of `StackInfo.functions`; `worker`: the name that a
-    worker has on the records.
+    """A SIGKILL. `what`: ``worker`` or a key of `StackInfo.functions`; `pid`: of a worker that of
+    its supervisor; `worker`: the name that a worker has on the records.
     """
 
     at: datetime
@@ -170,11 +172,19 @@ class SoakStack:
             if not alive:
                 return None
             pid = random.choice(alive)
-            name = f"{os.uname().nodename}-{pid}" if what == "worker" else None
+            victims, name = [pid], None
+            if what == "worker":
+                workers = children_of(pid)
+                if not workers:  # it begins, or gives back
+                    return None
+                name = f"{os.uname().nodename}-{workers[0]}"
+                # The worker alone; or all of it, as when a machine is lost.
+                victims = workers if random.random() < _SUPERVISOR_LIVES else [pid, *workers]
             kill = Kill(now(), what, pid, name)
             self.log.kills.append(kill)
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            for victim in victims:
+                with suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGKILL)
             return kill
 
     def unfinished(self) -> str | None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.worker_journal import WorkerJournal
+from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.wiring.telemetry import Telemetry
 from tests.builders import at
@@ -26,13 +28,29 @@ class Inbox:
         return self._refused
 
 
+class Witness(Inbox):
+    """Notes what is in *journal* when it is asked to delete."""
+
+    def __init__(self, journal: WorkerJournal, *, fails: bool) -> None:
+        super().__init__()
+        self.journal = journal
+        self.listed: list[str] = []
+        self._fails = fails
+
+    def acknowledge(self, deliveries: list[SqsDelivery]) -> list[str]:
+        self.listed = [each.message_id for each in self.journal.held()]
+        if self._fails:
+            raise UnavailableError("throttled")
+        return super().acknowledge(deliveries)
+
+
 def acknowledged(inbox: Inbox, count: int) -> None:
     """Have *count* messages deleted that are done at one moment."""
     stands_in: Any = inbox
     client: Any = None
     background = LateExecutor()
     acknowledger: Acknowledger[SqsDelivery] = Acknowledger(
-        stands_in, background, Clock(at("12:00")), Telemetry("worker")
+        stands_in, background, Clock(at("12:00")), Telemetry("worker"), WorkerJournal()
     )
     for n in range(count):
         acknowledger.put(SqsDelivery(client, "url", "body", "handle", f"m{n}", "group"))
@@ -53,3 +71,20 @@ def test_what_was_refused_is_told(refused: list[str], caplog: pytest.LogCaptureF
     acknowledged(Inbox(*refused), 2)
 
     assert [record.getMessage() for record in caplog.records] == ["not acknowledged"] * len(refused)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_message_is_held_until_it_is_deleted(*, fails: bool) -> None:
+    """Hidden, it blocks its group."""
+    client: Any = None
+    journal, background = WorkerJournal(), LateExecutor()
+    inbox: Any = Witness(journal, fails=fails)
+    acknowledger = Acknowledger(inbox, background, Clock(at("12:00")), Telemetry("worker"), journal)
+    done = SqsDelivery(client, "url", "body", "handle", "m", "group")
+    journal.hold([done])
+
+    acknowledger.put(done)
+    acknowledger.close()
+
+    assert inbox.listed == ["m"]
+    assert journal.held() == []

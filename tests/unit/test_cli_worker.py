@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from functions.worker import worker as worker_module
+from functions.worker import supervisor
 from nextfire_cli.aws import Account
 from nextfire_cli.main import app
 
@@ -56,7 +56,12 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     environments: list[dict[str, str]] = []
     environment: Any = {}
     monkeypatch.setattr(os, "environ", environment)
-    monkeypatch.setattr(worker_module, "main", lambda: environments.append(dict(environment)))
+
+    def serve() -> int:
+        environments.append(dict(environment))
+        return 0
+
+    monkeypatch.setattr(supervisor, "main", serve)
     return environments
 
 
@@ -116,7 +121,7 @@ def test_worker_that_cannot_begin_says_why(monkeypatch: pytest.MonkeyPatch) -> N
         raise SystemExit("This machine's clock is 9 s ahead")
 
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(worker_module, "main", fail)
+    monkeypatch.setattr(supervisor, "main", fail)
 
     result = call("--stack", "Nextfire", "--pool", "batch-etl")
 

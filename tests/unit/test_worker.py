@@ -15,6 +15,7 @@ import pytest
 from functions.worker.worker import stopper, threads
 from nextfire.adapters.aws import SystemClock
 from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.worker_journal import WorkerJournal
 from nextfire.domain.errors import UnavailableError
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.execute_run import Disposition, Handled
@@ -29,7 +30,8 @@ class Queue:
     """Gives *messages* once, all of one group, and then has the worker stop when each is settled.
 
     It is inbox, SQS client, use case, service clock and task protection in one. `handled`: what was
-    begun; `hidden`: what was handed back; `done`: what was deleted; `asked`: for how many.
+    begun; `listed`: what was in the journal then; `hidden`: what was handed back; `done`: what was
+    deleted; `asked`: for how many.
     """
 
     def __init__(self, *messages: str, slots: int = 4) -> None:
@@ -37,6 +39,8 @@ class Queue:
         self.hidden: list[str] = []
         self.done: list[str] = []
         self.asked: list[int] = []
+        self.journal = WorkerJournal()
+        self.listed: list[list[str]] = []
         self.ends: dict[str, Callable[[], Handled]] = {}
         self._messages = messages
         self._settled = threading.Semaphore(0)
@@ -68,6 +72,7 @@ class Queue:
 
     def handle(self, delivery: SqsDelivery, **_: Any) -> Handled:
         self.handled.append(delivery.body)
+        self.listed.append([each.message_id for each in self.journal.held()])
         try:
             return self.ends.get(delivery.body, lambda: DONE)()
         finally:
@@ -81,11 +86,13 @@ class Queue:
         here: Any = self
         telemetry, clock = WorkerTelemetry("worker"), SystemClock()
         with threads(self._slots) as its_threads:
-            acknowledger = Acknowledger(here, its_threads.background, clock, telemetry)
+            journal = self.journal
+            acknowledger = Acknowledger(here, its_threads.background, clock, telemetry, journal)
             self.pool = ServePool(
                 here,
                 MessageBatch(here, telemetry, done=acknowledger.put),
                 acknowledger,
+                journal,
                 lease=timedelta(seconds=60),
                 threads=its_threads,
                 clock=clock,
@@ -133,6 +140,20 @@ def test_told_to_stop_in_a_run_it_hands_back_what_follows_and_not_what_is_done()
 
     assert queue.handled == queue.done == ["a"]
     assert queue.hidden == ["b", "c"]
+
+
+def test_what_it_holds_is_listed_before_it_is_begun_and_until_it_is_done() -> None:
+    def leave() -> Handled:
+        return Handled(Disposition.LEAVE, "another worker has it")
+
+    queue = Queue("a", "b", "c")
+    queue.ends["b"] = leave
+
+    queue.serve()
+
+    assert queue.listed[0] == ["a", "b", "c"]
+    assert (queue.done, queue.hidden) == (["a"], ["c"])
+    assert queue.journal.held() == [], "neither what is done nor what was left"
 
 
 @pytest.mark.parametrize(("slots", "asked"), [(1, 1), (4, 4), (10, 10), (12, 10)])

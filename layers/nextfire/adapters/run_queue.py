@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,7 @@ class SqsDelivery:
     receipt_handle: str
     message_id: str
     group: str
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def hide(self, duration: timedelta) -> None:
         # Rounded up: a message that comes back a moment too early would have to wait once more.
@@ -178,10 +180,27 @@ class SqsInbox:
         ]
         with translated("acknowledge messages"):
             answer = self._client.delete_message_batch(QueueUrl=self._queue_url, Entries=entries)
-        return [
-            f"{deliveries[int(failed['Id'])].message_id}: {failed['Code']}"
-            for failed in answer.get("Failed", [])
+        return _refusals(deliveries, answer.get("Failed", []))
+
+    def show(self, deliveries: Sequence[SqsDelivery]) -> list[str]:
+        """Make *deliveries*, at most 10, visible to others at once.
+
+        Returns:
+            What was refused, and why: it comes again when its visibility ends.
+        """
+        entries: Any = [
+            {"Id": str(index), "ReceiptHandle": delivery.receipt_handle, "VisibilityTimeout": 0}
+            for index, delivery in enumerate(deliveries)
         ]
+        with translated("show messages"):
+            answer = self._client.change_message_visibility_batch(
+                QueueUrl=self._queue_url, Entries=entries
+            )
+        return _refusals(deliveries, answer.get("Failed", []))
+
+
+def _refusals(deliveries: Sequence[SqsDelivery], failed: Sequence[Any]) -> list[str]:
+    return [f"{deliveries[int(each['Id'])].message_id}: {each['Code']}" for each in failed]
 
 
 class SqsDeadLetters:

@@ -353,6 +353,10 @@ class Delivery(Protocol):
 
     body: str
 
+    @property
+    def token(self) -> str:
+        """Names the claim that is made for this message. Each receive makes a new one."""
+
     def hide(self, duration: timedelta) -> None:
         """Keep it from others for *duration* (0 … 12 h) from now. Does nothing if it is no longer
         ours.
@@ -369,6 +373,7 @@ class FifoDelivery(Delivery, Protocol):
 
 
 D = TypeVar("D", bound=FifoDelivery)
+D_contra = TypeVar("D_contra", bound=FifoDelivery, contravariant=True)
 
 
 class Inbox(Protocol[D]):
@@ -385,6 +390,19 @@ class Inbox(Protocol[D]):
         Returns:
             The messages that were refused, each with the reason.
         """
+
+
+class Journal(Protocol[D_contra]):
+    """Lists the messages that a worker holds, where the list outlives the worker's process: see
+    `ReturnHeld`. Any thread may call it. It does not fail: a message that it has no room for is
+    not listed.
+    """
+
+    def hold(self, deliveries: Sequence[D_contra], /) -> None:
+        """List *deliveries*, which were received."""
+
+    def release(self, deliveries: Sequence[D_contra], /) -> None:
+        """Remove *deliveries*: they are deleted, or left to others."""
 
 
 class ServiceClock(Protocol):
@@ -476,7 +494,9 @@ class RunStore(Protocol):
         """
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
-        """Extend the lease. Returns the record as it is now; None if the lease was lost."""
+        """Set the end of the lease: later, for the worker that holds it; in the past, for a worker
+        that is known to be dead. Returns the record as it is now; None if the lease was lost.
+        """
 
     def peek(self, key: RunKey) -> Run | None:
         """The run, by an eventually consistent read: perhaps as it was a moment ago.

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from datetime import timedelta
 from typing import Generic
 
-from nextfire.domain.ports import Clock, D, Inbox, Notices
+from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices
 
 _TOGETHER = timedelta(milliseconds=50)
 """How long the first message waits for others."""
@@ -19,12 +19,19 @@ class Acknowledger(Generic[D]):
     """Deletes in *background*, one request at a time if that has one thread.
 
     A message that is not deleted, whatever the reason, comes again and finds its run ended.
-    Therefore nothing waits for the deletion.
+    Therefore nothing waits for the deletion. Until then it stays in the *journal*: a message that
+    is hidden blocks its group.
     """
 
     def __init__(
-        self, inbox: Inbox[D], background: Executor, clock: Clock, notices: Notices
+        self,
+        inbox: Inbox[D],
+        background: Executor,
+        clock: Clock,
+        notices: Notices,
+        journal: Journal[D],
     ) -> None:
+        self._journal = journal
         self._inbox = inbox
         self._background = background
         self._clock = clock
@@ -60,3 +67,4 @@ class Acknowledger(Generic[D]):
         else:
             if refused:
                 self._notices.warn("not acknowledged", ", ".join(refused))
+        self._journal.release(deliveries)

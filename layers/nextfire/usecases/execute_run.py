@@ -96,7 +96,6 @@ class ExecuteRun:
         clock: Clock,
         terms: Terms,
         background: Executor,
-        new_token: Callable[[], str],
     ) -> None:
         self._jobs = jobs
         self._runs = runs
@@ -108,7 +107,6 @@ class ExecuteRun:
         self._clock = clock
         self._terms = terms
         self._background = background
-        self._new_token = new_token
 
     def handle(
         self,
@@ -176,7 +174,7 @@ class ExecuteRun:
 
     def _with_job(self, job: Job, message: RunMessage, host: Host) -> Handled:
         policy = job.definition.retry_policy
-        token = self._new_token()
+        token = host.delivery.token
         while True:
             now = self._clock.now()
             claim = self._runs.claim(

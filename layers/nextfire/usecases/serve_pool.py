@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from nextfire.domain.ports import Clock, D, Inbox, Notices, ServiceClock, TaskProtection
+from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices, ServiceClock, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.message_batch import MessageBatch
 
 _LONG_POLL = timedelta(seconds=20)
-_POLL_AT_WORK = timedelta(seconds=2)
+POLL_AT_WORK = timedelta(seconds=2)
 """While runs are running. SQS continues a poll that was broken off, and hides a message that is
 handed back in the meantime for a lease, unseen by anyone; so this poll is never broken off."""
 _RECEIVE_AT_MOST = 10
@@ -60,6 +60,7 @@ class ServePool(Generic[D]):
         inbox: Inbox[D],
         batch: MessageBatch[D],
         acknowledger: Acknowledger[D],
+        journal: Journal[D],
         *,
         lease: timedelta,
         threads: Threads,
@@ -71,6 +72,7 @@ class ServePool(Generic[D]):
         self._inbox = inbox
         self._batch = batch
         self._acknowledger = acknowledger
+        self._journal = journal
         self._lease = lease
         self._threads = threads
         self._clock = clock
@@ -114,10 +116,12 @@ class ServePool(Generic[D]):
             self._threads.wait(self._working, _FOR_A_SLOT)
             return
         for group in self._receive(min(free, _RECEIVE_AT_MOST)):
-            work = self._threads.slots.submit(
-                self._batch.carry_out, group, stopping=self._is_stopping
-            )
-            self._working.append(work)
+            self._working.append(self._threads.slots.submit(self._carry_out, group))
+
+    def _carry_out(self, group: list[D]) -> list[D]:
+        stay = self._batch.carry_out(group, stopping=self._is_stopping)
+        self._journal.release(stay)
+        return stay
 
     def _prune(self) -> int:
         """The number of slots that work."""
@@ -146,9 +150,11 @@ class ServePool(Generic[D]):
         idle = not self._prune()
 
         def receive() -> Sequence[D]:
-            return self._inbox.receive(
-                most, wait=_LONG_POLL if idle else _POLL_AT_WORK, hidden_for=self._lease
+            received = self._inbox.receive(
+                most, wait=_LONG_POLL if idle else POLL_AT_WORK, hidden_for=self._lease
             )
+            self._journal.hold(received)
+            return received
 
         try:
             # What arrived before an interruption is handed back by the slots.

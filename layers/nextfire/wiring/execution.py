@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -87,7 +86,6 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
         events=EventBridgeEvents(events(), bus=settings.event_bus),
         clock=clock,
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
-        new_token=lambda: uuid.uuid4().hex,
     )
 
 

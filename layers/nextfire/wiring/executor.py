@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +41,6 @@ class ExecutorPorts:
     events: Events
     clock: Clock
     background: Executor
-    new_token: Callable[[], str]
 
 
 def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
@@ -65,7 +63,6 @@ def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
         clock=ports.clock,
         terms=terms,
         background=ports.background,
-        new_token=ports.new_token,
     )
 
 

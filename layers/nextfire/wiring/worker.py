@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from nextfire.domain.ports import D, Inbox, ServiceClock, TaskProtection
+from nextfire.domain.ports import D, Inbox, Journal, ServiceClock, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.execute_run import Terms
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
@@ -19,6 +19,7 @@ class WorkerPorts(Generic[D]):
 
     executor: ExecutorPorts
     inbox: Inbox[D]
+    journal: Journal[D]
     service_clock: ServiceClock
     protection: TaskProtection
     threads: Threads
@@ -27,12 +28,15 @@ class WorkerPorts(Generic[D]):
 def build_worker(ports: WorkerPorts[D], terms: Terms, notices: MessageNotices) -> ServePool[D]:
     """A worker's process: it serves its pool until it is stopped."""
     clock = ports.executor.clock
-    acknowledger = Acknowledger(ports.inbox, ports.threads.background, clock, notices)
+    acknowledger = Acknowledger(
+        ports.inbox, ports.threads.background, clock, notices, ports.journal
+    )
     execute_run = execute_run_of(ports.executor, terms)
     return ServePool(
         ports.inbox,
         MessageBatch(execute_run, notices, done=acknowledger.put),
         acknowledger,
+        ports.journal,
         lease=terms.lease,
         threads=ports.threads,
         clock=clock,

@@ -19,6 +19,9 @@ class LeanSqs:
     def change_message_visibility(self, **request: Any) -> dict[str, Any]:
         return self._client.call("ChangeMessageVisibility", request)
 
+    def change_message_visibility_batch(self, **request: Any) -> dict[str, Any]:
+        return self._client.call("ChangeMessageVisibilityBatch", request)
+
     def delete_message(self, **request: Any) -> dict[str, Any]:
         return self._client.call("DeleteMessage", request)
 

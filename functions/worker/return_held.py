@@ -1,0 +1,60 @@
+"""Gives back what a dead worker held: a short-lived child of the supervisor."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+
+from nextfire.adapters.aws import SystemClock, dynamodb, sqs
+from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.worker_journal import Held
+from nextfire.settings import ExecutorSettings
+from nextfire.usecases.return_held import ReturnHeld
+from nextfire.usecases.serve_pool import POLL_AT_WORK
+from nextfire.wiring.telemetry import WorkerTelemetry
+
+_MARGIN = timedelta(milliseconds=500)
+"""A poll takes a little longer than it waits."""
+
+
+def return_held(held: Sequence[Held], died_at: float) -> None:
+    """Give *held* back. The worker died at *died_at* (`time.monotonic`).
+
+    After a lease it ends: whatever was not given back is free by then.
+    """
+    settings = ExecutorSettings.read()
+    signal.alarm(int(settings.lease.total_seconds()) + 1)  # also if a call hangs
+    telemetry, clock, client = WorkerTelemetry("worker"), SystemClock(), sqs()
+    deliveries = [
+        SqsDelivery(
+            client,
+            settings.queue_url,
+            each.body,
+            each.receipt_handle,
+            each.message_id,
+            each.group,
+            each.token,
+        )
+        for each in held
+    ]
+    use_case = ReturnHeld(
+        DynamoDbRunStore(dynamodb(), table=settings.runs_table),
+        SqsInbox(client, queue_url=settings.queue_url).show,
+        clock,
+        telemetry,
+    )
+    now = clock.now()
+    returned = use_case.give_back(
+        deliveries,
+        polls_until=now - timedelta(seconds=time.monotonic() - died_at) + POLL_AT_WORK + _MARGIN,
+        until=now + settings.lease,
+    )
+    telemetry.logger.warning(
+        "what a dead worker held is given back",
+        runs=returned.runs,
+        messages=returned.messages,
+        left=returned.left,
+    )

@@ -1,0 +1,14 @@
+"""The processes of the machine, for tests that look at them or kill them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def children_of(pid: int) -> list[int]:
+    """The children of the process *pid*'s first thread, such as a supervisor's worker."""
+    try:
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(each) for each in listed.split()]

@@ -1,0 +1,54 @@
+"""A supervisor whose worker runs one script and holds one message.
+
+    python supervised.py FOLDER < script.py
+
+Says ``worker <pid>``, what the script prints, and what lives when the message is given back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from functions.worker import supervisor
+from nextfire.adapters import process_table, sandbox
+from nextfire.adapters.host_abilities import Abilities
+from nextfire.adapters.run_queue import SqsDelivery
+from nextfire.adapters.script_runner import ProcessScriptRunner
+from nextfire.adapters.worker_journal import Held, WorkerJournal
+from nextfire.domain.log import Stream
+from nextfire.domain.ports import ScriptCall
+from tests.supervisors import Watch
+
+NO_CLIENT: Any = None
+
+
+class Echo(Watch):
+    def output(self, stream: Stream, data: bytes) -> None:  # noqa: ARG002
+        os.write(1, data)
+
+
+def serve(journal: WorkerJournal) -> None:
+    if os.environ.get("TEST_NAMESPACES") == "no":
+        sandbox.abilities_of_host = lambda environment: Abilities(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+    runner = ProcessScriptRunner(temp_root=Path(sys.argv[1]), grace=timedelta(seconds=1))
+    journal.hold([SqsDelivery(NO_CLIENT, "url", "body", "handle", "message", "group")])
+    os.write(1, b"worker %d\n" % os.getpid())
+    call = ScriptCall("script.py", SOURCE, "{}", timedelta(minutes=5), "acme")
+    runner.run(call, Echo())
+
+
+def give_back(held: Sequence[Held], died_at: float) -> None:  # noqa: ARG001
+    living = process_table.descendants(os.getppid()) - {os.getpid()}
+    os.write(1, b"gives %d back; alive: %r\n" % (len(held), living))
+
+
+# Their keepers end the scripts: the supervisor need not.
+supervisor._ENDED_BY_KEEPERS = inf  # noqa: SLF001
+SOURCE = sys.stdin.buffer.read()
+sys.exit(supervisor.Supervisor(serve, give_back).run())
