@@ -513,7 +513,7 @@ class Adapters:
             scripts=S3ScriptStore(self.process.s3),
             bucket=system.bucket,
             runner=_Runner(stack),
-            secrets=AwsSecrets(self.process.secrets, self.process.parameters),
+            secrets=AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL),
             job_role=self._job_role() if stack.job_role else None,
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
             events=EventBridgeEvents(self.process.events, bus=system.event_bus),

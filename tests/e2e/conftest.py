@@ -162,7 +162,7 @@ class Stack:
         """Make *source* the script *handler* of *pool*, for *tenant* or that of `api`."""
         self.client("s3").put_object(
             Bucket=self.info.scripts_bucket,
-            Key=f"{tenant or self.info.account_id}/{pool}/{handler}.py",
+            Key=f"pools/{pool}/{tenant or self.info.account_id}/{handler}.py",
             Body=source.encode(),
         )
 

@@ -94,7 +94,7 @@ def test_what_is_put_there_is_the_script(held: Held) -> None:
     assert upload.url not in repr(upload)
     [script] = held.shelf.list("acme", pool=None, cursor=None, limit=9).items
     assert (script.key, script.size) == (KEY, len(source))
-    assert (script.key.handler, script.key.path) == ("report", "acme/default/report.py")
+    assert (script.key.handler, script.key.path) == ("report", "pools/default/acme/report.py")
 
 
 def test_odd_names_of_tenants(held: Held) -> None:
@@ -198,7 +198,7 @@ def test_nothing_else_can_be_put_there(held: Held) -> None:
 def test_nor_anywhere_else(held: Held) -> None:
     source = b"print(1)"
     upload = held.grant(source=source)
-    other = upload.url.replace(quote(KEY.path), "other/default/report.py")
+    other = upload.url.replace(quote(KEY.path), "pools/default/other/report.py")
     assert other != upload.url
 
     assert not held.put(other, upload.headers, source)

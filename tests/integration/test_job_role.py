@@ -70,7 +70,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def role(sts: Any, clock: Clock) -> Iterator[StsJobRole]:
-    role = StsJobRole(sts, role_arn=ROLE, environment={"AWS_REGION": "eu-central-1"}, clock=clock)
+    role = StsJobRole(
+        sts, role_arn=ROLE, pool="batch", environment={"AWS_REGION": "eu-central-1"}, clock=clock
+    )
     yield role
     role.close()
 
