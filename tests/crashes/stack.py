@@ -538,7 +538,9 @@ class Adapters:
         return SqsInbox(self.process.sqs, queue_url=self.stack.system.queue_url)
 
     def _job_role(self) -> StsJobRole:
-        return _JobRole(self.process.sts, role_arn=JOB_ROLE, environment={}, clock=self.clock)
+        return _JobRole(
+            self.process.sts, role_arn=JOB_ROLE, pool=POOL, environment={}, clock=self.clock
+        )
 
 
 class _JobRole(StsJobRole):

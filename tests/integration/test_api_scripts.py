@@ -125,8 +125,10 @@ def test_refusals(system: Deployment, change: dict[str, Any], field: str) -> Non
 def test_they_are_listed_by_pool_page_by_page(system: Deployment) -> None:
     for name in ("b", "a", "c.zip"):
         push(system, name)
-    for odd in ("default/deep/er.py", "default/data.json", "loose.py", "gone/old.py"):
-        system.objects.put_object(Bucket=system.bucket, Key=f"{TENANT}/{odd}", Body=b"x")
+    mine = [("default", "deep/er.py"), ("default", "data.json"), ("gone", "old.py")]
+    odd = [f"pools/{pool}/{TENANT}/{name}" for pool, name in mine]
+    for key in (*odd, "pools/loose.py", f"{TENANT}/default/former.py"):
+        system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"x")
 
     for limit in ("1", "2", "100"):
         everything = ["default/a", "default/b", "default/c.zip", "gone/old"]

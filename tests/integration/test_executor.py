@@ -167,7 +167,7 @@ class TestOutcomes:
 
         run = system.run(message)
         assert (run.state, run.stdout) == (RunState.DEAD, None)
-        assert "not your script" in (run.reason or "")
+        assert "not a script of yours in the pool default" in (run.reason or "")
 
     def test_script_that_takes_too_long(self, system: Deployment) -> None:
         system.upload("import time; time.sleep(60)")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.ids import RunFolder, RunKey
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import LogLine, Stream, encode_line, part_name
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.usecases import read_logs
@@ -49,9 +49,8 @@ class Shelf:
         """Attempts that ended so, with so many parts; the last one's outcome None: it runs."""
         number, attempts = 1, []
         for outcome, parts in outcomes:
-            attempts.append(
-                Attempt(number, "w", NOON, None, outcome, log_parts=parts, pool="default")
-            )
+            attempt = Attempt(number, "w", NOON, None, outcome, log_parts=parts)
+            attempts.append(replace(attempt, pool=FOLDER.pool))
             number += outcome is not AttemptOutcome.HANDED_BACK
         last = outcomes[-1][0] if outcomes else None
         run = Run(
@@ -140,8 +139,8 @@ def test_a_part_that_grew_before_the_next_began_is_read_to_its_end(shelf: Shelf)
     shelf.part(1, 0, "a")
     get = shelf.files.get
 
-    def grows_meanwhile(key: RunKey, name: str) -> bytes | None:
-        found = get(key, name)
+    def grows_meanwhile(folder: RunFolder, name: str) -> bytes | None:
+        found = get(folder, name)
         if name == part_name(1, 0):
             shelf.part(1, 0, "a", "b")
             shelf.part(1, 1, "c")

@@ -74,14 +74,14 @@ class S3ScriptShelf:
         self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
     ) -> Page[StoredScript]:
         last_pool, last_name = _place(cursor)
-        scripts: Sequence[StoredScript] = ()
+        scripts: Sequence[StoredScript] = []
         for each in self._pools() if pool is None else [pool]:
             # In S3's order, in which the pool `a-b` comes before the pool `a`.
             if f"{each}/" < f"{last_pool}/" and last_pool:
                 continue
             after = last_name if each == last_pool else ""
             names, found, more = self._scripts(tenant, each, after=after, limit=limit)
-            scripts, limit = (*scripts, *found), limit - len(names)
+            scripts, limit = [*scripts, *found], limit - len(names)
             if more or limit == 0:
                 return Page(scripts, encode_cursor(f"{each}/{names[-1]}"))
         return Page(scripts, None)
