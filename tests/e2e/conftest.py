@@ -23,6 +23,7 @@ from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.stack import ACCOUNT
 from nextfire_cli.worker import DEPLOYED, environment
 from tests.places import folder_of_the_host
 
@@ -36,7 +37,17 @@ QUOTAS = {
     SMALL: {"jobs": 1, "payloadBytes": 20, "shortestIntervalSec": 3600},
 }
 _LATE_IN_A_MINUTE = 45
-_SETTINGS = {"quotas": json.dumps({"tenants": QUOTAS})}
+JOB_ROLE = "scripts-of-acting"
+"""The job role of the pool `acting`, which no job of the tests uses."""
+_POOLS = {
+    "default": {"executor": "worker"},
+    "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1},
+    "acting": {"executor": "lambda", "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{JOB_ROLE}"},
+}
+_SETTINGS = {
+    "quotas": json.dumps({"tenants": QUOTAS}),
+    "local": json.dumps({"pools": _POOLS}),
+}
 
 
 class Stack:
