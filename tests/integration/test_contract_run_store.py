@@ -1237,3 +1237,20 @@ def test_the_record_of_a_skip_outlives_its_occurrence(
         return
     (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
     assert int(item["expires_at"]["N"]) > far.timestamp()
+
+
+def test_each_attempt_names_the_pool_that_made_it(store: RunStore) -> None:
+    first = claim(store, a_message()).run
+    to = first.taken_over(
+        dispatch=1,
+        token="t2",
+        worker="b",
+        pool="batch",
+        now=NOON + LEASE,
+        lease_until=NOON + 2 * LEASE,
+    )
+
+    second = store.advance(first, to, lapsed=True).run
+
+    assert [attempt.pool for attempt in second.attempts] == ["default", "batch"]
+    assert store.get(first.key) == second

@@ -129,6 +129,25 @@ def test_scripts_are_listed_by_pool_and_name_page_by_page(held: Held) -> None:
     assert listed("nothing", 1) == []
 
 
+def test_pools_whose_names_begin_alike_are_listed_page_by_page(held: Held) -> None:
+    keys = {
+        ScriptKey("acme", pool, name) for pool in ("a", "a-b", "ab") for name in ("x.py", "y.py")
+    }
+    for key in keys:
+        held.store(key)
+
+    for limit in (1, 2, 3, 6):
+        seen: list[ScriptKey] = []
+        cursor, pages = None, 0
+        while pages == 0 or cursor is not None:
+            page = held.shelf.list("acme", pool=None, cursor=cursor, limit=limit)
+            seen += [script.key for script in page.items]
+            cursor, pages = page.cursor, pages + 1
+        assert len(seen) == len(keys)
+        assert {*seen} == keys
+        assert pages <= len(keys) // limit + 1
+
+
 def test_a_cursor_leads_into_no_other_tenant(held: Held) -> None:
     for tenant in ("acme", "other"):
         for name in ("a.py", "b.py"):
