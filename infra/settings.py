@@ -532,7 +532,7 @@ class Settings(_Settings):
     """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
     pool_access: Literal["own", "all"] = "own"
-    """Whose scripts, outputs and secrets an executor reaches: those of its own pool; `all` only for
+    """The pools whose scripts, outputs and secrets an executor reaches: `own`; `all` only for
     the update from a version that did not separate pools.
     """
 

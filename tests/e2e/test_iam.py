@@ -305,7 +305,7 @@ REACHES: dict[str, Callable[[Stack, str], Call]] = {
 
 
 def _refused(stack: Stack, role: str, call: Call) -> bool:
-    """Whether IAM refuses *call*; that what it names is absent is no refusal."""
+    """Whether IAM refuses *call*; an error that says "absent" is not a refusal."""
     service, operation, request = call
     try:
         getattr(stack.client(service, role=role), operation)(**request)

@@ -14,7 +14,7 @@ import pytest
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.run_store import DynamoDbRunStore, _pool
 from nextfire.domain.due import DispatchEntry, DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, runs_from
@@ -1254,3 +1254,10 @@ def test_each_attempt_names_the_pool_that_made_it(store: RunStore) -> None:
 
     assert [attempt.pool for attempt in second.attempts] == ["default", "batch"]
     assert store.get(first.key) == second
+
+
+def test_an_attempts_pool_does_not_lead_to_the_files_of_another_tenant() -> None:
+    item = {"pool": "default/other"}
+
+    with pytest.raises(ValueError, match="has no slash"):
+        _pool(item)
