@@ -531,6 +531,10 @@ class Settings(_Settings):
     remove_data: bool = False
     """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
+    pool_access: Literal["own", "all"] = "own"
+    """The pools whose scripts, outputs and secrets an executor reaches: `own`; `all` only for
+    the update from a version that did not separate pools.
+    """
 
     @property
     def signatures(self) -> bool:

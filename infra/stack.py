@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from aws_cdk import ArnFormat, CfnOutput, IStackSynthesizer, Stack
+from aws_cdk import CfnOutput, IStackSynthesizer, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
@@ -15,6 +15,7 @@ from infra.constructs.auditor import AuditorRule
 from infra.constructs.code import Code
 from infra.constructs.encryption import READ, TABLES, WRITE, Encryption
 from infra.constructs.events import Events
+from infra.constructs.executor_access import ExecutorAccess
 from infra.constructs.function import Function
 from infra.constructs.grants import allow, dynamodb, only_attributes
 from infra.constructs.monitoring import Monitoring
@@ -423,36 +424,14 @@ class NextfireStack(Stack):
         return {name: value for name, value in settings.items() if value is not None}
 
     def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
-        stores = self._stores
-        allow(role, dynamodb("GetItem", "Query", "PutItem", "UpdateItem"), stores.runs.table_arn)
-        allow(role, dynamodb("GetItem", "UpdateItem"), stores.jobs.table_arn)
-        allow(role, dynamodb("PutItem"), stores.due.table_arn)
-        self._grant_read(role, stores.scripts)
-        # A pinned script may be an earlier version.
-        allow(role, ["s3:GetObjectVersion"], stores.scripts.arn_for_objects("*"))
-        allow(role, ["s3:ListBucketVersions"], stores.scripts.bucket_arn)
-        self._grant_read(role, stores.outputs)
-        allow(role, ["s3:PutObject"], stores.outputs.arn_for_objects("*"))
+        wide = self._settings.pool_access == "all"
+        ExecutorAccess(role, pool, self._stores, wide=wide).grant()
         self._events.grant_tell(role)
-        secrets = self.format_arn(
-            service="secretsmanager",
-            resource="secret",
-            resource_name="nextfire/*",
-            arn_format=ArnFormat.COLON_RESOURCE_NAME,
-        )
-        allow(role, ["secretsmanager:GetSecretValue"], secrets)
-        parameters = self.format_arn(
-            service="ssm", resource="parameter", resource_name="nextfire/*"
-        )
-        allow(role, ["ssm:GetParameter"], parameters)
         if index_secret := pool.settings.package_index_secret:
             kind = (
                 "ssm:GetParameter" if ":ssm:" in index_secret else "secretsmanager:GetSecretValue"
             )
             allow(role, [kind], index_secret)
-        if job_role := pool.settings.job_role:
-            # Tagged with the tenant and the job, so that the role's policies can tell them apart.
-            allow(role, ["sts:AssumeRole", "sts:TagSession"], job_role)
         pool.grant_work(role)
         self._encryption.allow(role, "dynamodb", TABLES)
         self._encryption.allow(role, "s3", WRITE)

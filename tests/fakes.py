@@ -29,7 +29,7 @@ from nextfire.domain.errors import (
     UndecodableError,
 )
 from nextfire.domain.events import Event
-from nextfire.domain.ids import JOB_ID, JobKey, RunKey, dedup_id, runs_from
+from nextfire.domain.ids import JOB_ID, JobKey, RunFolder, RunKey, dedup_id, runs_from
 from nextfire.domain.instants import cut, from_ms, parse_instant, to_ms
 from nextfire.domain.job import Job, JobState, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey, ending, revoked
@@ -869,7 +869,7 @@ class MemoryRunStore:
                 dispatched_at=message.dispatched_at,
                 dispatch_reason=message.reason,
                 started_at=now,
-                attempts=(*was.attempts, Attempt(was.attempt + 1, worker, now)),
+                attempts=(*was.attempts, Attempt(was.attempt + 1, worker, now, pool=pool)),
             )
             return Claim(self._store(run), taken=True)
 
@@ -1133,18 +1133,18 @@ class MemoryRunFiles:
     """`RunFiles`. `puts` counts the writes; while `broken`, none goes through."""
 
     def __init__(self) -> None:
-        self.stored: dict[tuple[RunKey, str], bytes] = {}
+        self.stored: dict[tuple[RunFolder, str], bytes] = {}
         self.puts = 0
         self.broken = False
 
-    def put(self, key: RunKey, name: str, data: bytes) -> None:
+    def put(self, folder: RunFolder, name: str, data: bytes) -> None:
         if self.broken:
             raise UnavailableError("put run file: SlowDown. Try again.")
         self.puts += 1
-        self.stored[key, name] = data
+        self.stored[folder, name] = data
 
-    def get(self, key: RunKey, name: str) -> bytes | None:
-        return self.stored.get((key, name))
+    def get(self, folder: RunFolder, name: str) -> bytes | None:
+        return self.stored.get((folder, name))
 
 
 class MemoryEvents:

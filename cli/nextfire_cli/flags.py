@@ -234,7 +234,8 @@ Secrets = Annotated[
     typer.Option(
         "--secret",
         metavar="NAME=SECRET[#KEY]",
-        help="From Secrets Manager, nextfire/<tenant>/SECRET; KEY: one value of a JSON object.",
+        help="From Secrets Manager, nextfire/pools/<pool>/<tenant>/SECRET; KEY: one value of a "
+        "JSON object.",
         rich_help_panel=_VARIABLES,
     ),
 ]
@@ -243,7 +244,7 @@ Parameters = Annotated[
     typer.Option(
         "--parameter",
         metavar="NAME=PARAMETER",
-        help="From the SSM Parameter Store, /nextfire/<tenant>/PARAMETER.",
+        help="From the SSM Parameter Store, /nextfire/pools/<pool>/<tenant>/PARAMETER.",
         rich_help_panel=_VARIABLES,
     ),
 ]

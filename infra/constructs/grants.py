@@ -18,6 +18,25 @@ def allow(
     )
 
 
+def deny(
+    grantee: iam.IGrantable,
+    actions: Sequence[str],
+    *resources: str,
+    conditions: Mapping[str, Any],
+) -> None:
+    """Deny *grantee* *actions* on *resources* (ARNs) under *conditions*, whatever else allows
+    them.
+    """
+    grantee.grant_principal.add_to_principal_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=list(actions),
+            resources=list(resources),
+            conditions=conditions,
+        )
+    )
+
+
 def only_attributes(*names: str) -> dict[str, Any]:
     """The condition that a request to DynamoDB names no other attribute, nor is answered one. The
     keys of the item are named by each request.

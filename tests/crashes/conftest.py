@@ -68,7 +68,7 @@ def stack_of_tests(
     targets = [{"Id": LISTENER, "Arn": arn["Attributes"]["QueueArn"]}]
     events.put_targets(Rule="all", EventBusName=system.event_bus, Targets=targets)  # type: ignore[arg-type]
     for pool in (POOL, GONE):
-        key = f"acme/{pool}/report.py"
+        key = f"pools/{pool}/acme/report.py"
         system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"")
     system.configure(monkeypatch, write_shards="1", read_shards="1")
     return system

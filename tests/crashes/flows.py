@@ -24,7 +24,7 @@ from nextfire.domain.errors import (
     QuotaUsedUpError,
     UnavailableError,
 )
-from nextfire.domain.ids import RunKey, run_id
+from nextfire.domain.ids import RunFolder, RunKey, run_id
 from nextfire.domain.instants import parse_instant
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import ScriptCall
@@ -850,8 +850,10 @@ class SucceedWithSecrets(Succeed):
 
     def prepare(self, stack: Stack) -> None:
         process = Process(stack.cloud, "test", counted=False)
-        process.secrets.create_secret(Name="nextfire/acme/db", SecretString="xyz")
-        process.parameters.put_parameter(Name="/nextfire/acme/url", Value="abc", Type="String")
+        process.secrets.create_secret(Name="nextfire/pools/default/acme/db", SecretString="xyz")
+        process.parameters.put_parameter(
+            Name="/nextfire/pools/default/acme/url", Value="abc", Type="String"
+        )
         env = {"A": {"secret": "db"}, "B": {"parameter": "url"}}
         dispatch(stack, target={"handler": "report", "env": env})
 
@@ -870,7 +872,7 @@ class Heartbeat(Succeed):
         result = stack.run().result
         assert result is not None
         assert result.file is not None
-        answer = stack.system.files.get(run_key(), result.file)
+        answer = stack.system.files.get(RunFolder(run_key(), "default"), result.file)
         assert answer == LARGE
 
 

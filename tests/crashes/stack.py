@@ -519,7 +519,7 @@ class Adapters:
             scripts=S3ScriptStore(self.process.s3),
             bucket=system.bucket,
             runner=_Runner(stack),
-            secrets=AwsSecrets(self.process.secrets, self.process.parameters),
+            secrets=AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL),
             job_role=self._job_role() if stack.job_role else None,
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
             events=EventBridgeEvents(self.process.events, bus=system.event_bus),
@@ -564,7 +564,9 @@ class Adapters:
         return SqsInbox(self.process.sqs, queue_url=self.stack.system.queue_url)
 
     def _job_role(self) -> StsJobRole:
-        return _JobRole(self.process.sts, role_arn=JOB_ROLE, environment={}, clock=self.clock)
+        return _JobRole(
+            self.process.sts, role_arn=JOB_ROLE, pool=POOL, environment={}, clock=self.clock
+        )
 
 
 class _JobRole(StsJobRole):

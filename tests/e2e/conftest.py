@@ -23,6 +23,7 @@ from nextfire.domain.keys import Minted, Scope
 from nextfire.usecases.manage_keys import ManageKeys, new_key_id
 from nextfire_cli.local import LocalStack, StackInfo
 from nextfire_cli.local.cdk import inherited_environment
+from nextfire_cli.local.stack import ACCOUNT
 from nextfire_cli.worker import DEPLOYED, environment
 from tests.places import folder_of_the_host
 from tests.process_tree import children_of
@@ -37,7 +38,17 @@ QUOTAS = {
     SMALL: {"jobs": 1, "payloadBytes": 20, "shortestIntervalSec": 3600},
 }
 _LATE_IN_A_MINUTE = 45
-_SETTINGS = {"quotas": json.dumps({"tenants": QUOTAS})}
+JOB_ROLE = "scripts-of-acting"
+"""The job role of the pool `acting`, which no job of the tests uses."""
+_POOLS = {
+    "default": {"executor": "worker"},
+    "lambda": {"executor": "lambda", "memory": 512, "batchSize": 1},
+    "acting": {"executor": "lambda", "jobRole": f"arn:aws:iam::{ACCOUNT}:role/{JOB_ROLE}"},
+}
+_SETTINGS = {
+    "quotas": json.dumps({"tenants": QUOTAS}),
+    "local": json.dumps({"pools": _POOLS}),
+}
 
 
 class Stack:
@@ -164,7 +175,7 @@ class Stack:
         """Make *source* the script *handler* of *pool*, for *tenant* or that of `api`."""
         self.client("s3").put_object(
             Bucket=self.info.scripts_bucket,
-            Key=f"{tenant or self.info.account_id}/{pool}/{handler}.py",
+            Key=f"pools/{pool}/{tenant or self.info.account_id}/{handler}.py",
             Body=source.encode(),
         )
 

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,13 @@ from tests.infra.conftest import context_of_project
 _MEANT = {
     "AwsSolutions-S1": "The buckets hold what the executors read and write; CloudTrail data events "
     "tell who read what, to those who want to pay for it.",
-    "AwsSolutions-IAM5[Resource::<StoresScriptsFC0C18FA.Arn>/*]": "An executor reads any script "
-    "of the bucket: which ones exist is not known when the stack is deployed.",
+    "AwsSolutions-IAM5[Resource::<StoresScriptsFC0C18FA.Arn>/*]": "The API signs uploads of any "
+    "tenant: which ones exist is not known when the stack is deployed.",
     "AwsSolutions-IAM5[Resource::<StoresAudit7CEFB6B3.Arn>/chain/*]": "The audit log appends "
     "batches under names that are not known when the stack is deployed.",
     "AwsSolutions-SQS3": "The queue of failed audit batches is itself where failures go.",
-    "AwsSolutions-IAM5[Resource::<StoresOutputs089F9A09.Arn>/*]": "An executor writes the outputs "
-    "of any run, and the API shows them: the runs are not known when the stack is deployed.",
-    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:secretsmanager:<AWS::Region>:"
-    "<AWS::AccountId>:secret:nextfire/*]": "The prefix is what was set apart for jobs.",
-    "AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:"
-    "parameter/nextfire/*]": "The prefix is what was set apart for jobs.",
+    "AwsSolutions-IAM5[Resource::<StoresOutputs089F9A09.Arn>/*]": "The API shows the outputs of "
+    "any run: the runs are not known when the stack is deployed.",
     "AwsSolutions-L1": "The layer's wheels are locked and checked for this version of Python; a "
     "newer runtime is a change of its own.",
     "AwsSolutions-APIG4": "Health is open on purpose: it tells nothing but that the API answers.",
@@ -45,12 +41,31 @@ def check_with_cfn_lint(template_file: Path) -> None:
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+_OF_A_POOL = (
+    "<StoresScriptsFC0C18FA.Arn>/",
+    "<StoresOutputs089F9A09.Arn>/",
+    "arn:<AWS::Partition>:secretsmanager:<AWS::Region>:<AWS::AccountId>:secret:nextfire/",
+    "arn:<AWS::Partition>:ssm:<AWS::Region>:<AWS::AccountId>:parameter/nextfire/",
+)
+
+
+def _meant_of(pools: Iterable[str]) -> dict[str, str]:
+    """Each pool's executors reach what is below the prefix of their pool."""
+    return {
+        f"AwsSolutions-IAM5[Resource::{before}pools/{pool}/*]": "It is the pool's own prefix: its "
+        "tenants, scripts and runs are not known when the stack is deployed."
+        for pool in pools
+        for before in _OF_A_POOL
+    }
+
+
 def check_with_nag(tmp_path: Path, context: Mapping[str, Any], meant: Mapping[str, str]) -> None:
     """Synthesise with *context* over the project's own; *meant* comes to what is always meant."""
     app = App(outdir=str(tmp_path / "cdk.out"), context={**context_of_project(), **context})
     stack = build_app(app, staging=tmp_path / "staging")
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    for rule, reason in {**_MEANT, **meant}.items():
+    pools = _meant_of({**context_of_project(), **context}["pools"])
+    for rule, reason in {**_MEANT, **pools, **meant}.items():
         Validations.of(stack).acknowledge(Acknowledgment(id=f"AwsSolutions::{rule}", reason=reason))
 
     app.synth()  # raises with the list of what was found

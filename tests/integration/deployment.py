@@ -352,7 +352,7 @@ class Deployment:
         return run
 
     def upload(self, source: str, handler: str = "hello", tenant: str = TENANT) -> None:
-        key = f"{tenant}/default/{handler}.py"
+        key = f"pools/default/{tenant}/{handler}.py"
         self.objects.put_object(Bucket=self.bucket, Key=key, Body=source.encode())
 
     def send(self, body: str, *, group: str, dedup: str) -> None:

@@ -188,7 +188,7 @@ class Owner:
             Bucket=system.bucket, VersioningConfiguration={"Status": "Enabled"}
         )
         for name in ("walled_script", "walled_script", "walled_script_2"):
-            key = f"{OWNER}/default/{name}.py"
+            key = f"pools/default/{OWNER}/{name}.py"
             system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"walled source")
         self.ids = {
             "jobId": JOB,

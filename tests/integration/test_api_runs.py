@@ -622,7 +622,7 @@ class TestLogs:
         parts += [[LogLine(None, "stdout", "three")]]
         for number, lines in enumerate(parts):
             data = b"".join(map(encode_line, lines))
-            system.files.put(run.key, part_name(1, number), data)
+            system.files.put(run.result_folder, part_name(1, number), data)
 
         document = self.logs(system, run.key)
 
@@ -719,7 +719,7 @@ class TestResults:
         run = started(system, job, job.created_at)
         text = json.dumps(["é" * 1000] * 30)
         name = "result/000001.json"
-        system.files.put(run.key, name, text.encode())
+        system.files.put(run.result_folder, name, text.encode())
         ended(system, run, RunState.SUCCEEDED, value=Value(len(text), file=name))
 
         document = get(system, run.key)
@@ -737,7 +737,7 @@ class TestResults:
     ) -> None:
         run = started(system, job, job.created_at)
         if data is not None:
-            system.files.put(run.key, "result/000001.json", data)
+            system.files.put(run.result_folder, "result/000001.json", data)
         ended(system, run, RunState.SUCCEEDED, value=Value(9, file="result/000001.json"))
 
         document = get(system, run.key)

@@ -49,8 +49,8 @@ def listed(system: Deployment, tenant: str = TENANT, **query: str) -> list[str]:
 def test_what_is_uploaded_is_what_a_job_runs(system: Deployment) -> None:
     document = push(system, "report")
 
-    assert document["url"] == f"s3://{system.bucket}/{TENANT}/default/report.py"
-    there = system.objects.get_object(Bucket=system.bucket, Key=f"{TENANT}/default/report.py")
+    assert document["url"] == f"s3://{system.bucket}/pools/default/{TENANT}/report.py"
+    there = system.objects.get_object(Bucket=system.bucket, Key=f"pools/default/{TENANT}/report.py")
     assert there["Body"].read() == SOURCE
     [item] = system.call("GET", "/v1/scripts").document["items"]
     assert (
@@ -74,7 +74,7 @@ def test_the_url_is_for_a_quarter_of_an_hour_and_for_just_that(
 
     url = urlsplit(document["uploadUrl"])
     query = parse_qs(url.query)
-    assert url.path == f"/{TENANT}/default/report.zip"
+    assert url.path == f"/pools/default/{TENANT}/report.zip"
     assert query["X-Amz-Expires"] == ["900"]
     assert timedelta(minutes=15) == UPLOAD_LIFE
     assert document["expiresAt"] == isoformat(clock.now() + UPLOAD_LIFE)
@@ -125,8 +125,10 @@ def test_refusals(system: Deployment, change: dict[str, Any], field: str) -> Non
 def test_they_are_listed_by_pool_page_by_page(system: Deployment) -> None:
     for name in ("b", "a", "c.zip"):
         push(system, name)
-    for odd in ("default/deep/er.py", "default/data.json", "loose.py", "gone/old.py"):
-        system.objects.put_object(Bucket=system.bucket, Key=f"{TENANT}/{odd}", Body=b"x")
+    mine = [("default", "deep/er.py"), ("default", "data.json"), ("gone", "old.py")]
+    odd = [f"pools/{pool}/{TENANT}/{name}" for pool, name in mine]
+    for key in (*odd, "pools/loose.py", f"{TENANT}/default/former.py"):
+        system.objects.put_object(Bucket=system.bucket, Key=key, Body=b"x")
 
     for limit in ("1", "2", "100"):
         everything = ["default/a", "default/b", "default/c.zip", "gone/old"]
@@ -205,7 +207,7 @@ def test_an_upload_is_audited_with_its_digest_size_and_key(
     assert (
         event["after"].items()
         >= {
-            "objectKey": f"{TENANT}/default/report.py",
+            "objectKey": f"pools/default/{TENANT}/report.py",
             "size": len(SOURCE),
             "sha256": hashlib.sha256(SOURCE).hexdigest(),
             "signed": signature is not None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nextfire.adapters.run_files import S3RunFiles
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports import RunFiles
 from tests.builders import at, run_key
 from tests.fakes import MemoryRunFiles
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CONTRACT_OF = (RunFiles,)
 RUN = run_key()
+FOLDER = RunFolder(RUN, "default")
 
 
 @pytest.fixture(params=(MEMORY, *AWS))
@@ -33,40 +35,54 @@ def files(backend: str, request: pytest.FixtureRequest) -> RunFiles:
 
 
 def test_there_is_nothing_before_something_was_put(files: RunFiles) -> None:
-    assert files.get(RUN, "result") is None
+    assert files.get(FOLDER, "result") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\xff\n", b"x" * 1_048_576], ids=len)
 def test_what_was_put_is_there(files: RunFiles, data: bytes) -> None:
-    files.put(RUN, "log/000001/000000.jsonl", data)
+    files.put(FOLDER, "log/000001/000000.jsonl", data)
 
-    assert files.get(RUN, "log/000001/000000.jsonl") == data
+    assert files.get(FOLDER, "log/000001/000000.jsonl") == data
 
 
 def test_what_was_put_later_takes_its_place(files: RunFiles) -> None:
-    files.put(RUN, "checkpoint", b"first")
-    files.put(RUN, "checkpoint", b"2")
+    files.put(FOLDER, "checkpoint", b"first")
+    files.put(FOLDER, "checkpoint", b"2")
 
-    assert files.get(RUN, "checkpoint") == b"2"
+    assert files.get(FOLDER, "checkpoint") == b"2"
 
 
 def test_each_name_of_each_run_is_a_file_of_its_own(files: RunFiles) -> None:
-    files.put(RUN, "result", b"this one")
+    files.put(FOLDER, "result", b"this one")
     others = [
         run_key(at("13:00")),
         run_key(job_id="report2"),
         run_key(tenant="other"),
         run_key(uid="uid00002"),
     ]
+    folders = [RunFolder(other, "default") for other in others]
+    folders += [RunFolder(RUN, "batch"), RunFolder(RUN, None)]
 
-    assert [files.get(other, "result") for other in others] == [None] * 4
-    assert files.get(RUN, "resul") is None
-    assert files.get(RUN, "result/1") is None
+    assert [files.get(other, "result") for other in folders] == [None] * 6
+    assert files.get(FOLDER, "resul") is None
+    assert files.get(FOLDER, "result/1") is None
 
 
 @on_aws
-def test_a_run_s_files_lie_under_its_tenant_and_job(s3: S3Client, bucket: str) -> None:
-    S3RunFiles(s3, bucket=bucket).put(RUN, "log/000001/000000.jsonl", b"line")
+def test_a_runs_files_are_under_its_pool_tenant_and_job(s3: S3Client, bucket: str) -> None:
+    S3RunFiles(s3, bucket=bucket).put(FOLDER, "log/000001/000000.jsonl", b"line")
 
     [there] = s3.list_objects_v2(Bucket=bucket)["Contents"]
-    assert there["Key"] == f"acme/report/{RUN.run_id}/log/000001/000000.jsonl"
+    assert there["Key"] == f"pools/default/acme/report/{RUN.run_id}/log/000001/000000.jsonl"
+
+
+@on_aws
+def test_files_of_a_version_that_did_not_separate_pools_are_found(
+    s3: S3Client, bucket: str
+) -> None:
+    key = f"acme/report/{RUN.run_id}/log/000001/000000.jsonl"
+    s3.put_object(Bucket=bucket, Key=key, Body=b"line")
+
+    found = S3RunFiles(s3, bucket=bucket).get(RunFolder(RUN, None), "log/000001/000000.jsonl")
+
+    assert found == b"line"

@@ -14,7 +14,7 @@ import pytest
 from nextfire.adapters.aws import dynamodb
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.job_store import DynamoDbJobStore
-from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.adapters.run_store import DynamoDbRunStore, _pool
 from nextfire.domain.due import DispatchEntry, DueEntry, StoredEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
 from nextfire.domain.ids import RunKey, runs_from
@@ -1237,3 +1237,27 @@ def test_the_record_of_a_skip_outlives_its_occurrence(
         return
     (item,) = dynamodb().scan(TableName=request.getfixturevalue("tables").runs)["Items"]
     assert int(item["expires_at"]["N"]) > far.timestamp()
+
+
+def test_each_attempt_names_the_pool_that_made_it(store: RunStore) -> None:
+    first = claim(store, a_message()).run
+    to = first.taken_over(
+        dispatch=1,
+        token="t2",
+        worker="b",
+        pool="batch",
+        now=NOON + LEASE,
+        lease_until=NOON + 2 * LEASE,
+    )
+
+    second = store.advance(first, to, lapsed=True).run
+
+    assert [attempt.pool for attempt in second.attempts] == ["default", "batch"]
+    assert store.get(first.key) == second
+
+
+def test_an_attempts_pool_does_not_lead_to_the_files_of_another_tenant() -> None:
+    item = {"pool": "default/other"}
+
+    with pytest.raises(ValueError, match="has no slash"):
+        _pool(item)

@@ -94,7 +94,7 @@ def test_what_is_put_there_is_the_script(held: Held) -> None:
     assert upload.url not in repr(upload)
     [script] = held.shelf.list("acme", pool=None, cursor=None, limit=9).items
     assert (script.key, script.size) == (KEY, len(source))
-    assert (script.key.handler, script.key.path) == ("report", "acme/default/report.py")
+    assert (script.key.handler, script.key.path) == ("report", "pools/default/acme/report.py")
 
 
 def test_odd_names_of_tenants(held: Held) -> None:
@@ -127,6 +127,25 @@ def test_scripts_are_listed_by_pool_and_name_page_by_page(held: Held) -> None:
         assert listed(None, limit) == ["a/y.py", "a/z.zip", "aa/x.py", "b/x.py"]
         assert listed("a", limit) == ["a/y.py", "a/z.zip"]
     assert listed("nothing", 1) == []
+
+
+def test_pools_whose_names_begin_alike_are_listed_page_by_page(held: Held) -> None:
+    keys = {
+        ScriptKey("acme", pool, name) for pool in ("a", "a-b", "ab") for name in ("x.py", "y.py")
+    }
+    for key in keys:
+        held.store(key)
+
+    for limit in (1, 2, 3, 6):
+        seen: list[ScriptKey] = []
+        cursor, pages = None, 0
+        while pages == 0 or cursor is not None:
+            page = held.shelf.list("acme", pool=None, cursor=cursor, limit=limit)
+            seen += [script.key for script in page.items]
+            cursor, pages = page.cursor, pages + 1
+        assert len(seen) == len(keys)
+        assert {*seen} == keys
+        assert pages <= len(keys) // limit + 1
 
 
 def test_a_cursor_leads_into_no_other_tenant(held: Held) -> None:
@@ -198,7 +217,7 @@ def test_nothing_else_can_be_put_there(held: Held) -> None:
 def test_nor_anywhere_else(held: Held) -> None:
     source = b"print(1)"
     upload = held.grant(source=source)
-    other = upload.url.replace(quote(KEY.path), "other/default/report.py")
+    other = upload.url.replace(quote(KEY.path), "pools/default/other/report.py")
     assert other != upload.url
 
     assert not held.put(other, upload.headers, source)

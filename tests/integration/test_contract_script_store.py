@@ -62,7 +62,7 @@ class Held:
     forbid: Callable[[str], object]
 
     def url(self, name: str) -> str:
-        return f"s3://{self.bucket}/acme/default/{name}"
+        return f"s3://{self.bucket}/pools/default/acme/{name}"
 
 
 @pytest.fixture(params=(MEMORY, *AWS))

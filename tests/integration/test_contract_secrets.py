@@ -58,12 +58,15 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
 def kept_by_aws() -> Held:
     manager, store = clients.secretsmanager(), clients.ssm()
     return Held(
-        AwsSecrets(manager, store),
+        AwsSecrets(manager, store, pool="default"),
         lambda tenant, name, value: manager.create_secret(
-            Name=f"nextfire/{tenant}/{name}", SecretString=value
+            Name=f"nextfire/pools/default/{tenant}/{name}", SecretString=value
         ),
         lambda tenant, name, value: store.put_parameter(
-            Name=f"/nextfire/{tenant}/{name}", Value=value, Type="SecureString", Overwrite=True
+            Name=f"/nextfire/pools/default/{tenant}/{name}",
+            Value=value,
+            Type="SecureString",
+            Overwrite=True,
         ),
     )
 
@@ -157,7 +160,7 @@ def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
         held.secrets.resolve("acme", SecretReference(secret="team/db", key=key))
 
     told = "".join(traceback.format_exception(raised.value))
-    assert "nextfire/acme/team/db" in told
+    assert "nextfire/pools/default/acme/team/db" in told
     assert "hunter2" not in told
 
 
@@ -165,10 +168,10 @@ def test_what_cannot_be_used_is_told_by_its_name_and_not_by_its_value(
 @pytest.mark.usefixtures("aws")
 def test_a_secret_of_bytes_is_none() -> None:
     client = clients.secretsmanager()
-    client.create_secret(Name="nextfire/acme/team/db", SecretBinary=b"hunter2")
+    client.create_secret(Name="nextfire/pools/default/acme/team/db", SecretBinary=b"hunter2")
 
     with pytest.raises(InvalidInputError, match="not a text"):
-        AwsSecrets(client, clients.ssm()).resolve("acme", DB)
+        AwsSecrets(client, clients.ssm(), pool="default").resolve("acme", DB)
 
 
 @on_aws
@@ -176,7 +179,7 @@ def test_a_secret_of_bytes_is_none() -> None:
 def test_a_secret_that_is_about_to_be_deleted_is_not_found() -> None:
     held = kept_by_aws()
     held.secret("acme", "team/db", "hunter2")
-    clients.secretsmanager().delete_secret(SecretId="nextfire/acme/team/db")
+    clients.secretsmanager().delete_secret(SecretId="nextfire/pools/default/acme/team/db")
 
     with pytest.raises(NotFoundError):
         held.secrets.resolve("acme", DB)
@@ -211,7 +214,7 @@ class Store:
 
 def test_only_so_many_values_are_kept() -> None:
     store: Any = Store()
-    secrets = AwsSecrets(store, store)
+    secrets = AwsSecrets(store, store, pool="default")
 
     for n in range(256):
         secrets.resolve("acme", ParameterReference(parameter=f"p{n}"))
@@ -235,29 +238,29 @@ class Slow(Store):
 
 def test_who_wants_another_value_does_not_wait() -> None:
     store: Any = Slow()
-    secrets = AwsSecrets(store, store)
+    secrets = AwsSecrets(store, store, pool="default")
     with ThreadPoolExecutor(2) as pool:
         wanted = [ParameterReference(parameter=name) for name in ("one", "two")]
         values = list(pool.map(lambda each: secrets.resolve("acme", each), wanted))
 
-    assert values == ["/nextfire/acme/one", "/nextfire/acme/two"]
+    assert values == ["/nextfire/pools/default/acme/one", "/nextfire/pools/default/acme/two"]
 
 
 def test_who_wants_the_same_value_waits_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nextfire.adapters.secrets._PATIENCE", 0.01)
     store: Any = Slow()
-    secrets = AwsSecrets(store, store)
+    secrets = AwsSecrets(store, store, pool="default")
     with ThreadPoolExecutor(2) as pool:
         values = list(pool.map(lambda _: secrets.resolve("acme", TOKEN), range(2)))
 
-    assert values == ["/nextfire/acme/team/token"] * 2
+    assert values == ["/nextfire/pools/default/acme/team/token"] * 2
 
 
 def test_of_several_that_want_a_value_one_fetches_it() -> None:
     store: Any = Store()
-    secrets = AwsSecrets(store, store)
+    secrets = AwsSecrets(store, store, pool="default")
     with ThreadPoolExecutor(8) as pool:
         values = set(pool.map(lambda _: secrets.resolve("acme", TOKEN), range(32)))
 
-    assert values == {"/nextfire/acme/team/token"}
+    assert values == {"/nextfire/pools/default/acme/team/token"}
     assert len(store.asked) == 1

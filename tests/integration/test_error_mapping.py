@@ -39,6 +39,7 @@ from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, Slot, StoredEntry
 from nextfire.domain.errors import InvalidInputError, NotFoundError, UnavailableError
 from nextfire.domain.events import Event, EventKind
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import ParameterReference, SecretReference
 from nextfire.domain.masking import Masker
 from nextfire.domain.message import RunMessage
@@ -167,7 +168,7 @@ def delivery(client: Any) -> SqsDelivery:
 
 
 def borrow(client: Any) -> None:
-    role = StsJobRole(client, role_arn="role", environment={}, clock=Clock(NOON))
+    role = StsJobRole(client, role_arn="role", pool="default", environment={}, clock=Clock(NOON))
     with role.lent(RUN.job, Masker()):
         pytest.fail("it was lent")
 
@@ -246,11 +247,17 @@ CALLS: dict[str, Callable[[Any], object]] = {
     ),
     "list scripts": lambda c: shelf(c).list("acme", pool=None, cursor=None, limit=1),
     "list versions of script": lambda c: shelf(c).versions(SCRIPT, cursor=None, limit=1),
-    "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(RUN, "result", b"1"),
-    "get run file": lambda c: S3RunFiles(c, bucket="outputs").get(RUN, "result"),
+    "put run file": lambda c: S3RunFiles(c, bucket="outputs").put(
+        RunFolder(RUN, "default"), "result", b"1"
+    ),
+    "get run file": lambda c: S3RunFiles(c, bucket="outputs").get(
+        RunFolder(RUN, "default"), "result"
+    ),
     "put event": lambda c: EventBridgeEvents(c, bus="bus").put(EVENT),
-    "resolve secret": lambda c: AwsSecrets(c, c).resolve("acme", SecretReference(secret="s")),
-    "resolve parameter": lambda c: AwsSecrets(c, c).resolve(
+    "resolve secret": lambda c: AwsSecrets(c, c, pool="default").resolve(
+        "acme", SecretReference(secret="s")
+    ),
+    "resolve parameter": lambda c: AwsSecrets(c, c, pool="default").resolve(
         "acme", ParameterReference(parameter="p")
     ),
     "assume role": borrow,
@@ -410,7 +417,7 @@ def test_script_that_cannot_be_had(code: str, family: type[Exception]) -> None:
 )
 @pytest.mark.parametrize("call", ["resolve secret", "resolve parameter"])
 def test_reference_that_cannot_be_resolved(call: str, code: str, family: type[Exception]) -> None:
-    with pytest.raises(family, match="nextfire/acme/"):
+    with pytest.raises(family, match="nextfire/pools/default/acme/"):
         CALLS[call](Failing(refused(code)))
 
 

@@ -147,7 +147,7 @@ class TestOutcomes:
         run = system.run(message)
         assert (run.state, run.attempt, run.exit_code) == (RunState.DEAD, 1, None)
         assert run.reason is not None
-        assert f"s3://{system.bucket}/{TENANT}/default/missing.py" in run.reason
+        assert f"s3://{system.bucket}/pools/default/{TENANT}/missing.py" in run.reason
         assert len(system.receive(url=system.dlq_url)) == 1
 
     def test_script_of_another_tenant_is_out_of_reach(self, system: Deployment) -> None:
@@ -157,7 +157,7 @@ class TestOutcomes:
         key: Any = {"tenant": {"S": TENANT}, "job_id": {"S": "a"}}
         item: Any = system.database.get_item(TableName=system.jobs_table, Key=key)["Item"]
         definition = json.loads(item["definition"]["S"])
-        url = f"s3://{system.bucket}/{OTHER_TENANT}/default/hello.py"
+        url = f"s3://{system.bucket}/pools/default/{OTHER_TENANT}/hello.py"
         definition["target"] = {"pool": "default", "script": url}
         item["definition"] = {"S": json.dumps(definition)}
         system.database.put_item(TableName=system.jobs_table, Item=item)
@@ -167,7 +167,7 @@ class TestOutcomes:
 
         run = system.run(message)
         assert (run.state, run.stdout) == (RunState.DEAD, None)
-        assert "not your script" in (run.reason or "")
+        assert "not a script of yours in the pool default" in (run.reason or "")
 
     def test_script_that_takes_too_long(self, system: Deployment) -> None:
         system.upload("import time; time.sleep(60)")

@@ -70,7 +70,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def role(sts: Any, clock: Clock) -> Iterator[StsJobRole]:
-    role = StsJobRole(sts, role_arn=ROLE, environment={"AWS_REGION": "eu-central-1"}, clock=clock)
+    role = StsJobRole(
+        sts, role_arn=ROLE, pool="batch", environment={"AWS_REGION": "eu-central-1"}, clock=clock
+    )
     yield role
     role.close()
 
@@ -123,10 +125,11 @@ def test_the_role_s_owner_sees_which_job_acts(role: StsJobRole, sts: Sts) -> Non
 
     [request] = sts.asked
     assert request["Tags"] == [
+        {"Key": "pool", "Value": "batch"},
         {"Key": "tenant", "Value": "123456789012"},
         {"Key": "job", "Value": "report"},
     ]
-    assert request["TransitiveTagKeys"] == ["tenant", "job"]
+    assert request["TransitiveTagKeys"] == ["pool", "tenant", "job"]
     assert request["DurationSeconds"] == 3600
 
 

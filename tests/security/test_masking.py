@@ -227,7 +227,7 @@ def test_a_large_result_is_measured_and_stored_masked(stage: Stage) -> None:
     assert run.result is not None
     assert run.result.file is not None
     assert run.result.size < MAX_VALUE_BYTES
-    stored = stage.world.files.get(run.key, run.result.file)
+    stored = stage.world.files.get(run.result_folder, run.result.file)
     assert stored is not None
     assert set(json.loads(stored)) == {"***"}
 
@@ -317,7 +317,8 @@ class Sts:
 
 @contextmanager
 def job_role(world: World) -> Iterator[None]:
-    role = StsJobRole(cast(Any, Sts(world)), role_arn="arn:role", environment={}, clock=world.clock)
+    sts = cast(Any, Sts(world))
+    role = StsJobRole(sts, role_arn="arn:role", pool="default", environment={}, clock=world.clock)
     world.job_role = role
     try:
         yield

@@ -20,7 +20,7 @@ from tests.world import BUCKET, World
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-KEY = "acme/default/report.py"
+KEY = "pools/default/acme/report.py"
 OLD, NEW = b"print('reviewed')\n", b"print('owned')\n"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 CONTENT = b"print('reviewed')\n"
-URL = f"s3://{BUCKET}/acme/default/report.py"
+URL = f"s3://{BUCKET}/pools/default/acme/report.py"
 SOURCE = ScriptSource(URL, "acme")
 SIGNER, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
 
@@ -111,8 +111,12 @@ def test_a_job_cannot_borrow_a_script_that_was_signed_for_another_pool() -> None
     stored, scripts = trusting(SIGNER)
     world = World("11:59")
     world.script_store = scripts  # type: ignore[assignment]
-    for key in ("staging/report.py", "default/sub/report.py", "report.py"):
-        url = f"s3://{BUCKET}/acme/{key}"
+    for key in (
+        "pools/staging/acme/report.py",
+        "pools/default/acme/sub/report.py",
+        "acme/report.py",
+    ):
+        url = f"s3://{BUCKET}/{key}"
         stored.upload(url, CONTENT, signature(pool="staging"))
         with pytest.raises(InvalidInputError, match="signed scripts of the pool 'default' only"):
             scripts.fetch(ScriptSource(url, "acme"))
@@ -143,7 +147,7 @@ def test_a_pinned_version_is_verified_by_its_own_signature(scripts_bucket: S3Cli
     for content, given in ((CONTENT, signature()), (later, signature(content=later)), (b"x", None)):
         scripts_bucket.put_object(
             Bucket=BUCKET,
-            Key="acme/default/report.py",
+            Key="pools/default/acme/report.py",
             Body=content,
             Metadata={SIGNATURE_METADATA: given} if given else {},
         )

@@ -99,7 +99,7 @@ class SoakStack:
                 for pool in self.info.pools:
                     self.client("s3").put_object(
                         Bucket=self.info.scripts_bucket,
-                        Key=f"{tenant}/{pool}/{HANDLER}.py",
+                        Key=f"pools/{pool}/{tenant}/{HANDLER}.py",
                         Body=SOURCE.encode(),
                     )
             self._environment = self._worker_environment()

@@ -749,7 +749,7 @@ def test_a_script_is_signed_for_its_tenant_pool_and_name(
     assert pushed.exit_code == 0, pushed.output
     asked = json.loads(shelf.requests[0].content)
     stored = MemoryScriptStore()
-    url = "s3://scripts/acme/default/report.py"
+    url = "s3://scripts/pools/default/acme/report.py"
     stored.upload(url, b"print(1)", asked["signature"])
     SignedScripts(stored, signers=[public], pool="default").fetch(ScriptSource(url, "acme"))
     assert key.read_text() not in pushed.output

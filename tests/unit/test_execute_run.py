@@ -77,7 +77,7 @@ def test_a_script_is_told_what_it_runs_for(world: World) -> None:
 
     (call,) = world.runner.calls
     assert call.name == "report.py"
-    assert call.source == b"# s3://scripts/acme/default/report.py\n"
+    assert call.source == b"# s3://scripts/pools/default/acme/report.py\n"
     assert json.loads(call.payload) == {"day": "ü"}
     assert call.timeout == timedelta(seconds=90)
     assert call.environment == {
@@ -183,20 +183,20 @@ def test_a_dead_run_says_why(world: World, script: dict[str, object], reason: st
 
 def test_a_missing_script_is_dead_at_once_and_says_where_it_should_be(world: World) -> None:
     job = dispatched(world)
-    world.script_store.missing.add("s3://scripts/acme/default/report.py")
+    world.script_store.missing.add("s3://scripts/pools/default/acme/report.py")
 
     world.worker().work_one()
 
     run = world.run(job, "12:00")
     assert (run.state, run.attempt) == (RunState.DEAD, 1)
-    assert "s3://scripts/acme/default/report.py" in (run.reason or "")
+    assert "s3://scripts/pools/default/acme/report.py" in (run.reason or "")
     assert len(world.dead_letters.letters) == 1
     assert all(isinstance(entry, FireEntry) for entry in world.entries)
 
 
 def test_a_script_that_may_not_be_read_is_dead_at_once(world: World) -> None:
     job = dispatched(world)
-    world.script_store.forbidden.add("s3://scripts/acme/default/report.py")
+    world.script_store.forbidden.add("s3://scripts/pools/default/acme/report.py")
 
     world.worker().work_one()
 
@@ -1153,7 +1153,7 @@ def test_a_result_is_on_the_record_a_large_one_in_a_file(world: World) -> None:
     assert world.run(small, "12:00").result == Value(6, text="[1, 2]")
     run = world.run(small, "13:00")
     assert run.result == Value(len(large), file="result/000001.json")
-    assert world.files.get(run.key, "result/000001.json") == large
+    assert world.files.get(run.result_folder, "result/000001.json") == large
 
 
 def test_a_result_is_stored_again_until_the_store_answers(world: World) -> None:
@@ -1216,7 +1216,7 @@ def log(world: World, run: Run) -> list[str]:
     found = []
     for number, attempt in enumerate(run.attempts):
         for part in range(attempt.log_parts):
-            data = world.files.get(run.key, part_name(number + 1, part))
+            data = world.files.get(run.folder_of(run.attempts[number]), part_name(number + 1, part))
             assert data is not None
             found += [f"{attempt.number} {line.text}" for line in decode_part(data)]
     return found
@@ -1235,7 +1235,7 @@ def test_a_long_run_s_output_is_there_while_it_runs(world: World) -> None:
     seen: list[str] = []
 
     def look() -> None:
-        data = world.files.get(world.run(job, "12:00").key, part_name(1, 0))
+        data = world.files.get(world.run(job, "12:00").result_folder, part_name(1, 0))
         seen.extend(line.text for line in decode_part(data or b""))
 
     world.faults.once_before("runs.extend", look)
@@ -1255,7 +1255,7 @@ def test_much_output_goes_to_files_part_by_part(world: World) -> None:
     run = world.run(job, "12:00")
     assert run.attempts[0].log_parts == 3
     assert log(world, run) == [f"1 {line}" for line in lines]
-    sizes = [len(data) for (key, _), data in world.files.stored.items() if key == run.key]
+    sizes = [len(data) for (folder, _), data in world.files.stored.items() if folder.key == run.key]
     assert max(sizes) < PART_BYTES + 200
 
 

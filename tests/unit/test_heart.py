@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports import Verdict
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases.heart import LOOK_EVERY, Heart, Host
@@ -47,7 +48,14 @@ class Bed:
         log: Any = self.log
         host = Host(log, lambda: False, LEASE)
         self.heart = Heart(
-            self.runs, self.files, self.run, host, clock=self.clock, lease=LEASE, log=log
+            self.runs,
+            self.files,
+            self.run,
+            host,
+            clock=self.clock,
+            lease=LEASE,
+            log=log,
+            folder=RunFolder(self.run.key, "default"),
         )
 
     def there(self, run: Run) -> Run:

@@ -87,7 +87,7 @@ def test_tenants_do_not_share_ids(world: World) -> None:
         (
             {"target": {"script": "s3://scripts/other/x.py"}},
             "target.script",
-            "Upload it below s3://scripts/acme/.",
+            "Upload it below s3://scripts/pools/default/acme/.",
         ),
         (
             {"type": "ONCE", "schedule": "2026-05-24T11:59:00Z"},

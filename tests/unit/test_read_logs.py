@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from nextfire.domain.errors import InvalidInputError, NotFoundError
-from nextfire.domain.ids import RunKey
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import LogLine, Stream, encode_line, part_name
 from nextfire.domain.run import Attempt, AttemptOutcome, Run, RunState
 from nextfire.usecases import read_logs
@@ -25,6 +25,7 @@ from tests.fakes import (
 )
 
 KEY = run_key()
+FOLDER = RunFolder(KEY, "default")
 FAILED, LOST = AttemptOutcome.FAILED, AttemptOutcome.WORKER_LOST
 
 
@@ -48,7 +49,8 @@ class Shelf:
         """Attempts that ended so, with so many parts; the last one's outcome None: it runs."""
         number, attempts = 1, []
         for outcome, parts in outcomes:
-            attempts.append(Attempt(number, "w", NOON, None, outcome, log_parts=parts))
+            attempt = Attempt(number, "w", NOON, None, outcome, log_parts=parts)
+            attempts.append(replace(attempt, pool=FOLDER.pool))
             number += outcome is not AttemptOutcome.HANDED_BACK
         last = outcomes[-1][0] if outcomes else None
         run = Run(
@@ -64,7 +66,7 @@ class Shelf:
 
     def part(self, fence: int, part: int, *texts: str, stream: Stream = "stdout") -> None:
         data = b"".join(encode_line(LogLine(NOON, stream, text)) for text in texts)
-        self.files.put(KEY, part_name(fence, part), data)
+        self.files.put(FOLDER, part_name(fence, part), data)
 
     def read(
         self, cursor: str | None = None, *, limit: int = 100, attempt: int | None = None
@@ -137,8 +139,8 @@ def test_a_part_that_grew_before_the_next_began_is_read_to_its_end(shelf: Shelf)
     shelf.part(1, 0, "a")
     get = shelf.files.get
 
-    def grows_meanwhile(key: RunKey, name: str) -> bytes | None:
-        found = get(key, name)
+    def grows_meanwhile(folder: RunFolder, name: str) -> bytes | None:
+        found = get(folder, name)
         if name == part_name(1, 0):
             shelf.part(1, 0, "a", "b")
             shelf.part(1, 1, "c")
@@ -185,7 +187,7 @@ def test_an_attempt_that_is_over_is_not_read_again_while_the_next_is_waited_for(
 def test_parts_that_are_missing_or_broken_hide_nothing_else(shelf: Shelf) -> None:
     shelf.record((FAILED, 4), (None, 0))
     shelf.part(1, 0, "a")
-    shelf.files.put(KEY, part_name(1, 2), b'["half a li')
+    shelf.files.put(FOLDER, part_name(1, 2), b'["half a li')
     shelf.part(1, 3, "b")
     shelf.part(2, 1, "c")
 

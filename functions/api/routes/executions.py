@@ -214,7 +214,7 @@ def _result(run: Run, *, load: bool = False) -> dict[str, Any]:
         return {}
     text: str | bytes | None = run.result.text
     if load and run.result.file is not None:
-        text = services().files.get(run.key, run.result.file)
+        text = services().files.get(run.result_folder, run.result.file)
     if text is None:
         return {}
     try:

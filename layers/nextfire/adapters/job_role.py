@@ -34,6 +34,8 @@ from nextfire.domain.ports import Clock
 if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
 
+SESSION_TAGS = ("pool", "tenant", "job")
+"""Tags of each session in a job role; the executors' policies allow no others."""
 _LIFE = timedelta(hours=1)  # the most that STS grants to who acts in a role already
 _RENEWED = timedelta(minutes=15)  # the SDKs begin to ask anew when this is left, or less
 _JOBS = 256
@@ -73,17 +75,24 @@ class _Loan:
 
 
 class StsJobRole:
-    """`JobRole` by AssumeRole of *role_arn*, with the session tags ``tenant`` and ``job``.
+    """`JobRole` by AssumeRole of *role_arn*, with the session tags `SESSION_TAGS`.
 
     *environment* is lent too: what a script needs to find AWS beside credentials, above all its
     region. The server listens on the loopback address from the first loan until `close`.
     """
 
     def __init__(
-        self, client: STSClient, *, role_arn: str, environment: Mapping[str, str], clock: Clock
+        self,
+        client: STSClient,
+        *,
+        role_arn: str,
+        pool: str,
+        environment: Mapping[str, str],
+        clock: Clock,
     ) -> None:
         self._client = client
         self._role_arn = role_arn
+        self._pool = pool
         self._environment = dict(environment)
         self._clock = clock
         self._sessions: dict[JobKey, _Session] = {}
@@ -164,10 +173,11 @@ class StsJobRole:
                     RoleSessionName=_NO_NAME.sub("-", f"{job.job_id[:51]}@{job.tenant[:12]}"),
                     DurationSeconds=int(_LIFE.total_seconds()),
                     Tags=[
+                        {"Key": "pool", "Value": self._pool},
                         {"Key": "tenant", "Value": job.tenant},
                         {"Key": "job", "Value": job.job_id},
                     ],
-                    TransitiveTagKeys=["tenant", "job"],
+                    TransitiveTagKeys=[*SESSION_TAGS],
                 )["Credentials"]
         except refused() as error:
             if error_code(error) in {"AccessDenied", "AccessDeniedException"}:
@@ -176,7 +186,7 @@ class StsJobRole:
                     self._role_arn,
                     "the pool's executor may not act in it",
                     "Its trust policy must allow sts:AssumeRole and sts:TagSession to the "
-                    "executor's role.",
+                    f"executor's role, with the session tags {', '.join(SESSION_TAGS)}.",
                 ) from error
             raise
         document = {

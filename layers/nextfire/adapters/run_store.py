@@ -52,6 +52,7 @@ _MUTABLE = (
     *("attempts", "expires_at", "attention", "attention_at"),
     *("result", "result_bytes", "result_file", CHANGED_BY),
 )
+_PASSED_OVER = ("state", "finished_at", "reason", "pool", "dispatched_at", "expires_at")
 _MOST = 10**15
 _SHA256_BYTES = 32
 _INDEX = "attention"
@@ -96,7 +97,7 @@ class DynamoDbRunStore:
         lease_until: datetime,
     ) -> Claim:
         # The attempt's number is not known before the write; the reader counts (see `_decode`).
-        started = _encode_attempt(Attempt(0, worker, now))
+        started = _encode_attempt(Attempt(0, worker, now, pool=pool))
         values = {
             ":running": RunState.RUNNING.value,
             ":pending": RunState.PENDING.value,
@@ -189,20 +190,15 @@ class DynamoDbRunStore:
         return Claim(there, taken=there.on_request and there.request == run.request)
 
     def skip(self, run: Run) -> Run:
-        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(run_id)"}
         if run.on_request:
-            condition = {
-                "ConditionExpression": "#state = :pending AND attribute_not_exists(claim_token)",
-                "ExpressionAttributeNames": {"#state": "state"},
-                "ExpressionAttributeValues": to_item({":pending": RunState.PENDING.value}),
-            }
+            return self._pass_over(run)
         try:
             with translated("skip run"):
                 self._client.put_item(
                     TableName=self._table,
                     Item=_encode_whole(run),
+                    ConditionExpression="attribute_not_exists(run_id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                    **condition,
                 )
         except refused() as error:
             if error_code(error) != "ConditionalCheckFailedException":
@@ -212,6 +208,24 @@ class DynamoDbRunStore:
                 raise UnavailableError("skip run: the record is gone. Try again.") from error
             return _decode(item)
         return run
+
+    def _pass_over(self, run: Run) -> Run:
+        """Skip a run that a user asked for. What they asked for is not written again: executors may
+        not write it.
+        """
+        fields = _encode(run)
+        names = [name for name in _PASSED_OVER if fields[name] is not None]
+        return self._change(
+            run.key,
+            what="skip run",
+            update="SET "
+            + ", ".join(f"#{name} = :{name}" for name in names)
+            + f" REMOVE not_before, {CHANGED_BY}",
+            condition="#state = :pending AND attribute_not_exists(claim_token)",
+            values={f":{name}": fields[name] for name in names}
+            | {":pending": RunState.PENDING.value},
+            ours=lambda there: there.state is RunState.SKIPPED,
+        ).run
 
     def skip_next(self, run: Run, job: Job) -> Written:
         item = _encode_whole(run)
@@ -633,6 +647,7 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
         # In base64 it is shorter than in hexadecimal digits: an item is paid for by the KB.
         "script": attempt.script_sha256
         and base64.b64encode(bytes.fromhex(attempt.script_sha256)).decode(),
+        "pool": attempt.pool,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -707,6 +722,7 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
                 reason=_text(values, "reason"),
                 log_parts=_count(values, "log_parts"),
                 script_sha256=_digest(_text(values, "script")),
+                pool=_pool(values),
             )
         )
         number -= 1
@@ -723,6 +739,18 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{name} is no text")
     return value
+
+
+def _pool(values: Mapping[str, Any]) -> str | None:
+    """The pool of an attempt, which is part of the keys of its files.
+
+    Raises:
+        ValueError: It would lead to another tenant's part of the bucket.
+    """
+    pool = _text(values, "pool")
+    if pool is not None and "/" in pool:
+        raise ValueError(f"invalid pool {pool!r}: a pool's name has no slash")
+    return pool
 
 
 def _digest(value: str | None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from nextfire.adapters.job_store import decode_cursor, encode_cursor
 from nextfire.adapters.script_store import SIGNATURE_METADATA
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
+from nextfire.domain.places import POOLS, tenant_place
 from nextfire.domain.ports import Page
 from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload
 
@@ -26,8 +27,8 @@ _VERSION = re.compile(r"[!-~]{1,1024}")
 
 
 class S3ScriptShelf:
-    """`ScriptShelf` in *bucket*, under ``<tenant>/<pool>/<name>``. *signer*: makes the client that
-    signs URLs for others, with the first of them.
+    """`ScriptShelf` in *bucket*, under ``pools/<pool>/<tenant>/<name>``. *signer*: makes the client
+    that signs URLs for others, with the first of them.
     """
 
     def __init__(self, client: S3Client, signer: Callable[[], S3Client], *, bucket: str) -> None:
@@ -72,25 +73,47 @@ class S3ScriptShelf:
     def list(
         self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
     ) -> Page[StoredScript]:
-        home = f"{tenant}/"
-        request: dict[str, Any] = {
-            "Bucket": self._bucket,
-            "Prefix": home if pool is None else f"{home}{pool}/",
-            "MaxKeys": limit,
-        }
-        if cursor is not None:
-            request["StartAfter"] = home + decode_cursor(cursor, _PLACE)
+        last_pool, last_name = _place(cursor)
+        scripts: Sequence[StoredScript] = []
+        for each in self._pools() if pool is None else [pool]:
+            # In S3's order, in which the pool `a-b` comes before the pool `a`.
+            if f"{each}/" < f"{last_pool}/" and last_pool:
+                continue
+            after = last_name if each == last_pool else ""
+            names, found, more = self._scripts(tenant, each, after=after, limit=limit)
+            scripts, limit = [*scripts, *found], limit - len(names)
+            if more or limit == 0:
+                return Page(scripts, encode_cursor(f"{each}/{names[-1]}"))
+        return Page(scripts, None)
+
+    def _scripts(
+        self, tenant: str, pool: str, *, after: str, limit: int
+    ) -> tuple[Sequence[str], Sequence[StoredScript], bool]:
+        """The names of *tenant*'s objects in *pool* behind *after*, those of them that are scripts,
+        and whether others follow.
+        """
+        home = tenant_place(pool, tenant)
+        request: dict[str, Any] = {"StartAfter": home + after} if after else {}
         with translated("list scripts"):
-            answer = self._client.list_objects_v2(**request)
+            answer = self._client.list_objects_v2(
+                Bucket=self._bucket, Prefix=home, MaxKeys=limit, **request
+            )
         items = answer.get("Contents", [])
-        found = []
-        for item in items:
-            of, _, name = item["Key"].removeprefix(home).partition("/")
-            if of and _NAME.fullmatch(name):
-                key = ScriptKey(tenant, of, name)
-                found.append(StoredScript(key, item["Size"], cut(item["LastModified"])))
-        last = items[-1]["Key"].removeprefix(home) if items and answer["IsTruncated"] else None
-        return Page(found, None if last is None else encode_cursor(last))
+        names = [item["Key"].removeprefix(home) for item in items]
+        found = [
+            StoredScript(ScriptKey(tenant, pool, name), item["Size"], cut(item["LastModified"]))
+            for name, item in zip(names, items, strict=True)
+            if _NAME.fullmatch(name)
+        ]
+        return names, found, answer["IsTruncated"]
+
+    def _pools(self) -> Sequence[str]:
+        """The pools that have scripts, in S3's order; the stack may have removed some of them."""
+        with translated("list scripts"):
+            answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=POOLS, Delimiter="/")
+        prefixes = (each["Prefix"] for each in answer.get("CommonPrefixes", []))
+        names = (prefix.removeprefix(POOLS).removesuffix("/") for prefix in prefixes)
+        return [name for name in names if name]
 
     def versions(self, key: ScriptKey, *, cursor: str | None, limit: int) -> Page[ScriptVersion]:
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": key.path, "MaxKeys": limit}
@@ -118,3 +141,11 @@ class S3ScriptShelf:
         found.sort(key=lambda each: (each.latest, each.modified_at), reverse=True)
         more = answer["IsTruncated"] and answer.get("NextKeyMarker") == key.path
         return Page(found, encode_cursor(answer["NextVersionIdMarker"]) if more else None)
+
+
+def _place(cursor: str | None) -> tuple[str, str]:
+    """Pool and name of the object that *cursor* names."""
+    if cursor is None:
+        return "", ""
+    pool, _, name = decode_cursor(cursor, _PLACE).partition("/")
+    return pool, name

@@ -74,16 +74,18 @@ class S3ScriptStore:
     def _pinned(self, url: str, sha256: str) -> FetchedScript:
         """The bytes of that digest: the latest upload, or the version that holds them."""
         try:
-            latest = self._latest(url).sha256
-            if latest == sha256:
-                return self._latest(url)
+            latest = self._latest(url)
+            if latest.sha256 == sha256:
+                return latest
+            there = f"the latest has sha256:{latest.sha256}"
         except NotFoundError:
-            latest = None  # deleted: its versions may be there still
+            there = "the script was deleted"  # its versions may be there still
+        except InvalidInputError as error:
+            there = f"of the latest: {error.problem}"
         for version in self._versions(url):
             script = self._version(url, version, sha256)
             if script is not None:
                 return script
-        there = "the script was deleted" if latest is None else f"the latest has sha256:{latest}"
         raise InvalidInputError(
             "script",
             url,
@@ -172,6 +174,9 @@ def _asking(what: str, url: str) -> Iterator[None]:
             raise NotFoundError("script", url, remedy) from error
         if code in {"AccessDenied", "403"}:
             raise InvalidInputError(
-                "script", url, "this pool may not read it", "Upload it to the scripts bucket."
+                "script",
+                url,
+                "it is absent, or this pool may not read it",
+                "Upload it, for example with `nextfire scripts push`.",
             ) from error
         raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from nextfire.adapters.aws_errors import error_code, refused, translated
 from nextfire.domain.errors import InvalidInputError, NotFoundError
 from nextfire.domain.job import ParameterReference, SecretReference
+from nextfire.domain.places import tenant_place
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
@@ -36,19 +37,21 @@ _REFUSED = {
 
 
 class AwsSecrets:
-    """`Secrets`: ``nextfire/<tenant>/<secret>`` and ``/nextfire/<tenant>/<parameter>``.
+    """`Secrets`: ``nextfire/pools/<pool>/<tenant>/<secret>`` and
+    ``/nextfire/pools/<pool>/<tenant>/<parameter>``.
 
     Powertools' providers fetch and keep the values. They go by the wall clock and keep what has
     expired, so all is forgotten once a minute, by a clock that is never set.
     """
 
-    def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
+    def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient, *, pool: str) -> None:
         self._clients = secrets, parameters
+        self._pool = pool
         self._lock = threading.Lock()  # of `_kept`; never held while AWS is asked
         self._kept: _Kept | None = None
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
-        noun, name = _named(tenant, reference)
+        noun, name = _named(tenant_place(self._pool, tenant), reference)
         try:
             with translated(f"resolve {noun}"):
                 value = self._latest(name).value(name, reference)
@@ -108,10 +111,10 @@ class _Kept:
                 turn.release()
 
 
-def _named(tenant: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:
+def _named(place: str, reference: SecretReference | ParameterReference) -> tuple[str, str]:
     if isinstance(reference, SecretReference):
-        return "secret", f"nextfire/{tenant}/{reference.secret}"
-    return "parameter", f"/nextfire/{tenant}/{reference.parameter}"
+        return "secret", f"nextfire/{place}{reference.secret}"
+    return "parameter", f"/nextfire/{place}{reference.parameter}"
 
 
 def _member(value: object, key: str, name: str) -> object:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nextfire.domain.errors import InvalidInputError
+from nextfire.domain.places import tenant_place
 from nextfire.domain.ports import ScriptStore
 from nextfire.domain.script import FetchedScript, ScriptSource, signed_text, split_url
 
@@ -47,7 +48,7 @@ class SignedScripts:
         script = self._scripts.fetch(source)
         remedy = _REMEDY.format(pool=self._pool)
         _, key = split_url(source.url)
-        name = key.removeprefix(f"{source.tenant}/{self._pool}/")
+        name = key.removeprefix(tenant_place(self._pool, source.tenant))
         if name == key or "/" in name:
             problem = f"this pool runs signed scripts of the pool {self._pool!r} only"
             raise InvalidInputError("script", source.url, problem, remedy)

@@ -60,6 +60,16 @@ class RunKey:
         return _matched(self.run_id)[2]
 
 
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files that attempts of a run left in one pool. `pool` None: those of a version that did
+    not separate pools.
+    """
+
+    key: RunKey
+    pool: str | None
+
+
 def run_id(uid: str, scheduled_at: datetime) -> str:
     """The id of the run for the occurrence at *scheduled_at*; the same whoever computes it."""
     return f"{runs_from(scheduled_at)}-{uid}"

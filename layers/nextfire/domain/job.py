@@ -234,8 +234,8 @@ class RetryPolicy(Document):
 
 
 class SecretReference(Document):
-    """A secret of Secrets Manager, `nextfire/<tenant>/<secret>`. `key`: one value of a secret
-    that is a JSON object.
+    """A secret of Secrets Manager, `nextfire/pools/<pool>/<tenant>/<secret>`. `key`: one value of
+    a secret that is a JSON object.
     """
 
     secret: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
@@ -243,7 +243,7 @@ class SecretReference(Document):
 
 
 class ParameterReference(Document):
-    """A parameter of the SSM Parameter Store, `/nextfire/<tenant>/<parameter>`."""
+    """A parameter of the SSM Parameter Store, `/nextfire/pools/<pool>/<tenant>/<parameter>`."""
 
     parameter: Annotated[str, Field(pattern=_REFERENCE, max_length=256)]
 

@@ -18,7 +18,7 @@ from nextfire.domain.audit import Audit
 from nextfire.domain.chain import Batch
 from nextfire.domain.due import BrokenEntry, DueEntry, Slot, StoredEntry
 from nextfire.domain.events import Event
-from nextfire.domain.ids import JobKey, RunKey
+from nextfire.domain.ids import JobKey, RunFolder, RunKey
 from nextfire.domain.job import Job, ParameterReference, SecretReference
 from nextfire.domain.keys import ApiKey
 from nextfire.domain.log import Stream
@@ -654,11 +654,11 @@ class ScriptShelf(Protocol):
 class RunFiles(Protocol):
     """Holds what is too large for a run's record: logs, results, checkpoints."""
 
-    def put(self, key: RunKey, name: str, data: bytes) -> None:
-        """Store *data* as the run's file *name*, in place of what was there."""
+    def put(self, folder: RunFolder, name: str, data: bytes) -> None:
+        """Store *data* as the file *name* of *folder*; replaces an earlier one."""
 
-    def get(self, key: RunKey, name: str) -> bytes | None:
-        """The run's file *name*; None if there is none."""
+    def get(self, folder: RunFolder, name: str) -> bytes | None:
+        """The file *name* of *folder*; None if it is absent."""
 
 
 class Events(Protocol):
@@ -710,7 +710,7 @@ class KeyStore(Protocol):
 
 
 class Secrets(Protocol):
-    """What jobs refer to and do not hold."""
+    """What jobs refer to and do not hold: the secrets and parameters of one pool."""
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
         """The value of *tenant*'s secret or parameter, as it was at most a minute ago.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from nextfire.domain.ids import RunKey
+from nextfire.domain.ids import RunFolder, RunKey
 
 
 class RunState(StrEnum):
@@ -59,7 +59,8 @@ class AttemptOutcome(StrEnum):
 class Attempt:
     """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next
     one. `log_parts`: how many parts its log has in `RunFiles`; 0: its output is on the record, if
-    it is the latest. `script_sha256`: the digest of the script that was fetched for it.
+    it is the latest. `script_sha256`: the digest of the script that was fetched for it. `pool`:
+    the pool that made it and has its files; None: a version made it that did not separate pools.
     """
 
     number: int
@@ -71,6 +72,7 @@ class Attempt:
     reason: str | None = None
     log_parts: int = 0
     script_sha256: str | None = None
+    pool: str | None = None
 
 
 MAX_ATTEMPTS_KEPT = 100
@@ -183,8 +185,24 @@ class Run:
         """The last occurrence that this record stands for."""
         return self.covered_to or self.key.scheduled_at
 
+    def folder_of(self, attempt: Attempt) -> RunFolder:
+        """Where the files of *attempt*, one of `attempts`, are."""
+        return RunFolder(self.key, attempt.pool)
+
+    @property
+    def result_folder(self) -> RunFolder:
+        """Where the file of `result` is: the last attempt left it."""
+        return RunFolder(self.key, self.attempts[-1].pool if self.attempts else None)
+
     def taken_over(
-        self, *, dispatch: int, token: str, worker: str, now: datetime, lease_until: datetime
+        self,
+        *,
+        dispatch: int,
+        token: str,
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        pool: str | None = None,
     ) -> Run:
         """The next attempt, by the message numbered *dispatch*, after the last worker vanished."""
         lost = self._closed(
@@ -201,7 +219,7 @@ class Run:
             worker=worker,
             lease_until=lease_until,
             started_at=now,
-            attempts=(*lost.attempts, Attempt(number, worker, now))[-MAX_ATTEMPTS_KEPT:],
+            attempts=(*lost.attempts, Attempt(number, worker, now, pool=pool))[-MAX_ATTEMPTS_KEPT:],
         )
 
     def ended(self, state: RunState, result: Result, now: datetime) -> Run:

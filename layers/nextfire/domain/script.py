@@ -1,5 +1,5 @@
-"""Where a job's script is stored: ``s3://<scripts bucket>/<tenant>/<pool>/<handler>.py``, or
-elsewhere below its tenant's prefix. A handler ``report.zip`` is that archive; with a suffix
+"""Where a job's script is stored: ``s3://<scripts bucket>/pools/<pool>/<tenant>/<handler>.py``, or
+elsewhere below that prefix. A handler ``report.zip`` is that archive; with a suffix
 ``@sha256:<64 hexadecimal digits>`` it is pinned: those bytes run, or none.
 """
 
@@ -14,6 +14,7 @@ from datetime import datetime
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.job import Target
+from nextfire.domain.places import tenant_place
 
 MAX_SCRIPT_BYTES = 10 * 1024 * 1024
 """A larger script no executor takes."""
@@ -35,7 +36,7 @@ class ScriptKey:
     @property
     def path(self) -> str:
         """Its key in the scripts bucket."""
-        return f"{self.tenant}/{self.pool}/{self.name}"
+        return tenant_place(self.pool, self.tenant) + self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +111,28 @@ _CONTEXT = "nextfire script signature v1"
 def locate(target: Target, *, bucket: str, tenant: str) -> ScriptSource:
     """Where *target*'s script is, and to which digest it is pinned.
 
+    A URL below ``s3://<bucket>/<tenant>/`` is read as one below the prefix of the pool: jobs have
+    such URLs from versions that did not separate pools.
+
     Raises:
-        InvalidInputError: It names a script outside the tenant's part of the scripts bucket, or is
-            pinned to what is not a digest.
+        InvalidInputError: It names a script outside the tenant's part of its pool, or is pinned to
+            what is not a digest.
     """
+    home = f"s3://{bucket}/{tenant_place(target.pool, tenant)}"
     if target.script is None:
         handler, pin = _split_pin("target.handler", target.handler or "")
-        return ScriptSource(
-            f"s3://{bucket}/{tenant}/{target.pool}/{script_name(handler)}", tenant, pin
-        )
+        return ScriptSource(home + script_name(handler), tenant, pin)
     url, pin = _split_pin("target.script", target.script)
-    home = f"s3://{bucket}/{tenant}/"
+    former = f"s3://{bucket}/{tenant}/"
+    if url.startswith(former) and not url.startswith(home):
+        url = home + url.removeprefix(former).removeprefix(f"{target.pool}/")
     key = url.removeprefix(home)
     if key == url or not key or ".." in key.split("/"):
         raise InvalidInputError(
-            "target.script", target.script, "not your script", f"Upload it below {home}."
+            "target.script",
+            target.script,
+            f"not a script of yours in the pool {target.pool}",
+            f"Upload it below {home}.",
         )
     return ScriptSource(url, tenant, pin)
 

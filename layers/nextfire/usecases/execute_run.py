@@ -20,8 +20,8 @@ from nextfire.domain.decisions import (
 from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import UnavailableError, UndecodableError, shorten
 from nextfire.domain.events import execution_dead, message_undecodable
-from nextfire.domain.ids import RunKey, content_id, dedup_id, runs_from
-from nextfire.domain.instants import isoformat
+from nextfire.domain.ids import RunFolder, RunKey, content_id, dedup_id, runs_from
+from nextfire.domain.instants import cut, isoformat
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.message import MAX_REASON, RunMessage, decode_message
 from nextfire.domain.ports import (
@@ -153,7 +153,32 @@ class ExecuteRun:
     def _carry_out(self, job: Job | None, message: RunMessage, host: Host) -> Handled:
         if job is None or job.uid != message.key.uid or job.state is JobState.CANCELLED:
             return self._without_job(message, host.delivery)
-        return self._skip(job, message) or self._with_job(job, message, host)
+        skipped = self._skip(job, message)
+        if skipped is not None:
+            return skipped
+        if job.definition.target.pool != self._terms.pool:
+            return self._pass_on(job, message)
+        return self._with_job(job, message, host)
+
+    def _pass_on(self, job: Job, message: RunMessage) -> Handled:
+        """Have the run dispatched to the pool that its job has moved to: this one can read neither
+        the job's script nor its secrets. If we die before the message is deleted, it comes again:
+        the claim lets one of the two dispatches run.
+        """
+        pool = job.definition.target.pool
+        entry = DispatchEntry(
+            job.key,
+            job.uid,
+            cut(message.dispatched_at),
+            message.run_id,
+            message.dispatch + 1,
+            pool,
+            rank=job.definition.priority.rank,
+            exclusive=job.exclusive,
+        )
+        if not self._due.put([entry], self._clock.now()):
+            raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
+        return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to the pool {pool}")
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
         now = self._clock.now()
@@ -210,6 +235,7 @@ class ExecuteRun:
                             worker=self._terms.worker,
                             now=now,
                             lease_until=now + self._terms.lease,
+                            pool=self._terms.pool,
                         ),
                     )
                     claim = self._runs.advance(was, to, lapsed=True)
@@ -291,9 +317,10 @@ class ExecuteRun:
         )
 
     def _heart(self, run: Run, host: Host) -> Heart:
+        folder = RunFolder(run.key, self._terms.pool)
         log = RunLog(
             self._files,
-            run.key,
+            folder,
             run.fence,
             clock=self._clock,
             background=self._background,
@@ -308,6 +335,7 @@ class ExecuteRun:
             clock=self._clock,
             lease=self._terms.lease,
             log=log,
+            folder=folder,
         )
 
     @staticmethod

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from nextfire.domain.errors import UnavailableError, UndecodableError
+from nextfire.domain.errors import InvalidInputError, UnavailableError, UndecodableError
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import Stream
+from nextfire.domain.places import run_place
 from nextfire.domain.ports import Clock, Delivery, RunFiles, RunStore, Verdict
 from nextfire.domain.run import MAX_INLINE_BYTES, MAX_VALUE_BYTES, Run, RunState, Value
 from nextfire.usecases.run_log import RunLog
@@ -44,11 +46,13 @@ class Heart:
         clock: Clock,
         lease: timedelta,
         log: RunLog,
+        folder: RunFolder,
     ) -> None:
         self.log = log
         self.cancel_reason = "cancelled on request"
         self._runs = runs
         self._files = files
+        self._folder = folder
         self._run = run
         self._delivery = host.delivery
         self._clock = clock
@@ -106,6 +110,7 @@ class Heart:
         """Bring the checkpoint of the attempts before.
 
         Raises:
+            InvalidInputError: It is in a file that this pool does not have.
             UnavailableError: The store did not answer.
         """
         saved = self._run.checkpoint
@@ -114,7 +119,9 @@ class Heart:
         if saved.text is not None:
             self._checkpoint = saved.text.encode()
         elif saved.file is not None:
-            self._checkpoint = self._files.get(self._run.key, saved.file)
+            self._checkpoint = self._files.get(self._folder, saved.file)
+            if self._checkpoint is None:
+                raise _no_checkpoint(saved.file, self._folder)
 
     def checkpoint(self) -> bytes | None:
         return self._checkpoint
@@ -143,7 +150,7 @@ class Heart:
         """
         if len(text) <= MAX_INLINE_BYTES:
             return Value(len(text), text=text.decode())
-        self._files.put(self._run.key, name, text)
+        self._files.put(self._folder, name, text)
         return Value(len(text), file=name)
 
     def close_log(self, *, followed: bool, at_once: bool) -> int:
@@ -182,6 +189,17 @@ class Heart:
     def _verdict(self, run: Run) -> Verdict:
         self.cancel_reason = run.cancel_reason or self.cancel_reason
         return Verdict.CANCEL if run.cancel_requested else Verdict.GO_ON
+
+
+def _no_checkpoint(file: str, folder: RunFolder) -> InvalidInputError:
+    # Without it the script would silently do again what it has done.
+    return InvalidInputError(
+        "checkpoint",
+        f"{run_place(folder)}{file}",
+        "this pool does not have the file of the checkpoint that an earlier attempt saved",
+        "Copy it there from the prefix of the pool that ran the earlier attempt, or move the job "
+        "back to that pool; then redrive the run.",
+    )
 
 
 def too_large(what: str, text: bytes) -> str:

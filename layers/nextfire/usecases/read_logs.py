@@ -113,7 +113,7 @@ class ReadLogs:
         """The parts of *attempt* from *first* on: number, lines, whether it is the last one there
         is now.
         """
-        fence = run.fence_of(attempt)
+        fence, folder = run.fence_of(attempt), run.folder_of(attempt)
         for part in count(first):
             if attempt.log_parts:
                 if part >= attempt.log_parts:
@@ -121,8 +121,8 @@ class ReadLogs:
                 is_last = part == attempt.log_parts - 1
             else:
                 # Before the part itself: one that is followed by another does not change any more.
-                is_last = self._files.get(run.key, part_name(fence, part + 1)) is None
-            data = self._files.get(run.key, part_name(fence, part))
+                is_last = self._files.get(folder, part_name(fence, part + 1)) is None
+            data = self._files.get(folder, part_name(fence, part))
             yield part, _lines(data, part), is_last
             if is_last:
                 return

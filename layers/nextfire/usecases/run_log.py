@@ -9,7 +9,7 @@ from concurrent.futures import Executor, Future
 from concurrent.futures import TimeoutError as NotYetError
 from datetime import datetime, timedelta
 
-from nextfire.domain.ids import RunKey
+from nextfire.domain.ids import RunFolder
 from nextfire.domain.log import PART_BYTES, LogLine, Stream, encode_line, part_name
 from nextfire.domain.ports import Clock, RunFiles
 
@@ -28,7 +28,7 @@ class RunLog:
     def __init__(
         self,
         files: RunFiles,
-        key: RunKey,
+        folder: RunFolder,
         fence: int,
         *,
         clock: Clock,
@@ -40,7 +40,7 @@ class RunLog:
 
         Args:
             files: Where its parts go.
-            key: The run.
+            folder: Where in them.
             fence: Under which the attempt is made.
             clock: Says when a line was read.
             background: Carries out the requests.
@@ -48,7 +48,7 @@ class RunLog:
             inline_cap: Bytes of each stream that the run's record keeps.
         """
         self._files = files
-        self._key = key
+        self._folder = folder
         self._fence = fence
         self._clock = clock
         self._background = background
@@ -138,12 +138,12 @@ class RunLog:
                 if until is not None and self._clock.now() >= until:
                     return
                 number, data = self._full[0]
-                self._files.put(self._key, part_name(self._fence, number), data)
+                self._files.put(self._folder, part_name(self._fence, number), data)
                 self._full.popleft()
             with self._lock:
                 number, data = self._number, bytes(self._part)
             if data:
-                self._files.put(self._key, part_name(self._fence, number), data)
+                self._files.put(self._folder, part_name(self._fence, number), data)
                 with self._lock:
                     if number == self._number:  # it may have become full meanwhile
                         self._in_store = len(data)

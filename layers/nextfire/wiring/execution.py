@@ -80,7 +80,7 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
         scripts=_scripts(settings, S3ScriptStore(buckets)),
         bucket=settings.scripts_bucket,
         runner=_runner(settings),
-        secrets=AwsSecrets(secretsmanager(), ssm()),
+        secrets=AwsSecrets(secretsmanager(), ssm(), pool=settings.pool),
         job_role=_job_role(settings, clock),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),
         events=EventBridgeEvents(events(), bus=settings.event_bus),
@@ -124,5 +124,9 @@ def _job_role(settings: ExecutorSettings, clock: Clock) -> JobRole | None:
     if settings.job_role_arn is None:
         return None
     return StsJobRole(
-        sts(), role_arn=settings.job_role_arn, environment=region_environment(), clock=clock
+        sts(),
+        role_arn=settings.job_role_arn,
+        pool=settings.pool,
+        environment=region_environment(),
+        clock=clock,
     )

@@ -76,7 +76,8 @@ def main() -> None:
         sandbox.abilities_of_host = lambda environment: Abilities(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
     clock = cast(Clock, SimpleNamespace(now=lambda: datetime.now(UTC)))
-    role = StsJobRole(cast(Any, Sts()), role_arn="arn:x", environment={}, clock=clock)
+    sts = cast(Any, Sts())
+    role = StsJobRole(sts, role_arn="arn:x", pool="default", environment={}, clock=clock)
     over, victim = threading.Event(), Watch()
     victim.ask = lambda: Verdict.CANCEL if over.is_set() else Verdict.GO_ON
     ends: list[ScriptExit] = []

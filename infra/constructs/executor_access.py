@@ -1,0 +1,128 @@
+"""What the executors of one pool may do: nothing with the scripts, outputs, secrets and job roles
+of another pool, and with the shared tables only the writes that executors make.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_s3 as s3
+
+from infra.constructs.grants import allow, deny, dynamodb, only_attributes
+from infra.constructs.pool import Pool
+from infra.constructs.stores import Stores
+from nextfire.adapters.job_role import SESSION_TAGS
+from nextfire.domain.places import pool_place
+
+_COMPLETED_JOB = (
+    *("tenant", "job_id", "uid", "schedule_version", "revision"),
+    *("state", "updated_at", "counted", "changed_by"),
+    "jobs",  # the count of a tenant's jobs
+)
+"""What `DynamoDbJobStore.complete` names: no definition, no payload, no schedule."""
+_DISPATCH = (
+    *("bucket", "entry", "kind", "tenant", "job_id", "uid", "run_id", "dispatch", "pool"),
+    *("rank", "held", "exclusive", "trigger"),
+)
+"""What an item of a `DispatchEntry` has. A FIRE or BACKFILL entry cannot be made of it."""
+_MINUTES = "2???-??-??T??:??Z#*"
+"""The buckets of the table `due` that watchers read; not the one of quarantined entries."""
+_CHANGED_RUN = (
+    *("job", "run_id", "state", "dispatch", "attempt", "fence", "claim_token", "worker"),
+    *("lease_until", "not_before", "started_at", "finished_at", "exit_code", "stdout", "stderr"),
+    *("reason", "attempts", "expires_at", "pool", "job_revision", "dispatched_at"),
+    *("dispatch_reason", "covered_to", "covered", "buried", "attention", "attention_at"),
+    *("result", "result_bytes", "result_file", "cancel_requested", "changed_by"),
+    *("checkpoint", "checkpoint_bytes", "checkpoint_file"),
+)
+"""What executors write of a run: not the payload, nor who asked for it."""
+
+
+@dataclass(frozen=True)
+class ExecutorAccess:
+    """Grants to *role*, of an executor of *pool*. `wide`: as in versions that did not separate
+    pools, while such a version may still run.
+    """
+
+    role: iam.Role
+    pool: Pool
+    stores: Stores
+    wide: bool
+
+    @property
+    def _place(self) -> str:
+        return "" if self.wide else pool_place(self.pool.name)
+
+    def grant(self) -> None:
+        """Grant what every executor needs of stores, secrets and its job role."""
+        self._grant_tables()
+        self._grant_buckets()
+        self._grant_secrets()
+        if job_role := self.pool.settings.job_role:
+            self._grant_job_role(job_role)
+
+    def _grant_tables(self) -> None:
+        jobs, due, runs = (
+            table.table_arn for table in (self.stores.jobs, self.stores.due, self.stores.runs)
+        )
+        allow(self.role, dynamodb("GetItem"), jobs)
+        self._write(jobs, "UpdateItem", conditions=only_attributes(*_COMPLETED_JOB))
+        minutes = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_MINUTES]}}
+        self._write(due, "PutItem", conditions=_attributes(*_DISPATCH) | minutes)
+        allow(self.role, dynamodb("GetItem", "Query"), runs)
+        self._write(runs, "PutItem", "UpdateItem", conditions=_attributes(*_CHANGED_RUN))
+
+    def _write(self, table: str, *operations: str, conditions: Mapping[str, Any]) -> None:
+        allow(self.role, dynamodb(*operations), table, conditions=None if self.wide else conditions)
+
+    def _grant_buckets(self) -> None:
+        scripts, outputs = self.stores.scripts, self.stores.outputs
+        # A pinned script may be an earlier version.
+        self._objects(scripts, "s3:GetObject", "s3:GetObjectVersion")
+        self._list(scripts, "s3:ListBucket", "s3:ListBucketVersions")
+        self._objects(outputs, "s3:GetObject", "s3:PutObject")
+        # Without it S3 answers 403 for an absent object.
+        self._list(outputs, "s3:ListBucket")
+
+    def _objects(self, bucket: s3.IBucket, *actions: str) -> None:
+        allow(self.role, actions, bucket.arn_for_objects(f"{self._place}*"))
+
+    def _list(self, bucket: s3.IBucket, *actions: str) -> None:
+        prefix = {"StringLike": {"s3:prefix": f"{self._place}*"}}
+        allow(self.role, actions, bucket.bucket_arn, conditions=None if self.wide else prefix)
+
+    def _grant_secrets(self) -> None:
+        stack = Stack.of(self.role)
+        secrets = stack.format_arn(
+            service="secretsmanager",
+            resource="secret",
+            resource_name=f"nextfire/{self._place}*",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        allow(self.role, ["secretsmanager:GetSecretValue"], secrets)
+        parameters = stack.format_arn(
+            service="ssm", resource="parameter", resource_name=f"nextfire/{self._place}*"
+        )
+        allow(self.role, ["ssm:GetParameter"], parameters)
+
+    def _grant_job_role(self, job_role: str) -> None:
+        actions = ["sts:AssumeRole", "sts:TagSession"]
+        allow(self.role, actions, job_role)
+        if self.wide:
+            return
+        # Denied, not just not allowed: a trust policy of the same account that names this role
+        # would be enough by itself.
+        pool = {"StringNotEquals": {"aws:RequestTag/pool": self.pool.name}}
+        deny(self.role, actions, job_role, conditions=pool)
+        for keys in ("aws:TagKeys", "sts:TransitiveTagKeys"):
+            others = {"ForAnyValue:StringNotEquals": {keys: [*SESSION_TAGS]}}
+            deny(self.role, actions, job_role, conditions=others)
+
+
+def _attributes(*names: str) -> dict[str, Any]:
+    """The condition that a write names no other attribute. Executors may read whole items, so what
+    it returns is not limited.
+    """
+    return {"ForAllValues:StringEquals": {"dynamodb:Attributes": list(names)}}

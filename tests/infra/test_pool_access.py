@@ -1,0 +1,304 @@
+"""What the policy of a pool's executors allows, evaluated here: the local stack's IAM knows neither
+the attributes of a write to DynamoDB nor its leading keys.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from nextfire.adapters.due_store import DynamoDbDueStore
+from nextfire.adapters.job_role import SESSION_TAGS
+from nextfire.adapters.job_store import DynamoDbJobStore
+from nextfire.adapters.run_store import DynamoDbRunStore
+from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger, Value
+from tests.builders import LEASE, NOON, a_job, a_message, a_retry, run_key
+from tests.fakes import InlineExecutor
+from tests.infra.conftest import Template, synthesize
+from tests.infra.policies import Context, Policies, of_write
+
+JOB_ROLE = "arn:aws:iam::123456789012:role/scripts"
+POOLS = {
+    "default": {"executor": "lambda", "jobRole": JOB_ROLE},
+    "batch": {"executor": "worker", "jobRole": JOB_ROLE},
+}
+ROLES = {"default": "ExecutorRoleArnDefault", "batch": "WorkerRoleArnBatch"}
+PARTITION = {"jobs": "tenant", "due": "bucket", "runs": "job"}
+OPERATIONS = {"update_item": "dynamodb:UpdateItem", "put_item": "dynamodb:PutItem"}
+
+
+class RecordedError(Exception):
+    """Ends a call of an adapter at its first request."""
+
+
+class Recorder:
+    """What plays DynamoDB: keeps the writes of the first request. `writes`: the operation and the
+    request.
+    """
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, operation: str) -> Callable[..., None]:
+        def call(**request: Any) -> None:
+            if operation == "transact_write_items":
+                for each in request["TransactItems"]:
+                    [(kind, write)] = each.items()
+                    self.writes.append((f"{kind.lower()}_item", write))
+            else:
+                self.writes.append((operation, request))
+            raise RecordedError
+
+        return call
+
+
+RUN = replace(
+    Run(run_key(), RunState.RUNNING, fence=1, claim_token="t", worker="w", lease_until=NOON),
+    attempt=1,
+    started_at=NOON,
+)
+TAKEN = RUN.taken_over(dispatch=1, token="t2", worker="b", now=NOON, lease_until=NOON, pool="p")
+FAILED = Result(AttemptOutcome.FAILED, "exit code 1", 1, "out", "err", log_parts=1)
+DONE = replace(
+    FAILED, outcome=AttemptOutcome.SUCCEEDED, value=Value(9000, file="result/000001.json")
+)
+ASKED = Run(
+    run_key(),
+    RunState.PENDING,
+    trigger=Trigger.MANUAL,
+    request="r",
+    payload="1",
+    request_reason="x",
+)
+SKIPPED = Run.skipped(run_key(), "misfire", NOON, pool="default", dispatched_at=NOON)
+RANGE = Run.skipped(run_key(), "misfire", NOON, covered_to=NOON, covered=3)
+LATER = NOON + timedelta(minutes=1)
+
+
+def claim(runs: DynamoDbRunStore) -> object:
+    return runs.claim(
+        a_message(), token="t", worker="w", pool="p", job_revision=1, now=NOON, lease_until=NOON
+    )
+
+
+def end(state: RunState, result: Result = FAILED) -> Callable[[DynamoDbRunStore], object]:
+    return lambda runs: runs.advance(TAKEN, TAKEN.ended(state, result, NOON), lapsed=True)
+
+
+RUN_WRITES: Mapping[str, Callable[[DynamoDbRunStore], object]] = {
+    "claim": claim,
+    "take over": lambda runs: runs.advance(RUN, TAKEN, lapsed=True),
+    "succeed": end(RunState.SUCCEEDED, DONE),
+    "die": end(RunState.DEAD),
+    "end cancelled": end(RunState.CANCELLED),
+    "retry": lambda runs: runs.advance(TAKEN, TAKEN.retrying(FAILED, NOON, not_before=LATER)),
+    "hand back": lambda runs: runs.advance(TAKEN, TAKEN.handed_back(FAILED, NOON)),
+    "cancel": lambda runs: runs.cancel(a_message(), reason="deleted", now=NOON),
+    "skip": lambda runs: runs.skip(SKIPPED),
+    "skip a range": lambda runs: runs.skip(RANGE),
+    "pass over": lambda runs: runs.skip(
+        ASKED.passed_over("overlap", NOON, pool="p", dispatched_at=NOON)
+    ),
+    "extend": lambda runs: runs.extend(TAKEN, lease_until=NOON + LEASE),
+    "save": lambda runs: runs.save(TAKEN, Value(2, text="{}")),
+    "save a large one": lambda runs: runs.save(TAKEN, Value(9000, file="checkpoint/1.json")),
+    "mark as published": lambda runs: runs.mark_buried(replace(TAKEN, state=RunState.DEAD)),
+}
+
+
+def recorded(table: str, call: Callable[[Any], object]) -> list[tuple[str, Context]]:
+    """The writes of *call* of the store of *table*: each one's action and condition keys."""
+    recorder: Any = Recorder()
+    stores = {
+        "jobs": DynamoDbJobStore(recorder, table="jobs"),
+        "runs": DynamoDbRunStore(recorder, table="runs"),
+        "due": DynamoDbDueStore(recorder, table="due", shards=4, executor=InlineExecutor()),
+    }
+    with pytest.raises(RecordedError):
+        call(stores[table])
+    assert {write["TableName"] for _, write in recorder.writes} == {table}
+    return [
+        (OPERATIONS[operation], of_write(write, PARTITION[table]))
+        for operation, write in recorder.writes
+    ]
+
+
+def writes() -> Iterator[Any]:
+    for name, write in RUN_WRITES.items():
+        yield pytest.param("runs", write, id=name)
+    for counted in (True, False):
+        job = replace(a_job(), counted=counted)
+        name = f"complete{' a counted job' * counted}"
+        yield pytest.param("jobs", lambda jobs, job=job: jobs.complete(job, NOON), id=name)
+    plain = a_retry(run_key(), NOON)
+    full = replace(plain, rank=0, held=True, exclusive=True, trigger=Trigger.MANUAL)
+    for name, entry in (("due", plain), ("due, all attributes", full)):
+        yield pytest.param("due", lambda due, entry=entry: due.put([entry], NOON), id=name)
+
+
+@pytest.fixture(scope="module")
+def pools(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    return synthesize(tmp_path_factory.mktemp("pools"), {"pools": POOLS})[2]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Template:
+    context = {"pools": POOLS, "poolAccess": "all"}
+    return synthesize(tmp_path_factory.mktemp("wide"), context)[2]
+
+
+def arn(template: Template, output: str, path: str = "") -> str:
+    return f"<{template['Outputs'][output]['Value']['Ref']}.Arn>{path}"
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize(("table", "call"), [*writes()])
+def test_what_executors_write_is_allowed(
+    pools: Template, pool: str, table: str, call: Callable[[Any], object]
+) -> None:
+    policies = Policies(pools, ROLES[pool])
+
+    for action, context in recorded(table, call):
+        resource = arn(pools, f"{table.capitalize()}Table")
+        assert policies.allow(action, resource, context), (action, context)
+
+
+JOB = ["tenant", "job_id"]
+ENTRY = ["bucket", "entry", "kind", "tenant", "job_id", "uid"]
+MINUTE = "2026-05-24T12:00Z#003"
+
+
+@pytest.mark.parametrize(
+    ("action", "table", "key", "attributes", "more"),
+    [
+        *(
+            ("UpdateItem", "jobs", "acme", [*JOB, name], {})
+            for name in ("definition", "payload", "replaced", "effective_from", "backfill", "skips")
+        ),
+        ("UpdateItem", "jobs", "acme", [*JOB, "state"], {"dynamodb:ReturnValues": "ALL_OLD"}),
+        ("PutItem", "jobs", "acme", JOB, {}),
+        ("DeleteItem", "jobs", "acme", JOB, {}),
+        ("PutItem", "due", MINUTE, [*ENTRY, "version"], {}),
+        ("PutItem", "due", MINUTE, [*ENTRY, "request"], {}),
+        ("PutItem", "due", "quarantine", ENTRY, {}),
+        ("UpdateItem", "due", MINUTE, ENTRY, {}),
+        ("DeleteItem", "due", MINUTE, ENTRY, {}),
+        ("GetItem", "due", MINUTE, ENTRY, {}),
+        *(
+            (action, "runs", "acme/report", ["job", "run_id", name], {})
+            for action in ("PutItem", "UpdateItem")
+            for name in ("payload", "trigger", "request", "request_reason", "attempt_base")
+        ),
+        ("DeleteItem", "runs", "acme/report", ["job", "run_id"], {}),
+        ("GetItem", "keys", "acme", ["tenant", "key_id"], {}),
+        ("GetItem", "control", "audit", ["id"], {}),
+        ("GetItem", "requests", "r", ["request"], {}),
+    ],
+)
+@pytest.mark.parametrize("pool", POOLS)
+def test_no_other_write_is(
+    pools: Template,
+    pool: str,
+    action: str,
+    table: str,
+    key: str,
+    attributes: list[str],
+    more: Mapping[str, str],
+) -> None:
+    keys: Context = {"dynamodb:Attributes": attributes, "dynamodb:LeadingKeys": [key], **more}
+    resource = arn(pools, f"{table.capitalize()}Table")
+
+    assert not Policies(pools, ROLES[pool]).allow(f"dynamodb:{action}", resource, keys)
+
+
+ACCOUNT = "<AWS::Region>:<AWS::AccountId>"
+REACHES = {
+    "s3:GetObject": ("ScriptsBucket", "/{}acme/report.py"),
+    "s3:GetObjectVersion": ("ScriptsBucket", "/{}acme/report.py"),
+    "s3:PutObject": ("OutputsBucket", "/{}acme/report/run/log"),
+    "secretsmanager:GetSecretValue": (
+        None,
+        f"arn:<AWS::Partition>:secretsmanager:{ACCOUNT}:secret:nextfire/{{}}acme/db-AbCdEf",
+    ),
+    "ssm:GetParameter": (
+        None,
+        f"arn:<AWS::Partition>:ssm:{ACCOUNT}:parameter/nextfire/{{}}acme/db/url",
+    ),
+}
+
+
+def reaches(template: Template, pool: str, action: str, place: str) -> bool:
+    output, form = REACHES[action]
+    text = form.format(place)
+    resource = text if output is None else arn(template, output, text)
+    return Policies(template, ROLES[pool]).allow(action, resource, {})
+
+
+@pytest.mark.parametrize("action", REACHES)
+@pytest.mark.parametrize("pool", POOLS)
+def test_executors_reach_their_own_pool_only(pools: Template, pool: str, action: str) -> None:
+    [other] = {*POOLS} - {pool}
+
+    assert reaches(pools, pool, action, f"pools/{pool}/")
+    for place in (
+        f"pools/{other}/",
+        f"pools/{other}/pools/{pool}/",
+        "",
+        f"{pool}/",
+        f"acme/{pool}/",
+        f"acme/pools/{pool}/",
+    ):
+        assert not reaches(pools, pool, action, place), place
+
+
+@pytest.mark.parametrize("output", ["ScriptsBucket", "OutputsBucket"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_executors_list_their_own_pool_only(pools: Template, pool: str, output: str) -> None:
+    [other] = {*POOLS} - {pool}
+    policies = Policies(pools, ROLES[pool])
+
+    def lists(**keys: str) -> bool:
+        context = {"s3:prefix": keys["prefix"]} if keys else {}
+        return policies.allow("s3:ListBucket", arn(pools, output), context)
+
+    assert lists(prefix=f"pools/{pool}/acme/")
+    assert not lists(prefix=f"pools/{other}/acme/")
+    assert not lists(prefix="")
+    assert not lists()
+
+
+TAGS: dict[str, str | list[str]] = {
+    "aws:RequestTag/pool": "default",
+    "aws:TagKeys": [*SESSION_TAGS],
+    "sts:TransitiveTagKeys": [*SESSION_TAGS],
+}
+
+
+@pytest.mark.parametrize("action", ["sts:AssumeRole", "sts:TagSession"])
+def test_a_session_in_the_job_role_has_the_tag_of_its_pool(pools: Template, action: str) -> None:
+    def may(pool: str, **tags: str | list[str]) -> bool:
+        context = TAGS | {name.replace("_", ":", 1): value for name, value in tags.items()}
+        return Policies(pools, ROLES[pool]).allow(action, JOB_ROLE, context)
+
+    assert may("default")
+    assert not may("batch")  # two pools with one job role
+    assert not may("default", aws_TagKeys=[*SESSION_TAGS, "admin"])
+    assert not may("default", sts_TransitiveTagKeys=["admin"])
+    assert not Policies(pools, ROLES["default"]).allow(action, JOB_ROLE, {})
+
+
+@pytest.mark.parametrize("action", REACHES)
+@pytest.mark.parametrize("pool", POOLS)
+def test_during_the_update_executors_have_what_they_had(
+    wide: Template, pool: str, action: str
+) -> None:
+    for place in ("", "pools/default/", "pools/batch/"):
+        assert reaches(wide, pool, action, place)
+    assert Policies(wide, ROLES[pool]).allow("sts:AssumeRole", JOB_ROLE, {})
+    assert Policies(wide, ROLES[pool]).allow(
+        "dynamodb:PutItem",
+        arn(wide, "RunsTable"),
+        {"dynamodb:Attributes": ["payload"], "dynamodb:LeadingKeys": ["acme/report"]},
+    )

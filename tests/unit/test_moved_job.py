@@ -1,0 +1,201 @@
+"""A job that moves to another pool: the old one's executors can read neither its scripts nor its
+secrets, and the new one's not the files that runs left in the old one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from nextfire.domain.errors import InvalidInputError, UnavailableError
+from nextfire.domain.ids import RunFolder
+from nextfire.domain.job import Job, Target
+from nextfire.domain.places import run_place
+from nextfire.domain.run import RunState
+from nextfire.domain.script import locate
+from nextfire.usecases.execute_run import Disposition
+from nextfire.usecases.read_logs import ReadLogs
+from tests.builders import LEASE, at, run_key
+from tests.world import BUCKET, World
+
+LARGE = b'"' + b"x" * 10_000 + b'"'
+
+
+@pytest.fixture
+def world() -> World:
+    return World("11:59")
+
+
+def sent(world: World, **fields: object) -> Job:
+    """A job of the pool `default` whose run of 12:00 has just been sent."""
+    job = world.register(**fields)  # type: ignore[arg-type] # any field of a definition
+    world.tick_at("12:00")
+    return job
+
+
+def move(world: World, job: Job, pool: str = "batch") -> Job:
+    return world.change(job, target={"handler": "report", "pool": pool})
+
+
+def test_its_run_is_passed_on_to_the_new_pool(world: World) -> None:
+    job = sent(world)
+    move(world, job)
+
+    handled = world.worker("a").work_one()
+    world.tick()
+    world.worker("b", pool="batch").work_one()
+
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert handled.reason == "its job has moved to the pool batch"
+    [call] = world.runner.calls
+    assert call.source == b"# s3://scripts/pools/batch/acme/report.py\n"
+    run = world.run(job, "12:00")
+    assert (run.state, run.attempt, run.dispatch) == (RunState.SUCCEEDED, 1, 2)
+    assert [(each.worker, each.pool) for each in run.attempts] == [("b", "batch")]
+
+
+def test_a_message_that_comes_twice_runs_it_once(world: World) -> None:
+    job = sent(world)
+    move(world, job)
+    first = world.worker("a").receive()
+    assert first is not None
+    world.worker("a").handle(first)
+    world.tick()
+    world.worker("a").handle(first)
+    world.tick()
+
+    world.worker("b", pool="batch").work()
+
+    assert len(world.runner.calls) == 1
+    assert world.run(job, "12:00").attempt == 1
+
+
+def test_the_message_stays_until_the_dispatch_is_stored(world: World) -> None:
+    move(world, sent(world))
+    world.due.put = lambda entries, now: set()  # type: ignore[method-assign] # noqa: ARG005
+
+    with pytest.raises(UnavailableError):
+        world.worker("a").work_one()
+
+    assert world.queued == ["report 12:00"]
+
+
+def test_its_retry_goes_to_the_new_pool(world: World) -> None:
+    job = sent(world, retryPolicy={"maxAttempts": 2})
+    world.script(exit_code=1, saves=b"1")
+    world.worker("a").work_one()
+    move(world, job)
+    world.advance(seconds=30)
+    world.tick()
+    world.worker("a").work_one()
+    world.tick()
+
+    world.worker("b", pool="batch").work_one()
+
+    run = world.run(job, "12:00")
+    assert run.state is RunState.SUCCEEDED
+    assert [each.pool for each in run.attempts] == ["default", "batch"]
+    assert world.runner.found == [None, b"1"]
+
+
+def test_a_large_checkpoint_that_the_old_pool_has_is_not_silently_lost(world: World) -> None:
+    job = sent(world, retryPolicy={"maxAttempts": 2})
+    world.script(exit_code=1, saves=LARGE)
+    world.worker("a").work_one()
+    move(world, job)
+    world.advance(seconds=30)
+    world.tick()
+    world.worker("a").work_one()
+    world.tick()
+
+    world.worker("b", pool="batch").work_one()
+
+    run = world.run(job, "12:00")
+    assert run.checkpoint is not None
+    assert run.checkpoint.file is not None
+    assert (run.state, len(world.runner.calls)) == (RunState.DEAD, 1)
+    missing = RunFolder(run.key, "batch")
+    assert f"{run_place(missing)}{run.checkpoint.file}" in (run.reason or "")
+    assert "then redrive the run" in (run.reason or "")
+
+    there = world.files.get(RunFolder(run.key, "default"), run.checkpoint.file)
+    assert there == LARGE
+    world.files.put(missing, run.checkpoint.file, there)  # as the reason says
+    world.manage_runs.redrive(run.key, reason="copied")
+    world.tick()
+    world.worker("b", pool="batch").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+    assert world.runner.found == [None, LARGE]
+
+
+def test_logs_are_read_where_each_attempt_left_them(world: World) -> None:
+    job = sent(world, retryPolicy={"maxAttempts": 2})
+    world.script(exit_code=1, stdout="first\n")
+    world.worker("a").work_one()
+    move(world, job)
+    world.advance(seconds=30)
+    world.tick()
+    world.worker("a").work_one()
+    world.tick()
+    world.script(stdout="second\n" * 1000)
+    world.worker("b", pool="batch").work_one()
+
+    run = world.run(job, "12:00")
+    page = ReadLogs(world.manage_runs, world.files).page(run.key, cursor=None, limit=2)
+
+    assert [line.text for _, line in page.lines] == ["first", "second"]
+    folders = {folder.pool for folder, _ in world.files.stored}
+    assert folders == {"default", "batch"}
+
+
+def test_a_run_whose_worker_vanished_is_taken_over_in_the_new_pool(world: World) -> None:
+    job = sent(world)
+    world.script(lasts=LEASE * 2, frozen=True)
+    world.worker("a").work_one()
+    move(world, job)
+    world.worker("c").work_one()
+    world.tick()
+
+    world.worker("b", pool="batch").work_one()
+
+    run = world.run(job, "12:00")
+    assert run.state is RunState.SUCCEEDED
+    assert [(each.worker, each.pool) for each in run.attempts] == [("a", "default"), ("b", "batch")]
+
+
+@pytest.mark.parametrize(
+    ("script", "key"),
+    [
+        ("pools/batch/acme/lib/x.py", "pools/batch/acme/lib/x.py"),
+        ("acme/lib/x.py", "pools/batch/acme/lib/x.py"),
+        ("acme/batch/report.py", "pools/batch/acme/report.py"),
+    ],
+)
+def test_a_script_is_below_the_prefix_of_the_jobs_pool(script: str, key: str) -> None:
+    target = Target(pool="batch", script=f"s3://{BUCKET}/{script}")
+
+    assert locate(target, bucket=BUCKET, tenant="acme").url == f"s3://{BUCKET}/{key}"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "pools/default/acme/x.py",
+        "pools/batch/other/x.py",
+        "pools/batch/acme/",
+        "pools/batch/acme/../other/x.py",
+        "other/x.py",
+    ],
+)
+def test_no_other_script_is_its(script: str) -> None:
+    target = Target(pool="batch", script=f"s3://{BUCKET}/{script}")
+
+    with pytest.raises(InvalidInputError, match="not a script of yours in the pool batch"):
+        locate(target, bucket=BUCKET, tenant="acme")
+
+
+def test_files_of_a_version_that_did_not_separate_pools_are_where_they_were() -> None:
+    run = run_key(at("12:00"))
+
+    assert run_place(RunFolder(run, None)) == f"acme/report/{run.run_id}/"
+    assert run_place(RunFolder(run, "batch")) == f"pools/batch/acme/report/{run.run_id}/"
