@@ -21,6 +21,7 @@ from nextfire.adapters.run_queue import SqsRunQueue
 from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.message import RunMessage
 from nextfire.domain.run import Run, RunState
+from tests.process_tree import children_of
 
 SLOTS = 16
 RUNS = 1000
@@ -130,7 +131,8 @@ def _takeover(stack: Stack, runs: _Runs, worker: Child) -> float:
     runs.worker = other
     time.sleep(3)
     killed = time.time()
-    os.kill(worker.record.pid, signal.SIGKILL)
+    [child] = children_of(worker.record.pid)  # its supervisor's only one
+    os.kill(child, signal.SIGKILL)
     runs.await_all(sent, lambda run: run.state is RunState.SUCCEEDED)
     return max(float(line[0]) for line in runs.printed(sent)) - killed
 

@@ -34,6 +34,7 @@ from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition
+from nextfire.domain.places import tenant_place
 from nextfire.settings import WatcherSettings
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -184,7 +185,7 @@ class Stack:
 
     def push_script(self, handler: str, source: bytes) -> None:
         """Upload a script that jobs of `POOL` may name."""
-        key = f"{self.tenant}/{POOL}/{handler}.py"
+        key = f"{tenant_place(POOL, self.tenant)}{handler}.py"
         self.client("s3").put_object(Bucket=self.info.scripts_bucket, Key=key, Body=source)
 
     def registrar(self, tenant: str | None = None) -> Registrar:

@@ -60,11 +60,7 @@ class Load:
     def store(self) -> None:
         """Put all jobs in, as the API does."""
         registrar = self._stack.registrar()
-        self._stack.client("s3").put_object(
-            Bucket=self._stack.info.scripts_bucket,
-            Key=f"{self._stack.tenant}/{POOL}/instant.py",
-            Body=b"",
-        )
+        self._stack.push_script("instant", b"")
         with ThreadPoolExecutor(_THREADS) as threads:
             stored = threads.map(
                 lambda job: registrar.register(job.job_id, job.document, datetime.now(UTC)),

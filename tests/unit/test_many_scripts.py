@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.masking import Masker
 from nextfire.domain.ports import ScriptCall, Verdict
@@ -64,6 +66,7 @@ def parents() -> dict[int, int]:
     return found
 
 
+@pytest.mark.timeout(3600)
 def test_after_many_scripts_all_is_as_after_the_first_hundred(tmp_path: Path) -> None:
     folder = tmp_path / "scripts"
     folder.mkdir()
