@@ -181,8 +181,9 @@ class _Port:
 
 def _batch_size(args: Sequence[Any]) -> int | None:
     """How many items a batch call has; None for a call for one item."""
+    is_key = bool(args) and isinstance(args[0], JobKey)
     is_batch = bool(args) and isinstance(args[0], list | set | frozenset | dict | tuple)
-    return len(args[0]) if is_batch else None
+    return len(args[0]) if is_batch and not is_key else None
 
 
 class _Items(dict[Slot, Any]):

@@ -541,7 +541,7 @@ def test_slots_are_occupied_by_whatever_lies_there(held: Held) -> None:
     there = [Slot("2026-05-24T12:00Z#000", entry.sort_key) for entry in entries]
     broken = Slot("2026-05-24T12:00Z#001", "0000000000000#broken")
     held.spoil(broken, kind="?")
-    absent = [replace(slot, bucket="2026-05-24T12:01Z#000") for slot in there[:3]]
+    absent = [slot._replace(bucket="2026-05-24T12:01Z#000") for slot in there[:3]]
 
     assert held.store.occupied([*there, broken, *absent, *there]) == {*there, broken}
     assert held.store.occupied(absent) == set()

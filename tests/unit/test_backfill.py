@@ -501,7 +501,7 @@ def test_who_cannot_be_backfilled_says_so(world: World) -> None:
     with pytest.raises(NotFoundError):
         world.backfills.stop(gone.key, now=world.now)
     job = world.register(**MINUTELY)
-    nobody = replace(job, key=replace(job.key, job_id="nobody"))
+    nobody = replace(job, key=job.key._replace(job_id="nobody"))
     with pytest.raises(NotFoundError):
         begin(world, nobody, "11:00", "11:05")
     wanted = Wanted(at("11:00"), at("11:05"))

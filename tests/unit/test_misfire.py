@@ -491,7 +491,7 @@ def dies_after(
     world.new_watcher()
     world.advance(seconds=3)
     settle(world)
-    for each in (job, world.job(replace(job.key, job_id="once"))):
+    for each in (job, world.job(job.key._replace(job_id="once"))):
         assert_all_accounted(world, each)
     return died
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import cut, floor_minute, to_ms
@@ -139,9 +140,8 @@ DueEntry = FireEntry | DispatchEntry | ResumeEntry | BackfillEntry
 """Something that must happen at an instant."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """The place of a stored entry: its table key."""
+class Slot(NamedTuple):
+    """The place of a stored entry: its table key. A tuple: slots are hashed 30 times per run."""
 
     bucket: str
     sort_key: str
@@ -149,9 +149,7 @@ class Slot:
     @property
     def minute(self) -> datetime:
         """The bucket's minute."""
-        return datetime.strptime(self.bucket.partition("#")[0], "%Y-%m-%dT%H:%MZ").replace(
-            tzinfo=UTC
-        )
+        return _minute_of(self.bucket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +195,12 @@ def fire(
     at = cut(at)
     occurrence = at if put_off else None
     return FireEntry(job, uid, at + put_off, version, occurrence, ordinal, rank=rank)
+
+
+@lru_cache(maxsize=4096)
+def _minute_of(bucket: str) -> datetime:
+    minute, _, _ = bucket.partition("#")
+    return datetime.strptime(minute, "%Y-%m-%dT%H:%MZ").replace(tzinfo=UTC)
 
 
 @lru_cache(maxsize=4096)

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Mapping
 from datetime import datetime
 
-from nextfire.domain.due import StoredEntry
+from nextfire.domain.due import Slot, StoredEntry
 
 DEFAULT_WEIGHT = 1
 
-_Waiting = tuple[datetime, int, datetime, str, str, StoredEntry]
+_Waiting = tuple[datetime, int, datetime, Slot, StoredEntry]
 
 
 class FairQueue:
@@ -38,13 +38,13 @@ class FairQueue:
         return self._waiting[self._turns[0]][0][2]
 
     def push(self, stored: StoredEntry) -> None:
-        entry, slot = stored.entry, stored.slot
+        entry = stored.entry
         tenant = entry.job.tenant
         if tenant not in self._waiting:
             self._waiting[tenant] = []
             self._turns.append(tenant)
         second = entry.at.replace(microsecond=0)
-        waiting = (second, entry.rank, entry.at, slot.bucket, slot.sort_key, stored)
+        waiting = (second, entry.rank, entry.at, stored.slot, stored)
         heapq.heappush(self._waiting[tenant], waiting)
         self._count += 1
 

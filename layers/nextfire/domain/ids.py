@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.instants import cut
@@ -22,8 +23,7 @@ UID = re.compile(r"[a-z0-9]{8,32}")
 _RUN_ID = re.compile(rf"([0-9]{{8}}T[0-9]{{9}})Z-({UID.pattern})")
 
 
-@dataclass(frozen=True, slots=True)
-class JobKey:
+class JobKey(NamedTuple):
     """Which job: `tenant` never holds a slash, `job_id` matches `JOB_ID`."""
 
     tenant: str

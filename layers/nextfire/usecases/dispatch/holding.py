@@ -36,7 +36,7 @@ class Holding:
         self._budget = budget
         self._lock = threading.RLock()
         self._held: dict[Slot, StoredEntry] = {}
-        self._heap: list[tuple[datetime, str, str]] = []
+        self._heap: list[tuple[datetime, Slot]] = []
         self._ready = FairQueue(weights)
         self._spare: dict[Slot, StoredEntry] = {}
         self._spare_at: datetime | None = None
@@ -72,18 +72,24 @@ class Holding:
 
     def knows(self, slot: Slot) -> bool:
         """Whether *slot* is held, in work, or to be left alone."""
-        places = (self._held, self._in_work, self._ignored, self._gone, self._spare)
-        return any(slot in known for known in places)
+        return (
+            slot in self._held
+            or slot in self._in_work
+            or slot in self._gone
+            or slot in self._ignored
+            or slot in self._spare
+        )
 
     def hold(self, stored: StoredEntry, now: datetime) -> None:
         """Hold *stored* until its instant, unless the memory is used up: then it is read again."""
         with self._lock:
+            if self.knows(stored.slot):
+                return
             over = self._budget // 4 if stored.entry.at >= now - _FRESH else 0
-            if self.knows(stored.slot) or len(self) >= self._budget + over:
+            if len(self) >= self._budget + over:
                 return
             self._held[stored.slot] = stored
-            slot = stored.slot
-            heapq.heappush(self._heap, (stored.entry.at, slot.bucket, slot.sort_key))
+            heapq.heappush(self._heap, (stored.entry.at, stored.slot))
 
     def take(self, now: datetime, *, full: bool = False) -> list[StoredEntry]:
         """Up to `BATCH` entries whose instant has come, now in work; see `done`. *full*: so many,
@@ -91,8 +97,7 @@ class Holding:
         """
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
-                _, bucket, sort_key = heapq.heappop(self._heap)
-                slot = Slot(bucket, sort_key)
+                _, slot = heapq.heappop(self._heap)
                 if slot in self._spare:
                     self._held[slot] = self._spare.pop(slot)
                 if slot in self._held:
@@ -150,7 +155,7 @@ class Holding:
                 return False
             self._spare[slot] = stored
             if until is not None:
-                heapq.heappush(self._heap, (until, slot.bucket, slot.sort_key))
+                heapq.heappush(self._heap, (until, slot))
             return True
 
     def ignore(self, slots: Iterable[Slot], until: datetime) -> None:
