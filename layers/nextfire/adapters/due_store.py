@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from nextfire.adapters.aws import chunks, one_by_one
@@ -281,31 +282,69 @@ def _item(entry: DueEntry, slot: Slot) -> Item:
 def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
     slot = Slot(item["bucket"]["S"], item["entry"]["S"])
     try:
-        entry = _read(item, from_ms(int(slot.sort_key[:13])))
-        if entry.sort_key != slot.sort_key:
-            raise ValueError(f"its contents belong to the key {entry.sort_key}")
-        _check(entry)
+        entry = _read(item, slot.sort_key)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         told = f"{type(error).__name__}: {error}"
         return BrokenEntry(slot, item, told, *_salvage(slot, item), _is_foreign(slot, item))
     return StoredEntry(slot, entry)
 
 
-def _read(item: Mapping[str, Any], at: datetime) -> DueEntry:
-    """The entry of *item*, due *at*. Attributes that its kind does not have are ignored.
+def _read(item: Mapping[str, Any], sort_key: str) -> DueEntry:
+    """The entry of *item*. Attributes that its kind does not have are ignored.
 
     Raises:
         LookupError, TypeError, ValueError: The item is not a due entry.
     """
+    if item["kind"]["S"] == "FIRE":
+        return _fire_entry(
+            sort_key,
+            item["tenant"]["S"],
+            item["job_id"]["S"],
+            item["uid"]["S"],
+            item["version"]["N"],
+            occurs_at=item["occurs_at"]["N"] if "occurs_at" in item else None,
+            ordinal=item["ordinal"]["N"] if "ordinal" in item else 1,
+            rank=item["rank"]["N"] if "rank" in item else NORMAL_RANK,
+            held=item["held"]["BOOL"] if "held" in item else False,
+        )
+    entry = _read_other(item, from_ms(int(sort_key[:13])))
+    _check(entry, sort_key)
+    return entry
+
+
+@lru_cache(maxsize=4096)
+def _fire_entry(
+    sort_key: str,
+    tenant: str,
+    job_id: str,
+    uid: str,
+    version: str,
+    *,
+    occurs_at: str | None,
+    ordinal: str | int,
+    rank: str | int,
+    held: bool,
+) -> FireEntry:
+    """Cached, because each poll of a look-ahead reads the same items again: several per run."""
+    entry = FireEntry(
+        JobKey(tenant, job_id),
+        uid,
+        from_ms(int(sort_key[:13])),
+        int(version),
+        None if occurs_at is None else from_ms(int(occurs_at)),
+        int(ordinal),
+        rank=int(rank),
+        held=bool(held),
+    )
+    _check(entry, sort_key)
+    return entry
+
+
+def _read_other(item: Mapping[str, Any], at: datetime) -> DueEntry:
     job, uid = JobKey(item["tenant"]["S"], item["job_id"]["S"]), item["uid"]["S"]
     rank = int(item["rank"]["N"]) if "rank" in item else NORMAL_RANK
     held = bool(item["held"]["BOOL"]) if "held" in item else False
-    ordinal = int(item["ordinal"]["N"]) if "ordinal" in item else 1
     kind = _KINDS.get(item["kind"]["S"])
-    if kind is FireEntry:
-        version = int(item["version"]["N"])
-        occurrence = from_ms(int(item["occurs_at"]["N"])) if "occurs_at" in item else None
-        return FireEntry(job, uid, at, version, occurrence, ordinal, rank=rank, held=held)
     if kind is DispatchEntry:
         return DispatchEntry(
             job,
@@ -322,16 +361,19 @@ def _read(item: Mapping[str, Any], at: datetime) -> DueEntry:
     if kind is ResumeEntry:
         return ResumeEntry(job, uid, at, rank=rank, held=held)
     if kind is BackfillEntry:
+        ordinal = int(item["ordinal"]["N"]) if "ordinal" in item else 1
         return BackfillEntry(job, uid, at, item["request"]["S"], ordinal, rank=rank, held=held)
     raise ValueError(f"kind {item['kind']['S']!r} is not one of {', '.join(_KINDS)}")
 
 
-def _check(entry: DueEntry) -> None:
+def _check(entry: DueEntry, sort_key: str) -> None:
     """Refuse what no message could be made of: met later, it would stop the whole batch.
 
     Raises:
-        ValueError: A field is not of its form.
+        ValueError: A field is not of its form, or the entry does not belong to *sort_key*.
     """
+    if entry.sort_key != sort_key:
+        raise ValueError(f"its contents belong to the key {entry.sort_key}")
     if not TENANT.fullmatch(entry.job.tenant) or not JOB_ID.fullmatch(entry.job.job_id):
         raise ValueError(f"{entry.job} is no job's key")
     if not UID.fullmatch(entry.uid):

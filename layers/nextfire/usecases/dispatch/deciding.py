@@ -54,10 +54,7 @@ class Deciding:
         found = dict(self.jobs.get_many(others)) if others else {}
         jobs = found | sure
         read: Read = {s.slot: jobs.get(s.entry.job) for s in batch}
-        return [
-            replace(due, sure=isinstance(due.entry, FireEntry) and due.entry.job in sure)
-            for due in self._decided(batch, read, now, report)
-        ]
+        return self._decided(batch, read, now, report, sure=sure.keys())
 
     def _together(self, keys: Collection[JobKey]) -> dict[JobKey, Job | Exception]:
         """The jobs, by consistent reads; if they cannot be had, the error in place of each."""
@@ -107,9 +104,18 @@ class Deciding:
         return read
 
     def _decided(
-        self, entries: list[StoredEntry], jobs: Read, now: datetime, report: TickReport
+        self,
+        entries: list[StoredEntry],
+        jobs: Read,
+        now: datetime,
+        report: TickReport,
+        *,
+        sure: Collection[JobKey] = (),
     ) -> list[Due]:
-        """The decisions, but for entries whose job cannot be had: one must not stop the others."""
+        """The decisions, except for entries whose job cannot be read: one must not stop the others.
+
+        *sure*: the jobs that were read consistently.
+        """
         decided: list[Due] = []
         unread: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
@@ -118,7 +124,9 @@ class Deciding:
                 job = jobs[stored.slot]
                 if isinstance(job, Exception):
                     raise job
-                decided.append(Due(stored, decide_due(stored.entry, job, now)))
+                entry = stored.entry
+                is_sure = isinstance(entry, FireEntry) and entry.job in sure
+                decided.append(Due(stored, decide_due(entry, job, now), is_sure))
             except UnavailableError as error:
                 unread.append(stored)
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
@@ -169,6 +177,8 @@ def in_order(decided: list[Due]) -> tuple[list[Due], list[StoredEntry]]:
         if misses(due):
             at, chain = entry.occurs_at, _chain(entry)
             missed[chain] = min(at, missed.get(chain, at))
+    if not missed:
+        return decided, []
     followers = [
         due for due, entry in fires if entry.occurs_at > missed.get(_chain(entry), entry.occurs_at)
     ]

@@ -128,12 +128,13 @@ class Dispatch:
 
     def _hold(self, found: Found, now: datetime, report: TickReport) -> None:
         for stored in found:
+            if self._holding.knows(stored.slot):
+                continue  # most of what a poll finds, an earlier one found
             if not isinstance(stored, BrokenEntry):
                 if self._waiting.lets_in(stored, now):
                     self._holding.hold(stored, now)
-            elif stored.slot.minute > now + LOOK_AHEAD:
-                continue  # read along with parked entries; it is set aside in its minute
-            elif not self._holding.knows(stored.slot):
+            # One that is read along with parked entries is set aside in its minute.
+            elif stored.slot.minute <= now + LOOK_AHEAD:
                 again = self._quarantine.set_aside(stored, now, report)
                 if again is not None:
                     self._holding.ignore([stored.slot], now + again)
@@ -226,8 +227,7 @@ class Dispatch:
         gone += self._follow(followed, now, report)
         self._due.delete(gone)
         self._holding.deleted(gone, self._clock.now())
-        missed = {due.stored.slot for due in decided if misses(due)}
-        if followers and missed <= {*gone}:
+        if followers and {due.stored.slot for due in decided if misses(due)} <= {*gone}:
             report += self._carry_out(followers, now)
         return report
 

@@ -94,8 +94,10 @@ class Waiting:
             }
 
     def lets_in(self, stored: StoredEntry, now: datetime) -> bool:
-        """Whether to hold *stored*: one that is parked only if it may be tried now."""
-        if not stored.is_parked(now) or self._holding.knows(stored.slot):
+        """Whether to hold *stored*, which is not known: one that is parked only if it may be tried
+        now.
+        """
+        if not stored.is_parked(now):
             return True
         tenant = stored.entry.job.tenant
         with self._lock:
