@@ -615,7 +615,8 @@ class MemoryFifo:
     soon as its message is visible again.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name = name
         self._clock = clock
         self._messages: list[_Message] = []
         self._sent: dict[tuple[str, str], datetime] = {}
@@ -689,7 +690,7 @@ class MemoryDelivery:
 
     @property
     def token(self) -> str:
-        return f"{self.message_id}-{self.receipt}"
+        return f"{self.queue.name}-{self.message_id}-{self.receipt}"
 
     def hide(self, duration: timedelta) -> None:
         self.queue.hide(self.message, self.receipt, duration)
@@ -722,7 +723,7 @@ class MemoryRunQueue:
     """`RunQueue` on one queue for each of *pools*. `log` is what was accepted, in order."""
 
     def __init__(self, clock: Clock, pools: Collection[str] = ("default",)) -> None:
-        self.queues = {pool: MemoryFifo(clock) for pool in pools}
+        self.queues = {pool: MemoryFifo(pool, clock) for pool in pools}
         self.log: list[RunMessage] = []
         self.refuses: Callable[[RunMessage], bool] = lambda _: False
 

@@ -373,7 +373,8 @@ def _replaced(job: Job, at: datetime, now: datetime) -> bool:
 
 
 def _ended_after(run: Run, at: datetime) -> bool:
-    return run.finished_at is None or run.finished_at > at
+    """In the same instant counts: which came first, no record tells."""
+    return run.finished_at is None or run.finished_at >= at
 
 
 def _began_by(run: Run, at: datetime) -> bool:

@@ -159,7 +159,7 @@ class Explorer:
 
     def _stack(self) -> Stack:
         flow = self._flow
-        more = flow.job_role, flow.quotas
+        more = flow.job_role, flow.pool, flow.quotas
         return Stack(self._system, self._cloud, self._clock, flow.script, *more)
 
 

@@ -37,7 +37,7 @@ from nextfire.usecases.record_changes import RecordChanges
 from tests.accounting import covered, ran
 from tests.builders import LEASE, RUN_ALL, RUN_LATEST, SKIP, a_definition, at, job_key
 from tests.crashes.cloud import Process
-from tests.crashes.stack import GONE, Api, Stack, Worker
+from tests.crashes.stack import GONE, POOL, Api, Stack, Worker
 from tests.fakes import Killed, Script
 from tests.integration.deployment import Answer
 
@@ -58,6 +58,8 @@ class Flow:
     until = "12:00:10"
     job_role = False
     """Whether executors have a role to lend to their scripts."""
+    pool = POOL
+    """Of which pool the executors are."""
     quotas = NO_QUOTAS
     """What each tenant may have."""
     picked_up_late = False
@@ -756,6 +758,7 @@ class CarryAlong(Flow):
     """The pool is gone: the entry waits, and comes along to the present bucket."""
 
     name = "watcher: what waits is carried along"
+    pool = GONE
     until = "12:01:30"
 
     def prepare(self, stack: Stack) -> None:

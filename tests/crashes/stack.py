@@ -166,8 +166,8 @@ class _Witness:
 
 @dataclass
 class Stack:
-    """One history of a system. `job_role`: its executors have one to act in. `quotas`: of its
-    tenants. `counted`: processes that are made from now on may die.
+    """One history of a system. `job_role`: its executors have one to act in. `pool`: of which
+    these are. `quotas`: of its tenants. `counted`: processes that are made from now on may die.
 
     `answered`: what the caller of the flow got for an answer; None: none yet. `answers`: those of
     the API's handler to the flow's requests; `audited`: its audit events, of what was done.
@@ -180,6 +180,7 @@ class Stack:
     clock: TravelClock
     script: Callable[[ScriptCall], Script]
     job_role: bool = False
+    pool: str = POOL
     quotas: TenantQuotas = NO_QUOTAS
     counted: bool = False
     answered: object = None
@@ -678,7 +679,7 @@ class Worker:
     def __init__(self, has: Adapters) -> None:
         self._has = has
         self._executor = has.executor()
-        self._terms = Terms(has.stack.new_name("worker"), POOL, LEASE, output_cap=1000)
+        self._terms = Terms(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
         self.journal = WorkerJournal()
         self._pool: ServePool[SqsDelivery] | None = None
 
@@ -758,7 +759,7 @@ class Invoked:
     """A Lambda executor's process, and the event source that receives and deletes for it."""
 
     def __init__(self, has: Adapters, source: Adapters) -> None:
-        terms = Terms(has.stack.new_name("worker"), POOL, LEASE, output_cap=1000)
+        terms = Terms(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
         self._notices = MemoryNotices()
         self._batch = build_executor(has.executor(), terms, self._notices)
         self._client = has.process.sqs

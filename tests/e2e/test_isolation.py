@@ -241,7 +241,7 @@ def test_references_are_resolved_for_the_script_and_recorded_nowhere(user: User)
         name: f"{name.lower()}-{secrets.token_hex(16)}"
         for name in ("PLAIN", "SECRET", "PICKED", "PARAMETER")
     }
-    home = f"nextfire/{user.stack.info.account_id}"
+    home = f"nextfire/pools/default/{user.stack.info.account_id}"
     manager, store = user.stack.client("secretsmanager"), user.stack.client("ssm")
     manager.create_secret(Name=f"{home}/team/token", SecretString=values["SECRET"])
     manager.create_secret(

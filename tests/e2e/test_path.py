@@ -263,7 +263,7 @@ def test_a_missing_script_ends_the_run_with_that_reason(user: User) -> None:
 
     assert run["state"] == "DEAD"
     assert "There is no script" in run["reason"]
-    assert f"{user.stack.info.account_id}/default/nowhere.py" in run["reason"]
+    assert f"pools/default/{user.stack.info.account_id}/nowhere.py" in run["reason"]
     assert len(run["attempts"]) == 1  # another attempt could not end otherwise
     user.dead_letter("default", job["jobId"])
 

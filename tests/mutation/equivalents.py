@@ -31,7 +31,7 @@ class Equivalent:
 EQUIVALENTS: tuple[Equivalent, ...] = (
     Equivalent(
         "layers/nextfire/adapters/keeper.py",
-        "_drain",
+        "drain",
         "one round of while os.read…",
         "What is left in the pipe wakes the keeper again at once.",
     ),
@@ -163,21 +163,9 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "layers/nextfire/usecases/execute_run.py",
-        "ExecuteRun._without_job",
-        "first if run.lease_until is not None…",
-        "Only a RUNNING run has a lease.",
-    ),
-    Equivalent(
-        "layers/nextfire/usecases/execute_run.py",
         "ExecuteRun._with_job",
         "False for decision.action is ClaimAction.CANCEL",
         "The store refuses DEAD where a cancel was asked for, and then it ends as here.",
-    ),
-    Equivalent(
-        "layers/nextfire/usecases/execute_run.py",
-        "ExecuteRun._hand_back",
-        "first host.delivery.hide…",
-        "A message that shows a moment before it is acknowledged finds its run ended.",
     ),
     Equivalent(
         "layers/nextfire/usecases/execute_run.py",

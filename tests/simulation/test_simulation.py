@@ -394,6 +394,7 @@ def test_a_history_without_end_is_ended() -> None:
     "seed",
     [
         1295,
+        271,
         2717,
         2939,
         3740,
