@@ -56,7 +56,7 @@ def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], N
 
 
 def main() -> None:
-    """Serve the pool that the environment names until SIGTERM or SIGINT.
+    """Serve the pool that the environment names until SIGTERM or SIGINT, or for one run.
 
     Raises:
         SystemExit: It cannot, and why.
@@ -69,7 +69,10 @@ def main() -> None:
     name = f"{socket.gethostname()}-{os.getpid()}"
     with threads(settings.slots) as its_threads:
         pool = build_worker(
-            _ports(settings, its_threads, telemetry), terms_of(settings, worker=name), telemetry
+            _ports(settings, its_threads, telemetry),
+            terms_of(settings, worker=name),
+            telemetry,
+            one_run=settings.isolation == "task",
         )
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, stopper(pool))
