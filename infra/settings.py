@@ -386,7 +386,7 @@ class PoolSettings(_Settings):
                 "environment, and a runtime that exits is restarted in it with the same /tmp. Run "
                 'the pool on Fargate: {"executor": "worker", "isolation": "task", "fargate": {}}'
             )
-        if self.fargate is None:
+        if not self.fargate:
             raise ValueError(
                 'isolation "task" needs fargate: the stack starts a new task for each run. For '
                 'example {"executor": "worker", "isolation": "task", "fargate": {}}'

@@ -209,9 +209,9 @@ def test_isolation_by_task_brings_a_task_per_waiting_run(
     steps = policy["StepScalingPolicyConfiguration"]["StepAdjustments"]
     assert [step["ScalingAdjustment"] for step in steps] == added
     assert [step["MetricIntervalLowerBound"] for step in steps] == [0, *added[1:]]
-    told = container_of(template, "WorkersSealed")["Environment"]
-    assert {"Name": "NEXTFIRE_ISOLATION", "Value": "task"} in told
-    assert {"Name": "NEXTFIRE_SLOTS", "Value": "1"} in told
+    variables = container_of(template, "WorkersSealed")["Environment"]
+    assert {"Name": "NEXTFIRE_ISOLATION", "Value": "task"} in variables
+    assert {"Name": "NEXTFIRE_SLOTS", "Value": "1"} in variables
 
 
 def test_steps_of_the_largest_isolated_pool_are_as_many_as_a_policy_may_have(
