@@ -183,4 +183,5 @@ def test_for_one_run_its_task_stays_protected_until_the_run_has_ended() -> None:
     queue.serve()
 
     assert queue.done == ["a"]
+    assert queue.asked == [1]
     assert queue.kept[-1] is False
