@@ -246,6 +246,8 @@ class PoolSettings(_Settings):
     """How long an executor may work on a batch; by default the longest its kind allows."""
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
     """Runs at a time of each worker process."""
+    isolation: Literal["process", "task"] = "process"
+    """What each run has for itself: its processes, or a whole Fargate task (`task`)."""
     job_role: Annotated[str, StringConstraints(pattern=_ROLE_ARN)] | None = None
     """The role that the pool's scripts act in; None: they have no credentials."""
     packages: Literal["inline", "none"] | None = None
@@ -283,6 +285,11 @@ class PoolSettings(_Settings):
     """IAM roles and users that may assume the pool's worker role; ECS tasks of the stack's account
     and region always may.
     """
+
+    @property
+    def slots(self) -> int:
+        """Runs at a time of each worker process, as its isolation allows."""
+        return 1 if self.isolation == "task" else self.concurrency
 
     @property
     def packages_or_default(self) -> str:
@@ -367,6 +374,28 @@ class PoolSettings(_Settings):
             )
         if self.executor == "lambda" and self.metadata is not None:
             raise ValueError("metadata is for pools of workers: Lambda has no metadata addresses")
+        return self
+
+    @model_validator(mode="after")
+    def _check_isolation(self) -> Self:
+        if self.isolation != "task":
+            return self
+        if self.executor == "lambda":
+            raise ValueError(
+                'isolation "task" is not possible on Lambda: consecutive invocations share an '
+                "environment, and a runtime that exits is restarted in it with the same /tmp. Run "
+                'the pool on Fargate: {"executor": "worker", "isolation": "task", "fargate": {}}'
+            )
+        if not self.fargate:
+            raise ValueError(
+                'isolation "task" needs fargate: the stack starts a new task for each run. For '
+                'example {"executor": "worker", "isolation": "task", "fargate": {}}'
+            )
+        if "concurrency" in self.model_fields_set and self.concurrency != 1:
+            raise ValueError(
+                f'concurrency must be 1 with isolation "task", not {self.concurrency}: a task '
+                "carries out one run. Leave concurrency out; fargate.maxTasks limits the runs"
+            )
         return self
 
     @model_validator(mode="after")

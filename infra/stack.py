@@ -405,11 +405,13 @@ class NextfireStack(Stack):
             "NEXTFIRE_LEASE": iso8601(self._settings.lease),
         }
 
-    @staticmethod
-    def _script_environment(pool: PoolSettings) -> dict[str, str]:
+    def _script_environment(self, pool: PoolSettings) -> dict[str, str]:
         """What an executor is told about the scripts that it runs."""
+        on_aws = self._settings.target is Target.AWS
         settings = {
-            "NEXTFIRE_SLOTS": str(pool.concurrency) if pool.executor == "worker" else None,
+            "NEXTFIRE_SLOTS": str(pool.slots) if pool.executor == "worker" else None,
+            # Locally no service would start the next worker.
+            "NEXTFIRE_ISOLATION": pool.isolation if pool.isolation == "task" and on_aws else None,
             "NEXTFIRE_SCRIPT_MEMORY": str(pool.script_memory_or_default),
             "NEXTFIRE_PACKAGES": pool.packages_or_default,
             "NEXTFIRE_PACKAGE_INDEX": pool.package_index,

@@ -91,6 +91,13 @@ def environment(outputs: Mapping[str, str], pool: str, concurrency: int | None) 
             ' "executor": "worker" in\ncdk.json, and a deployment.',
         )
     found: dict[str, str] = json.loads(outputs[f"WorkerEnvironment{_pascal(pool)}"])
+    if found.get("NEXTFIRE_ISOLATION") == "task":
+        raise CliError(
+            f'The pool {pool!r} has "isolation": "task": each run gets a Fargate task, and runs on '
+            "this\nmachine would share it.",
+            f"Its Fargate service carries out its runs. To serve {pool} from here, deploy it "
+            'with\n"isolation": "process", the default.',
+        )
     if concurrency is not None:
         found["NEXTFIRE_SLOTS"] = str(concurrency)
     return found | {

@@ -57,8 +57,8 @@ def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], N
 
 
 def main(journal: Journal[SqsDelivery]) -> None:
-    """Serve the pool that the environment names until SIGTERM or SIGINT. What it holds meanwhile is
-    listed in *journal*.
+    """Serve the pool that the environment names until SIGTERM or SIGINT, or for one run. What it
+    holds meanwhile is listed in *journal*.
 
     Raises:
         SystemExit: It cannot, and why.
@@ -74,6 +74,7 @@ def main(journal: Journal[SqsDelivery]) -> None:
             _ports(settings, its_threads, journal, telemetry),
             terms_of(settings, worker=name),
             telemetry,
+            one_run=settings.isolation == "task",
         )
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, stopper(pool))

@@ -30,6 +30,8 @@ _MINUTE = Duration.minutes(1)
 _OLD = Duration.minutes(1)
 """A run that has waited for so long needs another worker, however few wait with it."""
 _IDLE_MINUTES = 10
+_RUNS_OF_STEPS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 30, 50, 100, 200, 500]
+"""Waiting runs that each bring a task, with isolation by task. A policy has at most 20 steps."""
 
 
 def create_vpc(scope: Construct, construct_id: str) -> ec2.Vpc:
@@ -226,14 +228,19 @@ class WorkerService(Construct):
             period=_MINUTE, statistic="Maximum"
         )
         oldest = queue.metric_approximate_age_of_oldest_message(period=_MINUTE, statistic="Maximum")
-        each = pool.settings.concurrency
+        each = pool.settings.slots
+        # What one task takes at a time is a task's worth of waiting.
+        steps = [(0, 1), (each + 1, 2), (5 * each + 1, 5), (25 * each + 1, 25)]
+        if pool.settings.isolation == "task":
+            most = fargate.max_tasks
+            steps = [(n if n > 1 else 0, n) for n in _RUNS_OF_STEPS if n < most or n == 1]
+            steps += [(most, most)] if most > 1 else []
         self._step(
             "More",
             tasks,
             waiting,
             f"Runs wait in the pool {pool.name}.",
-            # What one task takes at a time is a task's worth of waiting.
-            [(0, 1), (each + 1, 2), (5 * each + 1, 5), (25 * each + 1, 25)],
+            steps,
         )
         self._step(
             "Older",

@@ -167,6 +167,8 @@ class ExecutorSettings(_Settings):
     write_shards: Annotated[int, Field(ge=1, le=999)]
     lease: timedelta = timedelta(seconds=60)
     slots: Annotated[int, Field(ge=1, le=64)] = 4
+    isolation: Literal["process", "task"] = "process"
+    """`task`: the worker process carries out one run, then ends."""
     output_cap: Annotated[int, Field(ge=256, le=65_536)] = 16 * 1024
     """Bytes of each stream that are kept on the record: at most so many that both, with the history
     of a hundred attempts, stay below the 400 KB of an item in DynamoDB."""

@@ -37,6 +37,9 @@ _JWT = {"issuer": "https://x.example", "audience": ["nextfire"], "tenantClaim": 
 _ROLE = "arn:aws:iam::123456789012:role/workers"
 
 
+_SEALED = {"executor": "worker", "isolation": "task", "fargate": {}}
+
+
 def _served_by(principal: str) -> dict[str, object]:
     return {"pools": {"p": {"executor": "worker", "workerPrincipals": [principal]}}}
 
@@ -82,6 +85,13 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"pools": {"p": {"executor": "lambda", "fargate": {}}}}, "is for pools of workers"),
         ({"pools": {"p": {"executor": "worker", "jobRole": "admin"}}}, "should match pattern"),
         ({"pools": {"p": {"executor": "worker", "concurrency": 65}}}, "less than or equal to 64"),
+        ({"pools": {"p": {"executor": "lambda", "isolation": "task"}}}, "not possible on Lambda"),
+        ({"pools": {"p": {"executor": "worker", "isolation": "task"}}}, "needs fargate"),
+        (
+            {"pools": {"p": _SEALED | {"concurrency": 4}}},
+            'concurrency must be 1 with isolation "task", not 4',
+        ),
+        ({"pools": {"p": _SEALED | {"isolation": "vm"}}}, "'process' or 'task'"),
         (_served_by("arn:aws:iam::123456789012:root"), "should match pattern"),
         (_served_by("arn:aws:iam::123456789012:role/*"), "should match pattern"),
         (_served_by("*"), "should match pattern"),
@@ -158,3 +168,10 @@ def test_quotas_come_to_the_functions_as_they_are_given() -> None:
         60,
         5,
     )
+
+
+@pytest.mark.parametrize("more", [{}, {"concurrency": 1}])
+def test_task_that_is_for_one_run_has_one_slot(more: dict[str, object]) -> None:
+    settings = Settings.from_context({"pools": {"p": _SEALED | more}})
+
+    assert settings.pools["p"].slots == 1

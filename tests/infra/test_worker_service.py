@@ -196,6 +196,45 @@ def test_waiting_runs_bring_tasks_from_none_on(fargate: Template) -> None:
     assert steps[0]["MetricIntervalUpperBound"] == 5, "one task takes four at a time"
 
 
+@pytest.mark.parametrize(
+    ("most", "added"), [(1, [1]), (4, [1, 2, 3, 4]), (12, [*range(1, 11), 12])]
+)
+def test_isolation_by_task_brings_a_task_per_waiting_run(
+    tmp_path: Path, most: int, added: list[int]
+) -> None:
+    pool = {"executor": "worker", "isolation": "task", "fargate": {"maxTasks": most}}
+    template = synthesize(tmp_path, {"pools": {"sealed": pool}})[2]
+
+    policy = of_pool(template, "ApplicationAutoScaling::ScalingPolicy", "WorkersSealedMore")
+    steps = policy["StepScalingPolicyConfiguration"]["StepAdjustments"]
+    assert [step["ScalingAdjustment"] for step in steps] == added
+    assert [step["MetricIntervalLowerBound"] for step in steps] == [0, *added[1:]]
+    variables = container_of(template, "WorkersSealed")["Environment"]
+    assert {"Name": "NEXTFIRE_ISOLATION", "Value": "task"} in variables
+    assert {"Name": "NEXTFIRE_SLOTS", "Value": "1"} in variables
+
+
+def test_steps_of_the_largest_isolated_pool_are_as_many_as_a_policy_may_have(
+    tmp_path: Path,
+) -> None:
+    pool = {"executor": "worker", "isolation": "task", "fargate": {"maxTasks": 1000}}
+    template = synthesize(tmp_path, {"pools": {"sealed": pool}})[2]
+
+    policy = of_pool(template, "ApplicationAutoScaling::ScalingPolicy", "WorkersSealedMore")
+    assert len(policy["StepScalingPolicyConfiguration"]["StepAdjustments"]) <= 20
+
+
+def test_locally_an_isolated_pool_has_workers_that_stay(tmp_path: Path) -> None:
+    """The local stack starts its workers once; none would follow one that ends."""
+    pool = {"executor": "worker", "isolation": "task", "fargate": {}}
+    context = {"target": "local", "local": {"pools": {"sealed": pool}}}
+    template = synthesize(tmp_path, context)[2]
+
+    environment = json.dumps(template["Outputs"]["WorkerEnvironmentSealed"])
+    assert "NEXTFIRE_ISOLATION" not in environment
+    assert "NEXTFIRE_SLOTS" in environment
+
+
 def test_age_counts_only_where_something_waits(fargate: Template) -> None:
     alarm = of_pool(fargate, "CloudWatch::Alarm", "WorkersEtlOlder")
     [expression] = [metric for metric in alarm["Metrics"] if metric["ReturnData"]]

@@ -156,6 +156,26 @@ def test_process_receives_runs_and_acknowledges(system: Deployment, stop: signal
         assert run.worker == f"{socket.gethostname()}-{os.getpid()}"
 
 
+@pytest.mark.parametrize("source", ["print('done')", "raise SystemExit(1)"])
+def test_isolated_process_ends_after_one_run_and_leaves_the_next_in_the_queue(
+    system: Deployment, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.setenv("NEXTFIRE_ISOLATION", "task")
+    system.upload(source)
+    job = system.register()
+    messages = [dispatch(system, job, minutes) for minutes in range(2)]
+
+    # The signal comes only if it does not end by itself; by then it would have done both.
+    with stopped_when(lambda: False):
+        main()
+
+    begun = [message for message in messages if system.runs.get(message.key) is not None]
+    assert len(begun) == 1
+    assert len(system.run(begun[0]).attempts) == 1
+    # A failed run's retry is a due entry, not a message.
+    assert counts(system) == (1, 0)
+
+
 def test_stop_hands_the_run_back_at_once(system: Deployment) -> None:
     system.upload("import time; time.sleep(60)")
     message = dispatch(system, system.register())

@@ -11,7 +11,9 @@ from typer.testing import CliRunner, Result
 
 from functions.worker import supervisor
 from nextfire_cli.aws import Account
+from nextfire_cli.errors import CliError
 from nextfire_cli.main import app
+from nextfire_cli.worker import environment as worker_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = {
@@ -152,3 +154,13 @@ def test_outside_of_a_checkout_there_is_no_worker_to_run(
     assert result.exit_code == 1
     assert "not in a checkout" in result.stderr
     assert "docs/deploy.md" in result.stderr
+
+
+def test_pool_whose_runs_have_a_task_each_is_not_served_from_here() -> None:
+    outputs = {
+        "Pools": json.dumps({"sealed": "worker"}),
+        "WorkerEnvironmentSealed": json.dumps({"NEXTFIRE_ISOLATION": "task"}),
+    }
+
+    with pytest.raises(CliError, match='"isolation": "task"'):
+        worker_environment(outputs, "sealed", None)

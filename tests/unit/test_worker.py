@@ -34,17 +34,19 @@ class Queue:
     deleted; `asked`: for how many.
     """
 
-    def __init__(self, *messages: str, slots: int = 4) -> None:
+    def __init__(self, *messages: str, slots: int = 4, one_run: bool = False) -> None:
         self.handled: list[str] = []
         self.hidden: list[str] = []
         self.done: list[str] = []
         self.asked: list[int] = []
         self.journal = WorkerJournal()
         self.listed: list[list[str]] = []
+        self.kept: list[bool] = []
         self.ends: dict[str, Callable[[], Handled]] = {}
         self._messages = messages
         self._settled = threading.Semaphore(0)
         self._slots = slots
+        self._one_run = one_run
         self.pool: ServePool[SqsDelivery] | None = None
 
     def receive(self, most: int, **_: timedelta) -> list[SqsDelivery]:
@@ -79,7 +81,7 @@ class Queue:
             self._settled.release()
 
     def keep(self, *, working: bool) -> None:
-        pass
+        self.kept.append(working)
 
     def serve(self) -> None:
         """Have a worker serve it until it is stopped."""
@@ -99,6 +101,7 @@ class Queue:
                 service_clock=here,
                 protection=here,
                 notices=telemetry,
+                one_run=self._one_run,
             )
             self.pool.serve()
 
@@ -165,3 +168,41 @@ def test_it_asks_for_as_many_as_there_are_free_slots_and_the_queue_gives(
     queue.serve()
 
     assert queue.asked[0] == asked
+
+
+@pytest.mark.parametrize("end", ["done", "stays"])
+def test_for_one_run_it_asks_for_one_message_and_never_again(end: str) -> None:
+    def fail() -> Handled:
+        raise UnavailableError("throttled")
+
+    queue = Queue("a", one_run=True)
+    queue.ends["a"] = fail if end == "stays" else lambda: DONE
+
+    queue.serve()
+
+    assert queue.asked == [1]
+    assert queue.handled == ["a"]
+    assert queue.done == (["a"] if end == "done" else [])
+
+
+def test_for_one_run_its_task_stays_protected_until_the_run_has_ended() -> None:
+    protected = threading.Event()
+
+    class Protected(Queue):
+        def keep(self, *, working: bool) -> None:
+            super().keep(working=working)
+            if working:
+                protected.set()
+
+    def end() -> Handled:
+        assert protected.wait(20)
+        return DONE
+
+    queue = Protected("a", one_run=True)
+    queue.ends["a"] = end
+
+    queue.serve()
+
+    assert queue.done == ["a"]
+    assert queue.asked == [1]
+    assert queue.kept[-1] is False

@@ -53,6 +53,8 @@ class ServePool(Generic[D]):
 
     It receives nothing while this machine's clock is off by more than 5 s: leases are instants,
     and a wrong clock would take runs from workers that are alive.
+
+    With `one_run` it receives a single message and ends when that is carried out.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class ServePool(Generic[D]):
         service_clock: ServiceClock,
         protection: TaskProtection,
         notices: Notices,
+        one_run: bool = False,
     ) -> None:
         self._inbox = inbox
         self._batch = batch
@@ -79,6 +82,8 @@ class ServePool(Generic[D]):
         self._service_clock = service_clock
         self._protection = protection
         self._notices = notices
+        self._one_run = one_run
+        self._has_its_run = False
         self._stopping = False
         self._waits = False
         self._clock_again_at = threads.monotonic() + _CLOCK_EVERY
@@ -96,8 +101,10 @@ class ServePool(Generic[D]):
         return waits
 
     def serve(self) -> None:
-        """Receive and carry out until `stop` is called; then wait for the slots to end."""
-        while not self._stopping:
+        """Receive and carry out until `stop` is called or the one run has ended; then wait for the
+        slots to end.
+        """
+        while not self._stopping and not (self._has_its_run and not self._prune()):
             self._serve_once()
         while self._prune():
             self._threads.wait(self._working, _FOR_A_SLOT)
@@ -111,11 +118,12 @@ class ServePool(Generic[D]):
             self._pause()
             return
         # A slot first: a message received without a free one would age, hidden from others.
-        free = self._threads.size - working
+        free = 0 if self._has_its_run else self._threads.size - working
         if free == 0:
             self._threads.wait(self._working, _FOR_A_SLOT)
             return
-        for group in self._receive(min(free, _RECEIVE_AT_MOST)):
+        for group in self._receive(1 if self._one_run else min(free, _RECEIVE_AT_MOST)):
+            self._has_its_run = self._one_run
             self._working.append(self._threads.slots.submit(self._carry_out, group))
 
     def _carry_out(self, group: list[D]) -> list[D]:

@@ -25,8 +25,10 @@ class WorkerPorts(Generic[D]):
     threads: Threads
 
 
-def build_worker(ports: WorkerPorts[D], terms: Terms, notices: MessageNotices) -> ServePool[D]:
-    """A worker's process: it serves its pool until it is stopped."""
+def build_worker(
+    ports: WorkerPorts[D], terms: Terms, notices: MessageNotices, *, one_run: bool = False
+) -> ServePool[D]:
+    """A worker's process: it serves its pool until it is stopped; with *one_run*, one message."""
     clock = ports.executor.clock
     acknowledger = Acknowledger(
         ports.inbox, ports.threads.background, clock, notices, ports.journal
@@ -43,4 +45,5 @@ def build_worker(ports: WorkerPorts[D], terms: Terms, notices: MessageNotices) -
         service_clock=ports.service_clock,
         protection=ports.protection,
         notices=notices,
+        one_run=one_run,
     )
