@@ -167,7 +167,7 @@ def test_isolated_process_ends_after_one_run_and_leaves_the_next_in_the_queue(
 
     # The signal comes only if it does not end by itself; by then it would have done both.
     with stopped_when(lambda: False):
-        main()
+        main(WorkerJournal())
 
     begun = [message for message in messages if system.runs.get(message.key) is not None]
     assert len(begun) == 1
