@@ -228,7 +228,8 @@ def test_credentials_do_not_follow_a_redirect_to_another_host(folder: Path, inde
         answer = elsewhere.answer
 
         def spy(path: str, authorization: str | None) -> tuple[int, bytes]:
-            seen.append(authorization)
+            if path.startswith("/private/"):  # a script of another test knocks on every port
+                seen.append(authorization)
             return answer(path, None)
 
         elsewhere.answer = spy  # type: ignore[method-assign]
