@@ -26,7 +26,8 @@ from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore, encode_cursor
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.lean.credentials import NoCredentialsError
-from nextfire.adapters.lean.transport import LostError, TimedOutError
+from nextfire.adapters.lean.response import LostError
+from nextfire.adapters.lean.transport import TimedOutError
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
 from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, SqsRunQueue

@@ -23,6 +23,7 @@ from tests.integration.tunnel import Tunnel, tunnel
 ITEM = {"id": {"S": "x"}}
 FOUND = answer({"Item": ITEM})
 LAST = Answer(FOUND.body, headers=FOUND.headers, keep=False)
+ANNOUNCED = Answer(FOUND.body, headers={**FOUND.headers, "Connection": "close"})
 
 
 @pytest.fixture
@@ -166,8 +167,8 @@ def test_the_minimum_is_tls_1_2() -> None:
 @pytest.mark.usefixtures("lean")
 @pytest.mark.parametrize(
     ("script", "connections"),
-    [([LAST, FOUND], [1, 2]), ([FOUND, LOST, FOUND], [1, 1, 2])],
-    ids=["after the response", "after the next request"],
+    [([LAST, FOUND], [1, 2]), ([FOUND, LOST, FOUND], [1, 1, 2]), ([ANNOUNCED, FOUND], [1, 2])],
+    ids=["after the response", "after the next request", "as it announces"],
 )
 def test_a_kept_connection_that_the_server_ends_costs_no_attempt(
     trusted: FaultyServer, script: list[Answer | None], connections: list[int]

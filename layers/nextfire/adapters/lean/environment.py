@@ -108,9 +108,10 @@ def tls_context() -> SSLContext:
 @cache
 def _tls_context(bundle: str | None) -> SSLContext:
     """One for all clients: to read the certificates takes 20 ms."""
-    from urllib3.util.ssl_ import create_urllib3_context  # noqa: PLC0415 - not for plain HTTP
+    import ssl  # noqa: PLC0415 - not for plain HTTP
 
-    context = create_urllib3_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if bundle is None:
         context.load_default_certs()
     elif Path(bundle).is_dir():

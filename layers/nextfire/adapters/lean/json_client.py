@@ -23,9 +23,10 @@ from nextfire.adapters.aws_errors import (
 )
 from nextfire.adapters.lean.credentials import CredentialsSource, credentials_source
 from nextfire.adapters.lean.environment import place_of
+from nextfire.adapters.lean.response import LostError, Response
 from nextfire.adapters.lean.retries import RetryBudget, Trouble, backoff
 from nextfire.adapters.lean.signing import Signer
-from nextfire.adapters.lean.transport import LostError, Response, TimedOutError, Transport
+from nextfire.adapters.lean.transport import TimedOutError, Transport
 
 _SKEW = frozenset({"InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"})
 _SKEW_AT_LEAST = 60.0  # s; AWS accepts five minutes

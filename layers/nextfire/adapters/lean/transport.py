@@ -1,37 +1,23 @@
-"""HTTP with connections that are kept open, by urllib3."""
+"""Sends HTTP requests over connections that are kept open. The standard library connects."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
-from http.client import RemoteDisconnected
-from ssl import SSLCertVerificationError
-from typing import Any
+import select
+import socket
+import weakref
+from base64 import b64encode
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLCertVerificationError, SSLSocket
 from urllib.parse import unquote, urlsplit
-
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool, ProxyManager, Timeout
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    NewConnectionError,
-    ProtocolError,
-    ReadTimeoutError,
-    SSLError,
-)
-from urllib3.util import make_headers
-from urllib3.util.ssl_match_hostname import CertificateError
 
 from nextfire.adapters.aws_errors import UnansweredError
 from nextfire.adapters.lean.environment import proxy_for, tls_context
+from nextfire.adapters.lean.response import ClosedError, LostError, Response, read_response
 
-_POOL_SIZE = 32
-_UNTRUSTED = (CertificateError, SSLCertVerificationError)
-
-
-class LostError(UnansweredError):
-    """The connection could not be made, or ended before the whole response was read."""
+_MAX_IDLE = 32
 
 
 class TimedOutError(UnansweredError):
@@ -42,64 +28,6 @@ class UntrustedError(UnansweredError):
     """The server's certificate is invalid. Nothing was sent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    status: int
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
-
-
-class _Current(threading.local):
-    """Of the request that this thread sends: whether it needs a new connection, and whether it was
-    sent on one that had been used before.
-    """
-
-    fresh = False
-    reused = False
-
-
-_current = _Current()
-
-
-class _Noting:
-    def request(self, *args: Any, **options: Any) -> None:
-        _current.reused = getattr(self, "proven", False)
-        super().request(*args, **options)  # type: ignore[misc]
-
-    def getresponse(self) -> Any:
-        response = super().getresponse()  # type: ignore[misc]
-        self.proven = True
-        return response
-
-    def close(self) -> None:
-        self.proven = False
-        super().close()  # type: ignore[misc]
-
-
-class _PlainConnection(_Noting, HTTPConnection):
-    pass
-
-
-class _TlsConnection(_Noting, HTTPSConnection):
-    pass
-
-
-class _Fresh:
-    def _get_conn(self, timeout: float | None = None) -> Any:
-        if _current.fresh:
-            return self._new_conn()  # type: ignore[attr-defined]
-        return super()._get_conn(timeout)  # type: ignore[misc]
-
-
-class _PlainPool(_Fresh, HTTPConnectionPool):
-    ConnectionCls = _PlainConnection
-
-
-class _TlsPool(_Fresh, HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
-
-
 class Transport:
     """Sends POST requests to *endpoint*. Threads share it; sockets are not inherited by children.
 
@@ -107,11 +35,22 @@ class Transport:
     """
 
     def __init__(self, endpoint: str, *, connect: float, read: float) -> None:
-        self._pool = _pool_of(endpoint)
+        parts = urlsplit(endpoint)
+        self._host, self._port = str(parts.hostname), parts.port
+        self._tls = parts.scheme == "https"
+        self._connect_timeout, self._read_timeout = connect, read
+        self._proxy = proxy_for(endpoint)
+        if self._proxy is not None and not self._proxy.startswith("http://"):
+            raise ValueError(
+                "Invalid proxy: its URL must start with http://, for example "
+                "HTTPS_PROXY=http://proxy.example.com:3128. NEXTFIRE_AWS_CLIENT=boto3 allows others"
+            )
         # A proxy of plain HTTP is given the whole URL; one of TLS is asked for a tunnel.
-        plain = endpoint.startswith("http://") and proxy_for(endpoint) is not None
-        self._url = f"{endpoint}/" if plain else "/"
-        self._timeout = Timeout(connect=connect, read=read)
+        plain = self._proxy is not None and not self._tls
+        self._line = f"POST {endpoint if plain else ''}/ HTTP/1.1\r\n"
+        self._headers = self._proxy_headers() if plain else {}
+        self._idle: deque[Connection] = deque()
+        weakref.finalize(self, _close, self._idle)
 
     def send(self, headers: Mapping[str, str], body: bytes) -> Response:
         """The response, whatever its status.
@@ -119,83 +58,125 @@ class Transport:
         A server closes connections that were idle for long. A request that meets such an end, and
         got no byte in return, is sent again at once on a new connection.
 
+        Args:
+            headers: With `host`; names in lower case.
+            body: Sent as it is.
+
         Raises:
             LostError: As its docstring says.
             TimedOutError: As its docstring says.
             UntrustedError: As its docstring says.
+            ValueError: A header contains a line break.
         """
+        request = self._encode(headers, body)
+        used = self._take()
+        if used is not None:
+            with suppress(ClosedError):
+                return self._exchange(used, request)
+        return self._exchange(self._connect(), request)
+
+    def _encode(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        sent = {**headers, **self._headers, "content-length": str(len(body))}
+        head = "".join([f"{name}: {value}\r\n" for name, value in sent.items()])
+        if head.count("\n") != len(sent) or head.count("\r") != len(sent):
+            # Values may be secrets: they are not repeated.
+            raise ValueError("A header contains a line break. Check the AWS credentials for one")
+        return f"{self._line}{head}\r\n".encode("latin-1") + body
+
+    def _take(self) -> Connection | None:
+        """A connection that is open; None if none is idle."""
+        while self._idle:
+            try:
+                found = self._idle.pop()
+            except IndexError:
+                break  # another thread was faster
+            if found.is_open():
+                return found
+            found.close()
+        return None
+
+    def _exchange(self, connection: Connection, request: bytes) -> Response:
         try:
-            return self._send(headers, body)
-        except ProtocolError as error:
-            if not (_current.reused and _is_closed_by_server(error)):
-                raise LostError(_text(error)) from error
-        except HTTPError as error:
-            raise _as_ours(error) from error
-        _current.fresh = True
+            response, keep = connection.exchange(request)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, OSError):
+                raise _as_ours(error) from error
+            raise
+        if keep and len(self._idle) < _MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return response
+
+    def _connect(self) -> Connection:
+        host, port = self._host, self._port
+        if self._proxy is not None:
+            parts = urlsplit(self._proxy)
+            host, port = str(parts.hostname), parts.port or 80
+        timeout = self._connect_timeout
+        connection: HTTPConnection
+        if self._tls:
+            connection = HTTPSConnection(host, port, timeout=timeout, context=tls_context())
+            if self._proxy is not None:
+                connection.set_tunnel(self._host, self._port, self._proxy_headers())
+        else:
+            connection = HTTPConnection(host, port, timeout=timeout)
         try:
-            return self._send(headers, body)
-        except HTTPError as error:
+            connection.connect()
+        except (OSError, HTTPException) as error:
+            connection.close()
             raise _as_ours(error) from error
-        finally:
-            _current.fresh = False
+        connection.sock.settimeout(self._read_timeout)
+        return Connection(connection.sock)
 
-    def _send(self, headers: Mapping[str, str], body: bytes) -> Response:
-        _current.reused = False
-        answer = self._pool.urlopen(
-            "POST",
-            self._url,
-            body=body,
-            headers=headers,
-            retries=False,
-            redirect=False,
-            assert_same_host=False,
-            timeout=self._timeout,
-            decode_content=False,
-        )
-        named = {name.lower(): value for name, value in answer.headers.items()}
-        return Response(answer.status, named, answer.data)
+    def _proxy_headers(self) -> dict[str, str]:
+        """The user and password in the URL of the proxy, as a proxy reads them."""
+        parts = urlsplit(self._proxy or "")
+        if not parts.username or not parts.password:
+            return {}
+        user = f"{unquote(parts.username)}:{unquote(parts.password)}"
+        return {"proxy-authorization": f"Basic {b64encode(user.encode()).decode()}"}
 
 
-def _pool_of(endpoint: str) -> HTTPConnectionPool:
-    parts = urlsplit(endpoint)
-    host, tls = str(parts.hostname), parts.scheme == "https"
-    options: dict[str, Any] = {"maxsize": _POOL_SIZE}
-    if tls:
-        options["ssl_context"] = tls_context()
-    proxy = proxy_for(endpoint)
-    if proxy is None:
-        return (_TlsPool if tls else _PlainPool)(host, parts.port, **options)
-    manager = ProxyManager(proxy, proxy_headers=_proxy_headers(proxy), **options)
-    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
-    return manager.connection_from_host(host, parts.port, parts.scheme)
+class Connection:
+    """A connected socket that carries one request after the other."""
+
+    def __init__(self, its_socket: socket.socket) -> None:
+        self._socket = its_socket
+
+    def exchange(self, request: bytes) -> tuple[Response, bool]:
+        """Send *request*, and read its response as `read_response` does."""
+        # A server that refuses a request may respond and close before it has read the whole.
+        with suppress(BrokenPipeError):
+            self._socket.sendall(request)
+        # A new reader: what follows the last response is not taken for the next one.
+        with self._socket.makefile("rb") as reader:
+            return read_response(reader)
+
+    def is_open(self) -> bool:
+        """Whether the server has neither closed the idle connection nor sent what nobody asked."""
+        if isinstance(self._socket, SSLSocket) and self._socket.pending():
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
 
 
-def _proxy_headers(proxy: str) -> dict[str, str]:
-    """The user and password of the URL *proxy*, as a proxy reads them."""
-    parts = urlsplit(proxy)
-    if not parts.username or not parts.password:
-        return {}
-    user = f"{unquote(parts.username)}:{unquote(parts.password)}"
-    return dict(make_headers(proxy_basic_auth=user))
+def _close(connections: Iterable[Connection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
-def _is_closed_by_server(error: ProtocolError) -> bool:
-    cause = error.args[1] if len(error.args) > 1 else None
-    return isinstance(cause, RemoteDisconnected | ConnectionResetError | BrokenPipeError)
-
-
-def _as_ours(error: HTTPError) -> UnansweredError:
-    if isinstance(error, SSLError) and isinstance(error.args[0], _UNTRUSTED):
+def _as_ours(error: OSError | HTTPException) -> UnansweredError:
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, SSLCertVerificationError):
         return UntrustedError(
-            f"Invalid certificate: {error}. Check the endpoint's host name and this machine's "
+            f"Invalid certificate: {text}. Check the endpoint's host name and this machine's "
             "clock. Trust a private certificate authority with AWS_CA_BUNDLE, for example "
             "AWS_CA_BUNDLE=/etc/ssl/private-ca.pem"
         )
-    # urllib3 counts a refused connection as one that timed out.
-    timed_out = isinstance(error, ReadTimeoutError | ConnectTimeoutError)
-    timed_out = timed_out and not isinstance(error, NewConnectionError)
-    return (TimedOutError if timed_out else LostError)(_text(error))
-
-
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return (TimedOutError if isinstance(error, TimeoutError) else LostError)(text)
