@@ -100,9 +100,10 @@ def code(text: str) -> str:
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
-    """The words after *program* wherever *page* shows it as a command."""
+    """The words after *program* wherever *page* shows it as a command; ```text is output."""
     text = page.read_text()
-    shown = [line for block in _FENCED.findall(text) for line in block.splitlines()[1:-1]]
+    typed = [block for block in _FENCED.findall(text) if not block.startswith("```text\n")]
+    shown = [line for block in typed for line in block.splitlines()[1:-1]]
     shown += _CODE.findall(_FENCED.sub("", text))
     pattern = re.compile(rf"^(?:\.venv/bin/)?{program} (.*)")
     matches = [pattern.search(line.partition("  #")[0]) for line in shown]
