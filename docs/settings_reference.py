@@ -86,7 +86,8 @@ def _value(field: dict[str, Any]) -> str:
         return f"object: by name {_value(inner)}"
     if field["type"] == "integer":
         return f"integer{_bounds(field, 'imum')}"
-    return {"boolean": "`true`, `false`"}.get(field["type"], field.get("format", "text"))
+    other: str = field.get("format", "text")
+    return "`true`, `false`" if field["type"] == "boolean" else other
 
 
 def _referenced(name: str) -> str:

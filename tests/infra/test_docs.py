@@ -83,7 +83,7 @@ def tables(page: Path) -> Iterator[list[Row]]:
 
 
 def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
 
 
 def table(page: Path, *columns: str) -> list[Row]:
@@ -515,6 +515,18 @@ def test_tests_named_are_there(page: Path) -> None:
         assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
     for path in re.findall(r"`(tests/[\w/.-]+)`", text):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_path)
+def test_tests_named_in_tables_are_there(page: Path) -> None:
+    """Tables whose second column is headed by `test, in FILE`."""
+    for rows in tables(page):
+        for row in rows:
+            for header, names in row.items():
+                if header.startswith("test, in "):
+                    source = (ROOT / code(header)).read_text()
+                    for name in _CODE.findall(names):
+                        assert f"def {name}(" in source, f"{code(header)}::{name}"
 
 
 def test_the_index_of_decisions_lists_each_with_its_title() -> None:
