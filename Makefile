@@ -56,8 +56,8 @@ soak: install ## Kill processes of a local stack at random, account for all; MIN
 check: install ## Lint, format, types, import contracts
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy . && $(BIN)/lint-imports
 
-docs: install ## Write docs/api.md anew from what the API says of itself
-	PYTHONPATH=layers:cli:. $(BIN)/python -m docs.reference
+docs: install ## Generate the reference pages from the API, the settings, the command and the client
+	for page in reference settings_reference cli_reference client_reference; do PYTHONPATH=layers:cli:. $(BIN)/python -m docs.$$page || exit 1; done
 
 bench: install ## Measure what is promised; NAME=… says what, without it they are listed
 	$(BIN)/python -m benchmarks $(NAME)

@@ -1,4 +1,4 @@
-"""Writes docs/api.md from the API's own description."""  # noqa: INP001 — beside what it writes
+"""Writes docs/reference/api.md from the API's own description."""  # noqa: INP001 — beside what it writes
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import functions.api.handler  # noqa: F401 — includes the routes
 from functions.api.openapi import BY_THE_GATEWAY, description
 from nextfire.client.errors import BY_GATEWAY
 
-PAGE = Path(__file__).with_name("api.md")
+PAGE = Path(__file__).with_name("reference") / "api.md"
 _AREAS = {
     "jobs": "Jobs",
     "many_jobs": "Many jobs at a time",

@@ -163,7 +163,11 @@ PoolName = Annotated[
 
 class _Settings(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,  # the reference page is made of them
     )
 
 
@@ -187,7 +191,9 @@ class FargateSettings(_Settings):
     memory: int = 4096
     """MiB of a task; what Fargate offers depends on `cpu`."""
     min_tasks: Annotated[int, Field(ge=0, le=1000)] = 0
+    """Minimum number of tasks."""
     max_tasks: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Maximum number of tasks."""
     image: Annotated[str, StringConstraints(pattern=r"^[^\s:]+[^\s]*[:@][^\s/]+$")] | None = None
     """The worker's image with its tag or digest; None: it is built when the stack is deployed."""
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
@@ -218,6 +224,7 @@ class VpcSettings(_Settings):
     """Where a Lambda executor is attached to a network of yours."""
 
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
+    """An existing VPC."""
     subnet_ids: Annotated[
         tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...],
         Field(min_length=1, max_length=16),
@@ -234,6 +241,7 @@ class PoolSettings(_Settings):
     """A pool: its queue, and who serves it."""
 
     executor: Literal["lambda", "worker"]
+    """`lambda`, or `worker` for processes that poll the queue."""
     memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """MiB of a Lambda executor."""
     batch_size: Annotated[int, Field(ge=1, le=10)] = 1
@@ -461,15 +469,20 @@ class AdoptedStreams(_Settings):
     """Streams of adopted tables, which feed the audit chain."""
 
     jobs: StreamArn | None = None
+    """Stream of the jobs table."""
     runs: StreamArn | None = None
+    """Stream of the runs table."""
     keys: StreamArn | None = None
+    """Stream of the table of API keys."""
     requests: StreamArn | None = None
+    """Stream of the requests table."""
 
 
 class KmsSettings(_Settings):
     """A customer-managed key that exists already."""
 
     key_arn: Annotated[str, StringConstraints(pattern=_KEY_ARN)]
+    """ARN of the key."""
 
 
 def _kms_if_json(value: object) -> object:
@@ -482,19 +495,28 @@ class AuditLockSettings(_Settings):
     mode: Literal["GOVERNANCE", "COMPLIANCE"]
     """GOVERNANCE: not without `s3:BypassGovernanceRetention`; COMPLIANCE: by no one."""
     period: Annotated[Duration, AfterValidator(_whole_days)]
+    """How long an object is locked, in whole days."""
 
 
 class Adopted(_Settings):
     """Physical names of stores that exist already and that this stack shall use, not create."""
 
     jobs: str | None = None
+    """Name of the jobs table."""
     due: str | None = None
+    """Name of the table of due entries."""
     runs: str | None = None
+    """Name of the runs table."""
     control: str | None = None
+    """Name of the control table."""
     keys: str | None = None
+    """Name of the table of API keys."""
     requests: str | None = None
+    """Name of the requests table."""
     scripts: str | None = None
+    """Name of the scripts bucket."""
     outputs: str | None = None
+    """Name of the outputs bucket."""
     audit: str | None = None
     """The bucket of the audit chain, to be continued."""
     streams: AdoptedStreams = AdoptedStreams()
@@ -505,9 +527,11 @@ class Settings(_Settings):
     """Everything that a deployment may choose."""
 
     target: Target = Target.AWS
+    """Where the stack is deployed: `aws`, or `local` for MiniStack on this machine."""
     pools: Annotated[
         dict[PoolName, PoolSettings], BeforeValidator(_json_if_text), Field(min_length=1)
     ] = Field(default_factory=lambda: {"default": PoolSettings(executor="lambda")})
+    """The pools, by name."""
     write_shards: Annotated[int, Field(ge=1, le=999)] = 4
     """Shards that writers spread due entries over. Raise `readShards` first."""
     read_shards: Annotated[int, Field(ge=1, le=999)] = 4
@@ -527,7 +551,9 @@ class Settings(_Settings):
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
     """Memory brings computing power: 144 MiB are a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    """Memory of the API's function, in MiB."""
     auth: Auth = Auth.KEYS
+    """How the API authenticates callers: API keys, IAM signatures or JWTs."""
     jwt: Annotated[JwtSettings | None, BeforeValidator(_json_if_text)] = None
     """Needed by `auth` jwt, and by nothing else."""
     iam: Annotated[
@@ -537,15 +563,19 @@ class Settings(_Settings):
     tenant is the account, with all scopes.
     """
     authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
+    """Memory of the function that checks API keys, in MiB."""
     audit_every: Duration = timedelta(days=1)
     """How often the auditor visits each job."""
     auditor_wake_every: Annotated[Duration, AfterValidator(_whole_minutes)] = timedelta(minutes=15)
     """How often it is woken to go on with an audit, or to begin one."""
     auditor_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
+    """Memory of the auditor, in MiB."""
     throttle_rate: Annotated[int, Field(ge=1)] = 200
     """API requests per second, over all callers."""
     throttle_burst: Annotated[int, Field(ge=1)] = 400
+    """API requests at once, over all callers."""
     log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
+    """Retention of the other logs."""
     audit_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=365)
     """How long the API's own log, which holds the audit events, and its access log are kept."""
     kms: Annotated[KmsSettings | Literal["create"] | None, BeforeValidator(_kms_if_json)] = None
@@ -553,6 +583,7 @@ class Settings(_Settings):
     audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(_json_if_text)] = None
     """Object lock on the audit chain; None: its objects can be removed."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The level of the functions' logs."""
     aws_client: Literal["lean", "boto3"] = "lean"
     """What calls DynamoDB and SQS."""
     alarm_topic_arn: str | None = None
@@ -560,6 +591,7 @@ class Settings(_Settings):
     remove_data: bool = False
     """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
+    """Existing stores that the stack uses instead of creating them."""
     pool_access: Literal["own", "all"] = "own"
     """The pools whose scripts, outputs and secrets an executor reaches: `own`; `all` only for
     the update from a version that did not separate pools.

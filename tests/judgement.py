@@ -1,7 +1,8 @@
 """Whether what became of an occurrence was right, by what its job said when that was decided.
 
-It asks the documents (docs/policies.md) and the instants on record, and nothing that the product
-decides with. Where several definitions may have been read, one that allows the outcome is enough.
+It asks the documents (docs/guide/policies.md) and the instants on record, and nothing that the
+product decides with. Where several definitions may have been read, one that allows the outcome is
+enough.
 """
 
 from __future__ import annotations

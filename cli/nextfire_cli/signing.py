@@ -83,7 +83,7 @@ def locked(source: bytes, lines: list[str]) -> bytes:
     if block is None:
         raise CliError(
             "The script has no block '# /// script', so it names no dependencies.",
-            "Add one; see docs/scripts.md.",
+            "Add one; see docs/guide/scripts.md.",
         )
     lock = b"# locked = [\n" + b"".join(f'#   "{line}",\n'.encode() for line in lines) + b"# ]\n"
     text = _LOCK.sub(b"", block[0])

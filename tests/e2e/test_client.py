@@ -134,7 +134,17 @@ def test_a_lost_answer_makes_no_second_job(stack: Stack) -> None:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.usefixtures("hello")
 def test_the_curl_lines_of_the_readme_work_as_printed(stack: Stack) -> None:
-    [lines] = [block for block in blocks("README.md", "sh") if "curl" in block]
+    [lines] = [block for block in blocks("README.md", "sh") if "api()" in block]
+
+    made, got, deleted = documents(ran(stack, "bash", "-euo", "pipefail", text=lines))
+
+    assert (made["jobId"], got["state"], deleted["state"]) == ("report", "ACTIVE", "CANCELLED")
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.usefixtures("hello")
+def test_the_curl_lines_of_the_reference_work_as_printed(stack: Stack) -> None:
+    [lines] = [block for block in blocks("docs/reference/api.md", "sh") if "api()" in block]
 
     answers = documents(ran(stack, "bash", "-euo", "pipefail", text=lines))
 
@@ -150,7 +160,7 @@ def test_the_curl_lines_of_the_readme_work_as_printed(stack: Stack) -> None:
 
 
 @pytest.mark.usefixtures("hello")
-@pytest.mark.parametrize("page", ["README.md", "docs/client.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guide/client.md"])
 def test_the_python_of_the_pages_works_as_printed(stack: Stack, page: str) -> None:
     for block in blocks(page, "python"):
         printed = ran(stack, sys.executable, "-", text=block)

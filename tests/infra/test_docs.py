@@ -1,19 +1,23 @@
 """The documents say what is so: targets, commands, routes, fields, settings, links and tests."""
 
+import io
 import json
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 
 import pytest
 import typer
 from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
+from rich.console import Console
 
 import functions.api.handler  # noqa: F401 — includes the routes
+from docs import cli_reference, client_reference, settings_reference
 from functions.api.app import app as api
 from infra.settings import FargateSettings, PoolSettings, Settings, iso8601
 from nextfire.domain.decisions import MAX_OUTSTANDING
@@ -27,33 +31,34 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.reader import READ_AT_MOST
 from nextfire.usecases.dispatch.tick import POLL_EVERY
 from nextfire.usecases.watch import ENOUGH
+from nextfire_cli import render
 from nextfire_cli.main import app
 from tests.builders import NOON
 from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
-AUDIT = ROOT / "docs" / "audit.md"
-DEPLOY = ROOT / "docs" / "deploy.md"
-POLICIES = ROOT / "docs" / "policies.md"
+DEPLOY = ROOT / "docs" / "operate" / "deploy.md"
+POLICIES = ROOT / "docs" / "guide" / "policies.md"
+API = ROOT / "docs" / "reference" / "api.md"
+JOB = ROOT / "docs" / "reference" / "job.md"
+RUNS = ROOT / "docs" / "guide" / "runs.md"
+SCRIPTS = ROOT / "docs" / "guide" / "scripts.md"
+SETTINGS = ROOT / "docs" / "reference" / "settings.md"
+EVENTS = ROOT / "docs" / "reference" / "events.md"
 PAGES = [
     README,
-    ARCHITECTURE,
-    DEPLOY,
-    POLICIES,
-    ROOT / "docs" / "api.md",
-    ROOT / "docs" / "client.md",
-    ROOT / "docs" / "runs.md",
-    ROOT / "docs" / "events.md",
-    ROOT / "docs" / "identity.md",
-    ROOT / "docs" / "schedules.md",
-    ROOT / "docs" / "scripts.md",
-    ROOT / "docs" / "operate" / "security.md",
-    ROOT / "docs" / "tenants.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
+DECISIONS = sorted((ROOT / "docs" / "internals" / "decisions").glob("0*.md"))
+
+
+def _path(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -78,7 +83,7 @@ def tables(page: Path) -> Iterator[list[Row]]:
 
 
 def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("|").split("|")]
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
 
 
 def table(page: Path, *columns: str) -> list[Row]:
@@ -95,9 +100,10 @@ def code(text: str) -> str:
 
 
 def commands(page: Path, program: str) -> list[list[str]]:
-    """The words after *program* wherever *page* shows it as a command."""
+    """The words after *program* wherever *page* shows it as a command; ```text is output."""
     text = page.read_text()
-    shown = [line for block in _FENCED.findall(text) for line in block.splitlines()[1:-1]]
+    typed = [block for block in _FENCED.findall(text) if not block.startswith("```text\n")]
+    shown = [line for block in typed for line in block.splitlines()[1:-1]]
     shown += _CODE.findall(_FENCED.sub("", text))
     pattern = re.compile(rf"^(?:\.venv/bin/)?{program} (.*)")
     matches = [pattern.search(line.partition("  #")[0]) for line in shown]
@@ -106,7 +112,7 @@ def commands(page: Path, program: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
@@ -114,7 +120,7 @@ def test_make_targets_exist(page: Path) -> None:
     assert {words[0] for words in commands(page, "make")} <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_commands_and_their_options_exist(page: Path) -> None:
     for words in commands(page, "nextfire"):
         line = " ".join(["nextfire", *words])
@@ -131,7 +137,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
                 assert word.partition("=")[0] in known, line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in _LINK.findall(_FENCED.sub("", page.read_text())):
         if "://" in target:
@@ -140,6 +146,61 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), f"{page.name}: {target}"
         assert not anchor or anchor in anchors(there), f"{page.name}: {target}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("generated", [settings_reference, cli_reference, client_reference])
+def test_generated_pages_are_up_to_date(generated: ModuleType) -> None:
+    assert generated.PAGE.read_text() == generated.page(), "run: make docs"
+
+
+def test_the_reference_of_settings_explains_every_key() -> None:
+    for row in table(SETTINGS, "key", "value", "default", "meaning"):
+        assert row["meaning"], row["key"]
+
+
+def test_the_tutorial_shows_what_the_command_prints() -> None:
+    shown = " ".join((ROOT / "docs" / "tutorial.md").read_text().split())
+    definition = JobDefinition.model_validate(
+        {
+            "type": "DELAY",
+            "schedule": "PT5S",
+            "target": {"handler": "hello"},
+            "payload": {"name": "you"},
+        }
+    )
+    made = "2026-11-21T04:10:00.412Z"
+    job = {
+        **definition.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "jobId": "job_5f1c0e9a7d2b4c63",
+        "state": "ACTIVE",
+        "revision": 1,
+        "nextFireAt": "2026-11-21T04:10:05.412Z",
+        "createdAt": made,
+        "updatedAt": made,
+    }
+    run = {
+        "executionId": "job_5f1c0e9a7d2b4c63.20261121T041005412Z-8f14e45fceea167a",
+        "state": "SUCCEEDED",
+        "scheduledAt": job["nextFireAt"],
+        "startedAt": "2026-11-21T04:10:05.455Z",
+        "finishedAt": "2026-11-21T04:10:05.515Z",
+        "attempt": 1,
+    }
+    occurrence = {
+        "at": "2026-11-22T02:00:00Z",
+        "local": "2026-11-22T03:00:00",
+        "offset": "+01:00",
+    }
+    console = Console(width=100, file=io.StringIO(), no_color=True)
+
+    for each in (render.job(job), render.execution_line(run), render.upcoming([occurrence])):
+        with console.capture() as printed:
+            console.print(each)
+        assert " ".join(printed.get().split()) in shown
 
 
 def anchors(page: Path) -> set[str]:
@@ -155,7 +216,7 @@ def test_routes_are_those_of_the_api() -> None:
         for route in [*api._static_routes, *api._dynamic_routes]  # noqa: SLF001
     }
 
-    assert {code(row["route"]) for row in table(README, "route", "answers", "notes")} == routes
+    assert {code(row["route"]) for row in table(API, "route", "answers", "notes")} == routes
 
 
 def braced(name: str) -> str:
@@ -164,9 +225,7 @@ def braced(name: str) -> str:
 
 
 def test_fields_of_a_job_are_those_of_its_model() -> None:
-    rows = {
-        code(row["field"]): row for row in table(README, "field", "meaning", "default", "bounds")
-    }
+    rows = {code(row["field"]): row for row in table(JOB, "field", "meaning", "default", "bounds")}
     fields = dict(leaves(JobDefinition))
 
     assert set(rows) - {"jobId"} == set(fields)
@@ -313,7 +372,7 @@ def test_misfire_and_overlap_of_the_policies_go_together_as_told() -> None:
 
 
 def test_the_delays_of_runs_are_those_of_the_policy() -> None:
-    rows = table(ROOT / "docs" / "runs.md", "after attempt", *Backoff)
+    rows = table(RUNS, "after attempt", *Backoff)
 
     for row in rows:
         for backoff in Backoff:
@@ -340,14 +399,10 @@ def test_fields_of_an_event_are_those_that_are_told() -> None:
         attempts=(Attempt(1, "w", NOON, NOON, AttemptOutcome.FAILED),),
     )
     told = [execution_dead(run, NOON), message_undecodable("{", "why", "default", NOON)]
-    named = [
-        [code(row["field"]) for row in rows]
-        for rows in tables(ROOT / "docs" / "events.md")
-        if "field" in rows[0]
-    ]
+    named = [[code(row["field"]) for row in rows] for rows in tables(EVENTS) if "field" in rows[0]]
 
     assert named == [[*event.detail] for event in told]
-    text = (ROOT / "docs" / "events.md").read_text()
+    text = EVENTS.read_text()
     assert all(f"## {event.kind}\n" in text for event in told)
 
 
@@ -378,10 +433,9 @@ def value(text: str) -> object:
         return text
 
 
-@pytest.mark.parametrize("page", [README, DEPLOY], ids=lambda page: page.name)
-def test_settings_are_those_of_the_app_with_their_defaults(page: Path) -> None:
+def test_settings_are_those_of_the_app_with_their_defaults() -> None:
     columns = ("key", "meaning", "unit", "default")
-    for row in table(page, *columns):
+    for row in table(DEPLOY, *columns):
         name, shown = code(row["key"]), row["default"]
         [model] = [m for m in (Settings, PoolSettings) if name in by_alias(m)]
         field = by_alias(model)[name]
@@ -434,7 +488,7 @@ def test_the_deploy_page_tells_fargate_s_settings_with_their_defaults() -> None:
 
 
 def test_variables_of_a_worker_are_those_it_reads() -> None:
-    for row in table(README, "variable", "meaning", "unit", "default"):
+    for row in table(SETTINGS, "variable", "meaning", "unit", "default"):
         field = ExecutorSettings.model_fields[
             code(row["variable"]).removeprefix("NEXTFIRE_").lower()
         ]
@@ -445,17 +499,44 @@ def test_variables_of_a_worker_are_those_it_reads() -> None:
 
 def test_variables_of_a_script_are_those_it_gets() -> None:
     source = (ROOT / "layers" / "nextfire" / "usecases" / "run_script.py").read_text()
-    [rows] = [rows for rows in tables(README) if "it gets" in rows[0]]
+    [rows] = [rows for rows in tables(SCRIPTS) if "it gets" in rows[0]]
     named = {name for row in rows for name in _CODE.findall(row["it gets"])}
 
     given = set(re.findall(r'"(NEXTFIRE_\w+)"', source))
     assert {name for name in named if name.startswith("NEXTFIRE_")} == given
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, AUDIT, DEPLOY], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_tests_named_are_there(page: Path) -> None:
-    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text())
+    """Tests as `tests/FILE.py::[CLASS::]NAME`, and files of tests."""
+    text = page.read_text()
 
-    assert named
-    for path, name in named:
+    for path, name in re.findall(r"(tests/[\w/]+\.py)::(?:\w+::)?(\w+)", text):
         assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+    for path in re.findall(r"`(tests/[\w/.-]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_path)
+def test_tests_named_in_tables_are_there(page: Path) -> None:
+    """Tables whose second column is headed by `test, in FILE`."""
+    for rows in tables(page):
+        for row in rows:
+            for header, names in row.items():
+                if header.startswith("test, in "):
+                    source = (ROOT / code(header)).read_text()
+                    for name in _CODE.findall(names):
+                        assert f"def {name}(" in source, f"{code(header)}::{name}"
+
+
+def test_the_index_of_decisions_lists_each_with_its_title() -> None:
+    index = (ROOT / "docs" / "internals" / "decisions" / "README.md").read_text()
+    listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", index, re.MULTILINE)
+
+    assert [file for _, _, file in listed] == [page.name for page in DECISIONS]
+    for number, title, file in listed:
+        text = DECISIONS[0].with_name(file).read_text()
+        assert file.startswith(f"{int(number):04}-")
+        assert text.startswith(f"# {number}. {title}\n")
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings == ["Context", "Decision", "Consequences"], file

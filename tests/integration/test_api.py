@@ -1139,7 +1139,7 @@ class TestWithoutARecord:
         assert old == (
             "due 60 s ago and not taken by an executor yet: it waits in its pool's queue, or in "
             "the table for room there or for its job's earlier runs; or no watcher runs. "
-            "See docs/policies.md"
+            "See docs/guide/policies.md"
         )
 
     @pytest.mark.parametrize("overlap", ["ALLOW", "QUEUE", "SKIP", "REPLACE"])

@@ -1,7 +1,7 @@
 """What should have run, reckoned from the documents that were sent and the instants of the answers.
 
 Nothing here asks nextfire: cron expressions are read by cronsim, the rest is arithmetic. The rules
-are those of docs/schedules.md and docs/policies.md.
+are those of docs/guide/schedules.md and docs/guide/policies.md.
 """
 
 from __future__ import annotations

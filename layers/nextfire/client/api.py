@@ -79,8 +79,9 @@ class Page(Protocol[Item_co]):
 class Client:
     """Calls one nextfire API. It may be used by several threads at once.
 
-    Its methods are the API's operations, by their ids (docs/api.md); and `jobs`, `executions`,
-    `all_executions`, `keys`, `scripts`, `log`, which go through all pages; and `push_script`.
+    Its methods are the API's operations, by their ids (docs/reference/api.md); and `jobs`,
+    `executions`, `all_executions`, `keys`, `scripts`, `log`, which go through all pages; and
+    `push_script`.
     Answers are views of JSON documents (`nextfire.client.models`).
 
     What fails in passing (429, 502 to 504, a lost connection) is tried again by itself, with

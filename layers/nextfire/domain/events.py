@@ -1,4 +1,4 @@
-"""What is told on the stack's event bus. `docs/events.md` describes it to its readers."""
+"""What is told on the stack's event bus. `docs/reference/events.md` describes it to its readers."""
 
 from __future__ import annotations
 

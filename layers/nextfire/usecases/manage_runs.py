@@ -571,7 +571,7 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
     return (
         f"due {late // timedelta(seconds=1)} s ago and not taken by an executor yet: it waits in "
         "its pool's queue, or in the table for room there or for its job's earlier runs; or no "
-        "watcher runs. See docs/policies.md"
+        "watcher runs. See docs/guide/policies.md"
     )
 
 
