@@ -1118,7 +1118,7 @@ def test_two_auditors_at_once_do_no_harm(world: World) -> None:
     report = audit(world)
 
     assert both[0].resent == 3
-    assert "another auditor is at work" in report.notes
+    assert "another auditor is running" in report.notes
     settle(world)
     assert set(times_run(world).values()) == {1}
     for job in jobs:
@@ -1133,7 +1133,7 @@ def test_of_two_auditors_that_begin_one_goes_on(world: World) -> None:
     report = audit(world)
 
     assert both[0].jobs == 1
-    assert (report.jobs, report.notes) == (0, ["another auditor has begun"])
+    assert (report.jobs, report.notes) == (0, ["another auditor has begun this audit"])
 
 
 # Random histories

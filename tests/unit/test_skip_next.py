@@ -99,7 +99,7 @@ def test_a_skip_without_its_record_cannot_be_undone_and_says_so(world: World) ->
     skipping = skip(world, job)
     world.runs.forget(world.run(job, "12:00").key)
 
-    with pytest.raises(ConflictError, match="does not say that it is to be skipped"):
+    with pytest.raises(ConflictError, match="is not a requested skip"):
         world.manage_runs.unskip(job.key)
 
     assert world.job(job.key) == skipping

@@ -1,4 +1,4 @@
-"""Delete messages that are done: those of one moment with one request."""
+"""Deletes completed messages from the queue, in batches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Generic
 from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices
 
 _TOGETHER = timedelta(milliseconds=50)
-"""How long the first message waits for others."""
+"""How long the first message waits for others to share its request."""
 _AT_MOST = 10
 
 
 class Acknowledger(Generic[D]):
-    """Deletes in *background*, one request at a time if that has one thread.
+    """Deletes messages in *background*, one request at a time if that has a single thread.
 
-    A message that is not deleted, whatever the reason, comes again and finds its run ended.
-    Therefore nothing waits for the deletion. Until then it stays in the *journal*: a message that
-    is hidden blocks its group.
+    A message that is not deleted, for whatever reason, is redelivered and finds its run ended.
+    So nothing waits for the deletion. Until then it stays in the *journal*, because a hidden
+    message blocks its group.
     """
 
     def __init__(
@@ -36,19 +36,19 @@ class Acknowledger(Generic[D]):
         self._background = background
         self._clock = clock
         self._notices = notices
-        self._lock = threading.RLock()  # an executor may do the work at once, in this thread
+        self._lock = threading.RLock()  # an executor may run the task immediately, in this thread
         self._done: list[D] = []
         self._planned: Future[None] | None = None
 
     def put(self, delivery: D) -> None:
-        """Have *delivery* deleted soon. Any thread may call this."""
+        """Queue *delivery* for deletion. Thread-safe."""
         with self._lock:
             self._done.append(delivery)
             if len(self._done) == 1:
                 self._planned = self._background.submit(self._delete)
 
     def close(self) -> None:
-        """Wait until everything is deleted. No `put` may follow."""
+        """Wait until everything is deleted. `put` must not be called afterwards."""
         if self._planned is not None:
             self._planned.result()
 
@@ -62,7 +62,7 @@ class Acknowledger(Generic[D]):
     def _acknowledge(self, deliveries: Sequence[D]) -> None:
         try:
             refused = self._inbox.acknowledge(deliveries)
-        except Exception as error:  # noqa: BLE001 — they come again
+        except Exception as error:  # noqa: BLE001 — the messages are redelivered
             self._notices.warn("not acknowledged", error)
         else:
             if refused:

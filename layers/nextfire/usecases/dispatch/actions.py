@@ -1,4 +1,4 @@
-"""What is done for entries that may go on. Each may be done again, by another watcher too."""
+"""Actions on admitted entries. Each is idempotent, also across watchers."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from nextfire.usecases.dispatch.report import Due, TickReport
 from nextfire.usecases.dispatch.waiting import Waiting, Why
 from nextfire.usecases.go_on_backfill import GoOnBackfill
 
-_COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
-_BACKFILL_FOR = timedelta(milliseconds=500)  # spent on backfills in one step
+_COVER_FOR = timedelta(seconds=1)  # for missed occurrences in one step: the lease is short
+_BACKFILL_FOR = timedelta(milliseconds=500)  # for backfills in one step
 
 Followed = tuple[Due, FireEntry | None]
-"""What was done, and the entry that is to follow it."""
+"""An entry that was handled, and its successor, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Single calls go side by side on `executor`."""
+    """Carries out decisions. Single calls run concurrently on `executor`."""
 
     jobs: JobStore
     runs: RunStore
@@ -40,7 +40,7 @@ class Actions:
     quotas: TenantQuotas
 
     def send(self, going: Sequence[Due]) -> set[int]:
-        """Send the runs of *going*. Returns the indexes of those that were accepted."""
+        """Send the runs of *going*. Returns the indexes of those that the queue accepted."""
         messages = [(d.pool, self._message(d)) for d in map(_sent, going)]
         return self.queue.send(messages) if messages else set()
 
@@ -59,8 +59,10 @@ class Actions:
         )
 
     def cover(self, missed: Sequence[Due], now: datetime, report: TickReport) -> list[Followed]:
-        """Put on record what does not run. A job's entries one after the other, the earliest first;
-        for so long that the lease is not in danger: what is left comes again.
+        """Write the records of occurrences that are skipped.
+
+        Entries of one job are covered one after another, the earliest first. The work is bounded in
+        time to protect the lease; entries that are left are postponed.
         """
         until = self.clock.now() + _COVER_FOR
         by_job: dict[JobKey, list[Due]] = {}
@@ -89,7 +91,7 @@ class Actions:
     def _cover(
         self, of_job: Sequence[Due], until: datetime, now: datetime
     ) -> list[tuple[Due, Covered | Exception | None]]:
-        """None: there was no time left."""
+        """Cover the entries of one job. The result is None if there was no time left."""
         done: list[tuple[Due, Covered | Exception | None]] = []
         for due in of_job:
             entry, decision = due.entry, due.decision
@@ -104,16 +106,17 @@ class Actions:
                 covered = cover_missed(self.runs, entry, decision, now)
                 if decision.owned_until is None and covered.successor is None:
                     self.jobs.complete(decision.owner, now)
-            except Exception as error:  # noqa: BLE001 — the caller tells apart
+            except Exception as error:  # noqa: BLE001 — the caller handles each kind
                 done.append((due, error))
             else:
                 done.append((due, covered))
         return done
 
     def end_replaced(self, sent: Sequence[Due], now: datetime, report: TickReport) -> set[Slot]:
-        """Have the runs end that those of *sent* replace, now that these are in the queue. Done
-        again, after a crash, it still concerns only what came before them. Returns the slots where
-        it failed.
+        """Stop the runs that those of *sent* replace, now that the new runs are in the queue.
+
+        Idempotent: after a crash it still affects only earlier runs. Returns the slots of entries
+        whose stop failed.
         """
         ending = {
             due.stored.slot: self.executor.submit(
@@ -132,8 +135,8 @@ class Actions:
         return failed
 
     def resume(self, ended: Sequence[Due], report: TickReport) -> list[Slot]:
-        """End the pauses of jobs, as of the instants of their entries; each with its first FIRE
-        entry. Returns what is done with.
+        """End the pauses of jobs, effective at the instants of their RESUME entries, and store each
+        job's first FIRE entry. Returns the slots of entries that are done.
         """
         done: list[Slot] = []
         again: list[StoredEntry] = []
@@ -151,7 +154,7 @@ class Actions:
                 if resumed:
                     done.append(stored.slot)
                     report.notes.append(f"resumed {key.tenant}/{key.job_id}")
-                else:  # changed meanwhile, it is decided over again
+                else:  # the job changed concurrently: decide again
                     again.append(stored)
         self.waiting.postpone(again, Why.NO_ANSWER)
         return done
@@ -162,8 +165,8 @@ class Actions:
         return self.jobs.update(job, first, self.clock.now(), counts=counts)
 
     def go_on(self, backfills: Sequence[Due], report: TickReport) -> list[Slot]:
-        """Go on with backfills, side by side, for so long that others are not held up. Returns what
-        is done with.
+        """Continue backfills concurrently, for a bounded time so that other entries are not
+        delayed. Returns the slots of entries that are done.
         """
         until = self.clock.now() + _BACKFILL_FOR
         going = [

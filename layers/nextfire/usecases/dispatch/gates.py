@@ -1,6 +1,6 @@
-"""Who has to wait: for room in its pool's queue, for its job's turn, for its tenant's quota.
+"""Gates: admission by room in the pool's queue, the job's overlap policy and the tenant's quota.
 
-A gate lets through what may go on, and postpones the rest. Gates are used by several threads.
+A gate admits some entries and postpones the rest. Several threads use the gates.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from nextfire.usecases.dispatch.waiting import Waiting, Why
 
 _ROOM_AFTER = timedelta(seconds=1)
 _PARTS = 10
-_KEEPS_ROOM = 100  # a queue that is bounded to less is for those who come first
+_KEEPS_ROOM = 100  # queues with a smaller bound are first come, first served
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Who gets how much. `backlogs`: by pool, the messages that its queue may hold; a pool that is
-    not named has no bound. `weights`: by tenant, its part of the turns where all cannot go at once;
-    1 where it is not named. `quotas`: what each may have at most.
+    """How resources are shared. `backlogs`: by pool, the maximum number of messages in its queue;
+    a pool that is not listed has no bound. `weights`: by tenant, its share of the turns under
+    contention (default 1). `quotas`: each tenant's maximums.
     """
 
     backlogs: Mapping[str, int] = field(default_factory=dict)
@@ -44,20 +44,20 @@ class Shares:
 
 
 class Gate(Protocol):
-    """Lets some through."""
+    """Admits some entries and postpones the rest."""
 
     def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
-        """Those of *wanted* that may go on; the others are postponed."""
+        """Those of *wanted* that are admitted; the others are postponed."""
 
 
 @dataclass(slots=True)
 class _Room:
-    """How many messages a queue still takes, as it said at `asked_at` and less what was sent.
+    """Remaining capacity of a queue: its answer at `asked_at`, less what was sent since.
 
-    The last tenth, `kept`, of a queue of some size is for tenants of whom nothing waits for room:
-    one that fills a queue does not keep the others out of it. Each gets a part of it, the same for
-    all, each time that the queue is asked. `refused`: the tenants of whom something has to wait;
-    `before`: those when it was asked last.
+    The last tenth of a larger queue (`kept`) is reserved for tenants that have nothing waiting for
+    room, so that one tenant that fills the queue does not lock out the others. Each such tenant
+    gets an equal part of it each time the queue is asked. `refused`: the tenants with a refused
+    entry; `before`: those of the previous time the queue was asked.
     """
 
     left: int
@@ -68,7 +68,7 @@ class _Room:
     given: Counter[str] = field(default_factory=Counter)
 
     def lets_in(self, entry: DueEntry) -> bool:
-        """Whether there is room for *entry*; if so, that is taken."""
+        """Whether there is room for *entry*. If so, the room is taken."""
         tenant = entry.job.tenant
         if self.left <= self.kept:
             waits = entry.held or tenant in self.refused or tenant in self.before
@@ -82,8 +82,8 @@ class _Room:
 
 
 class PoolRoom:
-    """Lets through what the pools' queues can take. The misfire policy decides over what the others
-    miss meanwhile.
+    """Admits runs that their pools' queues have room for. The misfire policy decides on the
+    occurrences that the others miss while they wait.
     """
 
     def __init__(self, queue: RunQueue, bounds: Mapping[str, int], waiting: Waiting) -> None:
@@ -105,13 +105,13 @@ class PoolRoom:
                 else:
                     held_back.append(due.stored)
         if held_back:
-            report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
+            report.notes.append(f"{len(held_back)} runs wait for room in their pools' queues")
             report.held_back += len(held_back)
             self._waiting.postpone(held_back, Why.NO_ROOM)
         return admitted
 
     def _bounded(self, due: Due) -> str | None:
-        """The pool in whose queue *due* needs room, if that has a bound."""
+        """The pool whose queue *due* needs room in, if that queue has a bound."""
         if isinstance(due.decision, Fire | Resend | Cover) and due.decision.pool in self._bounds:
             return due.decision.pool
         return None
@@ -121,19 +121,19 @@ class PoolRoom:
         if pool is None:
             return True
         room = self._rooms[pool]
-        # What does not run takes no room, but waits for it: others may be sent before it.
+        # A skipped occurrence takes no room but waits for it: others may be sent before it.
         return room.left > 0 if isinstance(due.decision, Cover) else room.lets_in(due.entry)
 
     def _ask(self, pool: str, now: datetime, report: TickReport) -> None:
-        """The queue is asked once, and again when what was sent since may have filled it."""
+        """Read the backlog once, and again when the runs sent since may have filled the queue."""
         room, bound = self._rooms.get(pool), self._bounds[pool]
         if room is not None and (room.left > room.kept or now - room.asked_at < _ROOM_AFTER):
             return
         try:
             left = bound - self._queue.backlog(pool)
         except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
-            left = BATCH  # a bound that is passed does no harm; a run that waits may
-            report.notes.append(f"the backlog of pool {pool} is not known: {error}")
+            left = BATCH  # exceeding the bound is harmless; blocking runs may not be
+            report.notes.append(f"the backlog of pool {pool} is unknown: {error}")
         kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
         before = () if room is None else room.refused
         with self._lock:
@@ -141,8 +141,8 @@ class PoolRoom:
 
 
 class Turns:
-    """Lets through what may join its job's earlier runs in the queue, and says which of those it
-    replaces. Only jobs whose overlap policy asks for it pay for the question.
+    """Admits runs that may be queued while earlier runs of their job exist, and determines which
+    of those runs they replace. Only jobs whose overlap policy requires it cost a query.
     """
 
     def __init__(self, runs: RunStore, executor: Executor, waiting: Waiting) -> None:
@@ -192,8 +192,8 @@ class Turns:
 
 
 def _asks_for_turn(due: Due) -> tuple[Job, RunKey] | None:
-    """The job and the run whose turn it is to be: not that of a retry, which has had it, nor of a
-    version that nobody knows any more.
+    """The job and the run to check for overlap. None for a retry, which was checked before, and for
+    a job version that has been forgotten.
     """
     match due.decision:
         case Fire() | Resend() | Cover() as decision if decision.exclusive:
@@ -217,8 +217,8 @@ def _with_end(due: Due, overlap: OverlapDecision) -> Due:
 
 
 class TenantRates:
-    """Lets through what the tenants' quotas of runs per minute allow; the others wait for the next
-    minute. Only tenants that have one pay for the question.
+    """Admits runs within their tenants' quotas of runs per minute; the others wait for the next
+    minute. Only tenants that have such a quota cost a request.
     """
 
     def __init__(
@@ -233,8 +233,8 @@ class TenantRates:
     def unspent(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
     ) -> list[StoredEntry]:
-        """*batch* without the entries of tenants that have had all their runs of this minute: those
-        are not even decided over.
+        """*batch* without the entries of tenants whose quota for this minute is used up: they are
+        postponed without a decision.
         """
         minute = floor_minute(now)
         if minute not in [*self._spent.values()]:
@@ -279,8 +279,9 @@ class TenantRates:
     def _take(
         self, minute: datetime, wanted: Mapping[str, tuple[int, int]], report: TickReport
     ) -> dict[str, int]:
-        """How many runs each tenant of *wanted* (how many, of how many) may have now; one whose
-        quota is not known is left out.
+        """How many runs each tenant may send now; a tenant whose quota is unknown is left out.
+
+        *wanted*: by tenant, the number of runs to send and its quota per minute.
         """
         asked = {
             tenant: self._executor.submit(self._control.take_runs, tenant, minute, firing, rate)
@@ -291,7 +292,7 @@ class TenantRates:
             try:
                 left[tenant] = answer.result()
             except UnavailableError as error:
-                report.notes.append(f"the quota of {tenant} is not known: {error}")
+                report.notes.append(f"the quota of {tenant} is unknown: {error}")
             else:
                 if left[tenant] < wanted[tenant][0]:
                     self._spent[tenant] = minute

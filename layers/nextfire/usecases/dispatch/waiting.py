@@ -1,4 +1,4 @@
-"""What is due and has to wait stays in the table: when it is looked at again, and where."""
+"""Postpones due entries that have to wait: when they are tried again, and in which bucket."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from nextfire.usecases.dispatch.holding import Holding
 from nextfire.usecases.dispatch.parked import Parked, Spread
 
 _NEAR = 1_000
-"""Entries of a tenant that wait in their buckets, in the first minute; more are parked."""
+"""Waiting entries per tenant that stay in their buckets in the first minute; more are parked."""
 _LOOKS = 100
-"""Parked entries, of all tenants together, that are tried at a time after a try was in vain. Each
-try costs a read of the job; without a bound, these would cost more than the moves.
+"""Parked entries, of all tenants together, that are tried at a time after a try failed. Each try
+costs a read of the job; without a bound, the tries would cost more than moving the entries.
 """
 _PARKED_AGAIN = timedelta(seconds=2)
-"""How long a parked entry is left alone at least."""
+"""Minimum time between two tries of a parked entry."""
 _QUOTA_SEEN_AFTER = timedelta(seconds=5)
-"""How long after a minute's begin it is known whether its quota is used up by what is due in it."""
+"""How long after the start of a minute it is known whether its due runs use up its quota."""
 
 
 class Why(Enum):
-    """Why entries wait; the seconds until they are looked at again; whether they are *held back*:
-    due, and only their pool, job or tenant is in the way, so their lateness counts apart.
+    """Why entries wait. Each value has the seconds until the next try, and whether the entry is
+    *held back*: only its pool, job or tenant delays it, so its lateness is counted separately.
     """
 
     NO_ROOM = (1, True)
     NO_TURN = (5, True)
-    NO_QUOTA = (60, True)  # to the next minute
+    NO_QUOTA = (60, True)  # until the next minute
     NO_ANSWER = (2, False)
     NO_TIME = (0.1, False)
     BACKFILL = (5, False)
     BROKEN = (60, False)
 
-    def __init__(self, seconds: float, held: bool) -> None:  # noqa: FBT001 — of the lines above
+    def __init__(self, seconds: float, held: bool) -> None:  # noqa: FBT001 — see the lines above
         self.after = timedelta(seconds=seconds)
         self.held = held
 
@@ -51,10 +51,10 @@ class Why(Enum):
 class Waiting:
     """Postpones entries. Used by several threads.
 
-    What waits for long is *parked*: moved to a bucket as far ahead as it is late, so that each move
-    doubles the time to the next one, and nothing has to be stored about it. `wanted` says whose
-    parked entries are to be read before their minute; that is how they continue as soon as they
-    can.
+    An entry that waits for long is *parked*: moved to a bucket as far ahead as it is late. Each
+    move doubles the time to the next one, and no extra state is stored. `wanted` returns the
+    tenants whose parked entries are read before their minute, so that they continue as soon as
+    possible.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class Waiting:
         self._quotas = quotas
         self._lock = threading.Lock()
         self._near: dict[Slot, str] = {}
-        self._waiting: Counter[str] = Counter()  # as of the last poll, and what it lets in
+        self._waiting: Counter[str] = Counter()  # as of the last poll, plus those let in since
         self._allowed: dict[str, int] = {}
         self._tries = 0
-        self._tried: dict[str, int] = {}  # by tenant, the number of its last try
+        self._tried: dict[str, int] = {}  # by tenant, the sequence number of its last try
         self._least = _LOOKS
         self._no_quota_until: dict[str, datetime] = {}
         self._spread = Spread()
 
     def wanted(self, now: datetime) -> Mapping[str, int]:
-        """By tenant, how many parked entries may be tried now; once for each poll. The tenants that
-        were not tried for the longest time come first.
+        """By tenant, how many parked entries may be tried now. Called once per poll. The tenants
+        that have not been tried for the longest time come first.
 
-        As long as all that are tried continue, it is twice as many each time.
+        The number doubles each time, as long as all entries that are tried continue.
         """
         tenants = self._parked.tenants
         with self._lock:
@@ -94,9 +94,7 @@ class Waiting:
             }
 
     def lets_in(self, stored: StoredEntry, now: datetime) -> bool:
-        """Whether to hold *stored*, which is not known: one that is parked only if it may be tried
-        now.
-        """
+        """Whether to hold *stored*, an unknown entry: a parked one only if it may be tried now."""
         if not stored.is_parked(now):
             return True
         tenant = stored.entry.job.tenant
@@ -115,17 +113,18 @@ class Waiting:
         return self._allowed.get(tenant, self._least) - waiting[tenant]
 
     def _count(self) -> Counter[str]:
-        """By tenant, what is being tried, or was just now and has to wait."""
+        """By tenant, the number of entries that are being tried or were tried and wait."""
         self._near = {s: t for s, t in self._near.items() if self._holding.waits(s)}
         return Counter(self._near.values())
 
     def postpone(self, entries: Sequence[StoredEntry], why: Why) -> None:
-        """Look at *entries* again after a while.
+        """Try *entries* again later.
 
-        Those of the past come along to the present: otherwise one that cannot be sent would hold
-        its cursor back, and every poll would read all buckets since. What is held back for more
-        than a minute, what is too much of a tenant to be read again and again, and what waits for
-        a later minute's quota, is parked. What is parked already stays where it is.
+        Entries in past buckets move to the present one: otherwise an entry that cannot be sent
+        would hold back the cursor, and every poll would read all buckets since. Three kinds are
+        parked: entries held back for more than a minute, entries above a tenant's limit of frequent
+        retries, and entries that wait for the quota of a later minute. Parked entries stay where
+        they are.
         """
         if not entries:
             return
@@ -138,14 +137,14 @@ class Waiting:
             self._parked.note(minute, {s.entry.job.tenant for s in parked})
         unmarked = [s for s in near if why.held and not s.entry.held and s.slot.bucket >= present]
         if unmarked:
-            with suppress(UnavailableError):  # it only tells why they are late
+            with suppress(UnavailableError):  # the mark only explains the lateness
                 self._due.mark_held(unmarked)
 
     def _part(
         self, entries: Sequence[StoredEntry], why: Why, now: datetime
     ) -> tuple[list[StoredEntry], Mapping[datetime, list[StoredEntry]]]:
-        """Those that wait where they are, and are ignored for a while; and those to park, by the
-        minute of their new bucket.
+        """Split *entries* into those that wait where they are, which are ignored for a while; and
+        those to park, by the minute of their new bucket.
         """
         next_minute = floor_minute(now) + MINUTE
         near: list[StoredEntry] = []
@@ -158,7 +157,7 @@ class Waiting:
                     self._no_quota_until[tenant] = next_minute + _QUOTA_SEEN_AFTER
                 elif why.held:
                     self._allowed[tenant] = self._least
-                # One in a future bucket is parked already, or was found by the look-ahead.
+                # An entry in a future bucket is parked already, or was found by the look-ahead.
                 if stored.slot.minute < next_minute and (
                     why is Why.NO_QUOTA
                     or (why.held and now - stored.entry.at >= MINUTE)
@@ -176,7 +175,7 @@ class Waiting:
         return near, far
 
     def _minute_for(self, entry: DueEntry, why: Why, now: datetime) -> datetime:
-        """The minute of the bucket in which to park *entry*."""
+        """The minute of the bucket to park *entry* in."""
         if why is Why.NO_QUOTA and not entry.held:
             rate = self._quotas.of(entry.job.tenant).runs_per_minute or _NEAR
             return self._spread.minute_for(entry.job.tenant, rate, now)
@@ -184,7 +183,7 @@ class Waiting:
         return floor_minute(now + min(max(late, MINUTE), PARKED_AT_MOST))
 
     def _move(self, entries: list[StoredEntry], at: datetime, why: Why) -> None:
-        """Move *entries* to the bucket of what is written at *at*, which is not theirs."""
+        """Move *entries* to the bucket for writes at *at*, which differs from their bucket."""
         if entries:
             moving = dict.fromkeys(_marked(s.entry) if why.held else s.entry for s in entries)
             moved = self._due.put(moving, at)
@@ -192,7 +191,7 @@ class Waiting:
             self._due.delete(left)
             with self._lock:
                 for slot in left:
-                    self._near.pop(slot, None)  # what it makes wait lies elsewhere
+                    self._near.pop(slot, None)  # its copy waits in another slot
 
 
 def _marked(entry: DueEntry) -> DueEntry:
