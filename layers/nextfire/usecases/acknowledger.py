@@ -10,9 +10,9 @@ from typing import Generic
 
 from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices
 
-_TOGETHER = timedelta(milliseconds=50)
+_GATHER_FOR = timedelta(milliseconds=50)
 """How long the first message waits for others to share its request."""
-_AT_MOST = 10
+_MAX_BATCH = 10
 
 
 class Acknowledger(Generic[D]):
@@ -53,11 +53,11 @@ class Acknowledger(Generic[D]):
             self._planned.result()
 
     def _delete(self) -> None:
-        self._clock.sleep(_TOGETHER)
+        self._clock.sleep(_GATHER_FOR)
         with self._lock:
             done, self._done = self._done, []
-        for first in range(0, len(done), _AT_MOST):
-            self._acknowledge(done[first : first + _AT_MOST])
+        for first in range(0, len(done), _MAX_BATCH):
+            self._acknowledge(done[first : first + _MAX_BATCH])
 
     def _acknowledge(self, deliveries: Sequence[D]) -> None:
         try:

@@ -179,28 +179,28 @@ class AuditJobs:
     def _step(self, audit: Audit, until: datetime, report: AuditReport) -> Audit | None:
         """Process a page. Returns the audit to continue; None: nothing is left for now."""
         try:
-            come_to = self._page(audit, until, report)
-            if come_to == audit:
+            reached = self._page(audit, until, report)
+            if reached == audit:
                 return None
-            if not self._control.replace_audit(audit, come_to):
+            if not self._control.replace_audit(audit, reached):
                 report.notes.append("another auditor is running")
                 return None
         except UnavailableError as error:
             report.notes.append(str(error))
             return None
-        report.done = come_to.done
-        return None if come_to.done or self._clock.now() >= until else come_to
+        report.done = reached.done
+        return None if reached.done or self._clock.now() >= until else reached
 
     def _page(self, audit: Audit, until: datetime, report: AuditReport) -> Audit:
         """Visit some jobs. Returns the audit, advanced past them."""
         scan = self._jobs.scan(audit.after, limit=PAGE)
         for key, problem in scan.unreadable:
             report.quarantined += 1
-            report.notes.append(f"{_told(key)}: {problem}")
+            report.notes.append(f"{_label(key)}: {problem}")
         now = self._clock.now()
         since = audit.looks_back_to(now)
         visited = _Results(scan.jobs, report)
-        following = visited.of(self._mapped(lambda job: next_entry(job, now), scan.jobs))
+        following = visited.of(self._submit_all(lambda job: next_entry(job, now), scan.jobs))
         slots = {key: self._slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
 
@@ -217,16 +217,16 @@ class AuditJobs:
             return found.clean and not is_done(job, found, queue_is_empty=True)
 
         jobs = [job for job in scan.jobs if job.key in following]
-        sound = visited.of(self._mapped(looks_sound, jobs))
+        sound = visited.of(self._submit_all(looks_sound, jobs))
         suspects = [job for job in jobs if sound.get(job.key) is False]
         visited.unfinished.update(key for key, is_sound in sound.items() if is_sound is None)
         if suspects:
             self._look_again(suspects, since, visited)
-        come_to = audit.after
+        reached = audit.after
         for job in scan.jobs:
             if job.key in visited.unfinished:
-                return audit.moved(come_to) if come_to else audit
-            come_to = job.key
+                return audit.moved(reached) if reached else audit
+            reached = job.key
             report.jobs += 1
         return audit.moved(scan.last)
 
@@ -234,14 +234,14 @@ class AuditJobs:
         """Check *suspects* a second time, and repair what is still wrong."""
         self._clock.sleep(LOOK_AGAIN_AFTER)
         now = self._clock.now()
-        read = visited.of(self._mapped(lambda job: self._jobs.get(job.key), suspects))
+        read = visited.of(self._submit_all(lambda job: self._jobs.get(job.key), suspects))
         jobs = [job for job in read.values() if job is not None]
         table = self._table(jobs, now)
 
         def visit(job: Job) -> AuditReport:
             return self._visit(job, now, since, table)
 
-        for done in visited.of(self._mapped(visit, jobs)).values():
+        for done in visited.of(self._submit_all(visit, jobs)).values():
             visited.report += done
 
     def _visit(self, job: Job, now: datetime, since: datetime, table: _Table) -> AuditReport:
@@ -265,7 +265,7 @@ class AuditJobs:
             found = self._compare(job, now, since, entries, thorough=True)
         except UndecodableError as error:
             report.quarantined += 1
-            report.notes.append(f"{_told(job.key)}: {error}")
+            report.notes.append(f"{_label(job.key)}: {error}")
             found = Comparison(now, partial=True)
         missing = found.missing
         if following is not None and not chained:
@@ -275,20 +275,20 @@ class AuditJobs:
             if self._put([entry]):
                 report.restored += 1
                 report.notes.append(
-                    f"{_told(job.key)}: had no due entry; it continues at {isoformat(begins)}"
+                    f"{_label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
                 )
         for each in missing:
-            self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
+            self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, since, report)
         over = not entries and is_done(job, found, queue_is_empty=empty)
         if over and self._jobs.complete(job, now):
             report.completed += 1
-            report.notes.append(f"{_told(job.key)}: was ACTIVE although its last run had ended")
+            report.notes.append(f"{_label(job.key)}: was ACTIVE although its last run had ended")
         if found.partial:
-            report.notes.append(f"{_told(job.key)}: not everything was checked or repaired")
+            report.notes.append(f"{_label(job.key)}: not everything was checked or repaired")
         return report
 
-    def _mend(
+    def _repair(
         self, missing: Missing, lost_before: datetime, now: datetime, report: AuditReport
     ) -> None:
         """Handle occurrences without a record as after an outage, by the misfire policy."""
@@ -316,11 +316,11 @@ class AuditJobs:
             if entry is None and owner.is_last(lost.last):
                 self._jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
-            report.notes.append(f"{_told(owner.key)}: more is lost from {entry.occurs_at} on")
+            report.notes.append(f"{_label(owner.key)}: more is lost from {entry.occurs_at} on")
         sent = self._send(sends, report)
         report.resent += sent
         report.notes.append(
-            f"{_told(owner.key)}: no record of {lost.count} occurrences from"
+            f"{_label(owner.key)}: no record of {lost.count} occurrences from"
             f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
         )
 
@@ -445,7 +445,7 @@ class AuditJobs:
         shards = {entry.job.shard(shards) for shards in range(1, self._read_shards + 1)}
         return {Slot(bucket_name(minute, shard), entry.sort_key) for shard in shards}
 
-    def _mapped(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
+    def _submit_all(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
         return {job.key: self._executor.submit(do, job) for job in jobs}
 
 
@@ -465,10 +465,10 @@ class _Results:
                 found[key] = future.result()
             except UnavailableError as error:
                 self.unfinished.add(key)
-                self.report.notes.append(f"{_told(key)}: {error}")
+                self.report.notes.append(f"{_label(key)}: {error}")
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 self.report.quarantined += 1
-                self.report.notes.append(f"{_told(key)}: {type(error).__name__}: {error}")
+                self.report.notes.append(f"{_label(key)}: {type(error).__name__}: {error}")
         return found
 
 
@@ -500,5 +500,5 @@ def _run_of(entry: FireEntry | DispatchEntry) -> str:
     return run_id(entry.uid, entry.occurs_at)
 
 
-def _told(key: JobKey) -> str:
+def _label(key: JobKey) -> str:
     return f"{key.tenant}/{key.job_id}"

@@ -97,7 +97,7 @@ def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: dat
     for row in message.missed:
         owner = _as_of(job, message.key, row.version)
         if owner is None:
-            recorded += _record_as_told(runs, message.key, row, now)
+            recorded += _record_whole(runs, message.key, row, now)
         else:
             recorded += _record_row(runs, owner, row, now)
     return recorded
@@ -132,7 +132,7 @@ def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
     return None if past is None else job.as_of(past)
 
 
-def _record_as_told(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> Recorded:
+def _record_whole(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> Recorded:
     """Record *row* as one range, if none of it has a record. Without its schedule it cannot be
     split.
     """

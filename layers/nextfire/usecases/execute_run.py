@@ -187,7 +187,7 @@ class ExecuteRun:
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         run = self._runs.cancel(message, reason="its job was deleted", now=now)
         if run.state is not RunState.RUNNING:
-            self._bury(run, exclusive=message.exclusive)
+            self._publish_death(run, exclusive=message.exclusive)
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
         if run.lease_until is not None and run.lease_until > now:
             delivery.hide(run.lease_until - now)
@@ -212,7 +212,7 @@ class ExecuteRun:
                 lease_until=now + self._terms.lease,
             )
             if claim.taken:
-                return self._work(job, claim.run, host)
+                return self._run_attempt(job, claim.run, host)
             decision = decide_claim(claim.run, message, policy, now)
             match decision.action:
                 case ClaimAction.AGAIN:
@@ -240,8 +240,8 @@ class ExecuteRun:
                     )
                     claim = self._runs.advance(was, to, lapsed=True)
                     if claim.taken:
-                        done = self._work(job, claim.run, host)
-                        return _with_loss(done)
+                        done = self._run_attempt(job, claim.run, host)
+                        return _mark_lost(done)
                 case ClaimAction.CANCEL if claim.run.state is RunState.PENDING:
                     # The next iteration finds the run ended and settles it.
                     self._runs.cancel(message, reason=decision.reason, now=now)
@@ -254,7 +254,7 @@ class ExecuteRun:
                     result = Result(AttemptOutcome.WORKER_LOST, decision.reason)
                     ended = self._end(job, claim.run, state, result, now)
                     if ended is not None:
-                        return _with_loss(ended)
+                        return _mark_lost(ended)
 
     def _skip(self, job: Job, message: RunMessage) -> Handled | None:
         """Record the run as skipped, if it must not start and was never claimed."""
@@ -294,7 +294,7 @@ class ExecuteRun:
             key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
         )
 
-    def _work(self, job: Job, run: Run, host: Host) -> Handled:
+    def _run_attempt(self, job: Job, run: Run, host: Host) -> Handled:
         """Run the script of a claimed run, and record the outcome."""
         heart = self._heart(run, host)
         attempted = self._script.attempt(job, run, heart, host.longest)
@@ -310,7 +310,7 @@ class ExecuteRun:
         # During a shutdown time is short, and the hand-back matters more than the log.
         parts = heart.close_log(followed=followed, at_once=ending is None)
         result = replace(result, log_parts=parts)
-        return heart.insist(
+        return heart.retry_until_lease_ends(
             lambda: self._record(
                 job, run, self._with_value(result, attempted.given, run, heart), ending, host, now
             )
@@ -447,11 +447,11 @@ class ExecuteRun:
 
     def _settle(self, job: Job, run: Run) -> None:
         """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
-        self._bury(run, exclusive=job.exclusive)
+        self._publish_death(run, exclusive=job.exclusive)
         if job.state is JobState.ACTIVE and _is_last(job, run):
             self._jobs.complete(job, self._clock.now())
 
-    def _bury(self, run: Run, *, exclusive: bool) -> None:
+    def _publish_death(self, run: Run, *, exclusive: bool) -> None:
         """Publish the death of a DEAD run, once: its message, with the failure, goes to the
         dead-letter queue, and an event is sent.
         """
@@ -500,5 +500,5 @@ def _cancelled(result: Result, claim: Claim) -> Result:
     return replace(result, reason=claim.run.cancel_reason or result.reason)
 
 
-def _with_loss(handled: Handled) -> Handled:
+def _mark_lost(handled: Handled) -> Handled:
     return replace(handled, lost=True)

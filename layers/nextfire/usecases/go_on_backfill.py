@@ -55,12 +55,12 @@ class GoOnBackfill:
             return True
         batch = asked.batch(job.past_schedule(asked.first), entry.ordinal)
         if not batch:
-            return self._over(job)
+            return self._complete(job)
         unended = 0
         for at in batch:
             if self.clock.now() > until:
                 return False
-            run = self._begun(job, asked, at)
+            run = self._start(job, asked, at)
             if run is not None and run.trigger is Trigger.BACKFILL and not run.state.ended:
                 unended += 1
                 self._revive(job, run)
@@ -69,7 +69,7 @@ class GoOnBackfill:
         following = job.backfill_entry(entry.ordinal + len(batch))
         return following is not None and bool(self.due.put([following], self.clock.now()))
 
-    def _begun(self, job: Job, asked: Backfill, at: datetime) -> Run | None:
+    def _start(self, job: Job, asked: Backfill, at: datetime) -> Run | None:
         """The record of the run at *at*, new or existing; None if a range covers it or if it does
         not decode.
         """
@@ -117,7 +117,7 @@ class GoOnBackfill:
             entry = sending(job, run.key, pool=pool, dispatch=run.dispatch + 1, now=since + GRACE)
             self.due.put([entry], now)
 
-    def _over(self, job: Job) -> bool:
+    def _complete(self, job: Job) -> bool:
         now = self.clock.now()
         over = replace(
             job, backfill=None, revision=job.revision + 1, updated_at=max(cut(now), job.updated_at)

@@ -20,8 +20,8 @@ T = TypeVar("T")
 LOOK_EVERY = timedelta(seconds=4)
 """How often a worker checks whether its run is to be cancelled. The heartbeat returns this too, but
 it is less frequent: a check costs half a read unit, a heartbeat a write unit."""
-_AGAIN_AFTER = timedelta(seconds=1)
-_MOMENT = timedelta(seconds=2)
+_RETRY_AFTER = timedelta(seconds=1)
+_SHORT_WAIT = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ class Heart:
         self._lease = lease
         self._stopping = host.stopping
         now = clock.now()
-        self._beat_at = now + self._heartbeat
-        self._look_at = now + LOOK_EVERY
+        self._heartbeat_at = now + self._heartbeat
+        self._check_at = now + LOOK_EVERY
         self._lease_until = run.lease_until or now
         self._checkpoint: bytes | None = None
         self._saved = 0
@@ -70,7 +70,7 @@ class Heart:
     def _heartbeat(self) -> timedelta:
         return self._lease / 3
 
-    def insist(self, write: Callable[[], T]) -> T:
+    def retry_until_lease_ends(self, write: Callable[[], T]) -> T:
         """Retry *write* until the store answers, as long as the lease lasts, so that one
         throttled request does not lose the work of a script.
 
@@ -81,9 +81,9 @@ class Heart:
             try:
                 return write()
             except UnavailableError:
-                if self._clock.now() + _AGAIN_AFTER >= self._lease_until:
+                if self._clock.now() + _RETRY_AFTER >= self._lease_until:
                     raise
-                self._clock.sleep(_AGAIN_AFTER)
+                self._clock.sleep(_RETRY_AFTER)
 
     def ask(self) -> Verdict:
         now = self._clock.now()
@@ -94,13 +94,13 @@ class Heart:
             return Verdict.HAND_BACK
         self.log.ship(now)
         try:
-            if now >= self._beat_at:
-                return self._beat()
-            if now >= self._look_at:
-                return self._look()
+            if now >= self._heartbeat_at:
+                return self._send_heartbeat()
+            if now >= self._check_at:
+                return self._check_cancelled()
         except UnavailableError:
             # The lease is still in force; retry until it expires.
-            self._look_at = now + _AGAIN_AFTER
+            self._check_at = now + _RETRY_AFTER
         return Verdict.GO_ON
 
     def output(self, stream: Stream, data: bytes) -> None:
@@ -159,23 +159,23 @@ class Heart:
         """
         until = self._lease_until - self._heartbeat
         if at_once:
-            until = min(until, self._clock.now() + _MOMENT)
+            until = min(until, self._clock.now() + _SHORT_WAIT)
         return self.log.close(until=until, followed=followed)
 
-    def _beat(self) -> Verdict:
+    def _send_heartbeat(self) -> Verdict:
         now = self._clock.now()
         extended = self._runs.extend(self._run, lease_until=now + self._lease)
         if extended is None:
             return Verdict.LEASE_LOST
         self._lease_until = now + self._lease
-        self._beat_at = now + self._heartbeat
-        self._look_at = now + LOOK_EVERY
+        self._heartbeat_at = now + self._heartbeat
+        self._check_at = now + LOOK_EVERY
         verdict = self._verdict(extended)
         self._delivery.hide(self._lease)
         return verdict
 
-    def _look(self) -> Verdict:
-        self._look_at = self._clock.now() + LOOK_EVERY
+    def _check_cancelled(self) -> Verdict:
+        self._check_at = self._clock.now() + LOOK_EVERY
         try:
             seen = self._runs.peek(self._run.key)
         except UndecodableError:

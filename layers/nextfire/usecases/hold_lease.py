@@ -28,7 +28,7 @@ class HoldLease:
         self._holder = holder
         self._mine: Lease | None = None
         self._renewed_at: datetime | None = None
-        self._asked: tuple[Lease, datetime] | None = None
+        self._pending: tuple[Lease, datetime] | None = None
         self._seen: Lease | None = None
         self._seen_at: datetime | None = None
         self.next_at: datetime | None = None
@@ -72,10 +72,10 @@ class HoldLease:
 
     def _replace(self, was: Lease | None, to: Lease, now: datetime) -> None:
         # A first try may have written the lease unnoticed: it counts from that try.
-        since = self._asked[1] if self._asked is not None and self._asked[0] == to else now
-        self._asked = to, since
+        since = self._pending[1] if self._pending is not None and self._pending[0] == to else now
+        self._pending = to, since
         if self._control.replace_lease(self._group, was, to):
             self._mine, self._renewed_at = to, since
         else:
             self._mine = self._renewed_at = None
-        self._asked = None
+        self._pending = None

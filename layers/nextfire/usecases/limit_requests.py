@@ -20,7 +20,7 @@ from nextfire.domain.request_limits import RequestLimit, take, to_us
 
 ALONE_FOR = timedelta(seconds=5)
 """How long a process does not call a store that did not answer."""
-_MOST_HELD = 10_000
+_MAX_BUCKETS = 10_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,13 +58,13 @@ class LimitRequests:
         if now < held.empty_until:
             return held.empty_until - now
         if now < self._alone_until:
-            return _alone(held, limit, now)
+            return _take_locally(held, limit, now)
         try:
             taken = self._buckets.take(name, limit, held.next, now)
         except Exception as error:  # noqa: BLE001 — no failure of the store rejects requests
             self._report(error)
             self._alone_until = now + ALONE_FOR
-            return _alone(held, limit, now)
+            return _take_locally(held, limit, now)
         if taken.tokens < held.next:
             # The bucket is empty. When its last tokens are spent, this process asks again later.
             held.empty_until = now + max(taken.wait, limit.pause)
@@ -79,12 +79,12 @@ class LimitRequests:
         self._of(name).tokens += 1
 
     def _of(self, name: str) -> _Held:
-        if len(self._held) >= _MOST_HELD and name not in self._held:
+        if len(self._held) >= _MAX_BUCKETS and name not in self._held:
             self._held.clear()
         return self._held.setdefault(name, _Held())
 
 
-def _alone(held: _Held, limit: RequestLimit, now: datetime) -> timedelta | None:
+def _take_locally(held: _Held, limit: RequestLimit, now: datetime) -> timedelta | None:
     taken = take(held.alone, to_us(now), limit, 1)
     held.alone = taken.spent
     return None if taken.tokens else taken.wait

@@ -13,7 +13,7 @@ from nextfire.domain.run import Run, RunState
 
 READS_AT_MOST = 50
 """Maximum number of store reads of one call."""
-_ENOUGH = 250_000
+_PAGE_CHARACTERS = 250_000
 """Characters in a page after which no further job is read. One read returns 1 MB at most, so a page
 stays far below the 6 MB limit of a function's response.
 """
@@ -71,7 +71,7 @@ def list_runs(
     size = 0
     for read in range(READS_AT_MOST):
         left = limit - len(items) - len(unreadable)
-        if left <= 0 or size >= _ENOUGH or not (ids or more):
+        if left <= 0 or size >= _PAGE_CHARACTERS or not (ids or more):
             break
         if not ids:
             most = READS_AT_MOST - read

@@ -24,7 +24,7 @@ from nextfire.usecases.manage_jobs import as_expected, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
 _MOMENT = timedelta(milliseconds=1)
-_UNCOUNTABLE = 10**12
+_NO_LIMIT = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class ManageBackfills:
                 return job, there
             as_expected(job, expected)
             _check_may_begin(job)
-            first, last, count = self._found(job, wanted, now)
+            first, last, count = self._select(job, wanted, now)
             asked = Backfill(
                 backfill_id,
                 job.schedule_version,
@@ -130,7 +130,7 @@ class ManageBackfills:
             raise NotFoundError("living job", key.job_id)
         return job
 
-    def _found(self, job: Job, wanted: Wanted, now: datetime) -> tuple[datetime, datetime, int]:
+    def _select(self, job: Job, wanted: Wanted, now: datetime) -> tuple[datetime, datetime, int]:
         """The first and the last of the *wanted* occurrences, and their number."""
         if wanted.first >= wanted.to:
             raise InvalidInputError(
@@ -149,7 +149,7 @@ class ManageBackfills:
                 f"the job has no past occurrence from there to {isoformat(wanted.to)}",
                 "Look at its schedule: POST /v1/schedules/preview with `after`.",
             )
-        found = stretch(schedule, first, until, at_most=_UNCOUNTABLE)
+        found = stretch(schedule, first, until, at_most=_NO_LIMIT)
         if found.count > wanted.at_most:
             raise InvalidInputError(
                 "max",

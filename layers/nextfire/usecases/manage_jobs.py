@@ -37,7 +37,7 @@ from nextfire.domain.script import locate
 from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_unsent import FindUnsent
 
-_LOOKED_AT = 1_500
+_OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
 _MOMENT = timedelta(milliseconds=1)
 _TRIES = 5  # of a change that races with other changes of the same job
@@ -103,7 +103,7 @@ class ManageJobs:
         self._check(definition, key.tenant)
         most = self._limits.quotas.of(key.tenant).jobs
 
-        def born(at: datetime) -> Job:
+        def new_job(at: datetime) -> Job:
             return Job(
                 key=key,
                 uid=uid,
@@ -118,7 +118,7 @@ class ManageJobs:
             )
 
         at = cut((asked and asked.asked_before) or now)
-        job = born(at)
+        job = new_job(at)
         _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored in the current bucket: the watcher has already passed the earlier minutes.
         now = cut(now)
@@ -130,7 +130,7 @@ class ManageJobs:
             self._check_all_sent(there, now)
             # Occurrences due before the deletion belong to the former job and have run. So each job
             # with this id starts later than the one before, whatever the clocks say.
-            job = born(max(at, there.effective_from + _MOMENT))
+            job = new_job(max(at, there.effective_from + _MOMENT))
             there = self._jobs.create(job, _first(job), now, former=there, most=most)
         if there is not None and there.uid != uid:
             raise ConflictError(
@@ -180,7 +180,7 @@ class ManageJobs:
                     f"Job {key.job_id!r} already exists ({job.state})",
                     "Omit If-None-Match to replace it, or use another id.",
                 )
-            if _same(job.definition, definition):
+            if _is_equal(job.definition, definition):
                 as_expected(job, expected)
                 return job, False
             try:
@@ -254,8 +254,8 @@ class ManageJobs:
             if job.state is JobState.PAUSED:
                 if end is None or end == job.resumes_at:
                     return None
-                put_off = replace(revised(job, now), resumes_at=end)
-                return put_off, put_off.resume_entry()
+                extended = replace(revised(job, now), resumes_at=end)
+                return extended, extended.resume_entry()
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
             paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
@@ -378,7 +378,7 @@ class ManageJobs:
                 return job
             most = self._limits.quotas.of(key.tenant).jobs
             counted = not revised[0].state.ended and (job.counted or most is not None)
-            changed = self._shortened(replace(revised[0], counted=counted))
+            changed = self._pruned(replace(revised[0], counted=counted))
             written = self._jobs.update(
                 changed,
                 revised[1],
@@ -391,7 +391,7 @@ class ManageJobs:
                 return changed
         raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
-    def _shortened(self, job: Job) -> Job:
+    def _pruned(self, job: Job) -> Job:
         """*job*, ready to be stored. If it remembers many versions, those whose occurrences are all
         sent are removed. A deletion is the last change and always has room.
         """
@@ -501,7 +501,7 @@ def _check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quota
     shortest = timedelta(seconds=quotas.shortest_interval_sec)
     found = occurrences(schedule, schedule.effective_from)
     # All gaps of an INTERVAL schedule are equal.
-    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _LOOKED_AT
+    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _OCCURRENCES_CHECKED
     for one, other in pairwise(islice(found, looked_at)):
         if other.at - one.at < shortest:
             gap = f"{(other.at - one.at) / timedelta(seconds=1):g} s"
@@ -514,7 +514,7 @@ def _check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quota
             )
 
 
-def _same(one: JobDefinition, other: JobDefinition) -> bool:
+def _is_equal(one: JobDefinition, other: JobDefinition) -> bool:
     # As JSON: true is 1 in Python.
     texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
     return len({*texts}) == 1

@@ -26,8 +26,8 @@ from nextfire.domain.restriction import UNRESTRICTED, Restriction
 
 _BEARER = "bearer "
 _WAIT = timedelta(milliseconds=200)
-_TRY_AGAIN_AFTER = timedelta(minutes=10)
-_MOST_TRIED = 10_000
+_RETRY_AFTER = timedelta(minutes=10)
+_MAX_REMEMBERED = 10_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -213,9 +213,9 @@ class NoteUse:
         """
         day = key.to_note(now)
         which = key.tenant, key.key_id
-        if day is None or now - self._tried.get(which, _LONG_AGO) < _TRY_AGAIN_AFTER:
+        if day is None or now - self._tried.get(which, _LONG_AGO) < _RETRY_AFTER:
             return None
-        if len(self._tried) >= _MOST_TRIED:
+        if len(self._tried) >= _MAX_REMEMBERED:
             self._tried.clear()
         self._tried[which] = now
         future = self._executor.submit(self._keys.note_use, *which, day)

@@ -40,7 +40,7 @@ UNSKIP_BEFORE = timedelta(seconds=60)
 """How long before it is due a skip can still be undone. No request takes that long."""
 _SKIP = "skip"
 _TRIES = 5  # of a change that races with other changes of the same job
-_NEAR = 100 * _MOMENT
+_MAX_OFFSET = 100 * _MOMENT
 """Maximum offset of a requested run from its request: concurrent requests move it."""
 _DELETED = "Its job was deleted", "Recreate the job: a redriven run would be cancelled."
 
@@ -105,7 +105,7 @@ class ManageRuns:
             _ = key.scheduled_at
         except ValueError as error:  # digits that are not a date
             raise NotFoundError("execution", key.execution_id) from error
-        return self._without_a_record(key)
+        return self._explain_missing(key)
 
     def cancel(self, key: RunKey, reason: str | None) -> Run:
         """Cancel the run: immediately if it is not running; otherwise its worker is asked, once, to
@@ -188,7 +188,7 @@ class ManageRuns:
             InvalidInputError: The payload is too large.
         """
         at = cut(asked_at)
-        near = self._runs.between(key, runs_from(at), runs_from(at + _NEAR), lenient=True)
+        near = self._runs.between(key, runs_from(at), runs_from(at + _MAX_OFFSET), lenient=True)
         for run in near:
             if run.request == request:
                 return run
@@ -207,7 +207,7 @@ class ManageRuns:
         if job.state is JobState.CANCELLED:
             raise ConflictError("The job is CANCELLED", "Recreate it: it no longer runs.")
         pool = self._pool_of(job)
-        while at <= cut(asked_at) + _NEAR:
+        while at <= cut(asked_at) + _MAX_OFFSET:
             # Not a whole second, so that it never meets an occurrence, even of a later schedule.
             if at.microsecond == 0 or _is_occurrence(_owner(job, at) or job, at):
                 at += _MOMENT
@@ -460,7 +460,7 @@ class ManageRuns:
             )
         return pool
 
-    def _without_a_record(self, key: RunKey) -> Run | Waiting:
+    def _explain_missing(self, key: RunKey) -> Run | Waiting:
         at, now = key.scheduled_at, self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
         job: Job | None = None
@@ -563,7 +563,7 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
     """Why an occurrence that was due at *due_at* was not taken, as far as that is known. *before*:
     the latest record of an earlier occurrence.
     """
-    if before is not None and job.exclusive and _is_in_the_way(before, due_at):
+    if before is not None and job.exclusive and _blocks(before, due_at):
         overlap = job.definition.overlap
         return (
             f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
@@ -578,7 +578,7 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
     )
 
 
-def _is_in_the_way(run: Run, due_at: datetime) -> bool:
+def _blocks(run: Run, due_at: datetime) -> bool:
     """Whether *run* has not ended and its message precedes one sent at *due_at*: a run that waits
     for a retry blocks nothing.
     """

@@ -21,7 +21,7 @@ PAGES_AT_MOST = 50
 """Maximum number of such groups of jobs in one call."""
 _TRIES = 5  # of a change that races with other changes of the same job
 _PAUSABLE = frozenset({JobState.ACTIVE, JobState.PAUSED})
-_LIVING = frozenset(JobState) - {JobState.CANCELLED}
+_NOT_CANCELLED = frozenset(JobState) - {JobState.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class ManyJobs:
         def delete(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
             return self._manage.delete(key, now=now, expected=expected)
 
-        return self._each(labelled, _LIVING, delete)
+        return self._each(labelled, _NOT_CANCELLED, delete)
 
     def _each(
         self,

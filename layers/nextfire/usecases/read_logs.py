@@ -21,7 +21,7 @@ MAX_READS = 40
 """Maximum number of log parts that one page reads."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})")
 _MAY_HAVE_PARTS = {None, AttemptOutcome.WORKER_LOST}
-_GOES_ON = {None, AttemptOutcome.HANDED_BACK}
+_CONTINUES = {None, AttemptOutcome.HANDED_BACK}
 _LEAVES_OUTPUT = {
     AttemptOutcome.SUCCEEDED,
     AttemptOutcome.FAILED,
@@ -69,10 +69,10 @@ class ReadLogs:
             InvalidInputError: *cursor* is invalid.
             UndecodableError: The record does not decode.
         """
-        place = _place(cursor)
+        place = _decode_cursor(cursor)
         run = self._runs.find(key)
         if isinstance(run, Waiting):
-            return LogPage([], _told(place), ended=False)
+            return LogPage([], _encode_cursor(place), ended=False)
         chosen = [each for each in run.attempts if attempt in {None, each.number}]
         over = run.state.ended or (attempt is not None and _is_over(run, attempt))
         if over and attempt is not None and not chosen:
@@ -87,8 +87,8 @@ class ReadLogs:
                 place = (fence, 0, 0)
             place = self._read(run, each, place, page)
             if page.full:
-                return LogPage(page.lines, _told(place), ended=over)
-        return LogPage(page.lines, None if over else _told(place), ended=over)
+                return LogPage(page.lines, _encode_cursor(place), ended=over)
+        return LogPage(page.lines, None if over else _encode_cursor(place), ended=over)
 
     def _read(
         self, run: Run, attempt: Attempt, place: tuple[int, int, int], page: _Page
@@ -96,7 +96,7 @@ class ReadLogs:
         """Put the lines of *attempt* from *place* on into *page*. Returns where to continue."""
         fence, first, line = place
         if not has_parts(attempt):
-            kept = _kept(run, attempt) if first == 0 else []
+            kept = _inline_output(run, attempt) if first == 0 else []
             taken = page.take(attempt, kept[line:])
             return (fence, 0, line + taken) if page.full else (fence + 1, 0, 0)
         for part, lines, is_last in self._parts(run, attempt, first):
@@ -131,7 +131,7 @@ class ReadLogs:
 def _is_over(run: Run, number: int) -> bool:
     """Whether attempt *number* of *run* has ended: no further attempt will get that number."""
     return any(
-        each.number > number or (each.number == number and each.outcome not in _GOES_ON)
+        each.number > number or (each.number == number and each.outcome not in _CONTINUES)
         for each in run.attempts
     )
 
@@ -175,7 +175,7 @@ def _lines(data: bytes | None, part: int) -> list[LogLine]:
         ]
 
 
-def _kept(run: Run, attempt: Attempt) -> list[LogLine]:
+def _inline_output(run: Run, attempt: Attempt) -> list[LogLine]:
     """The output on the record, if it belongs to *attempt*: only the last attempt keeps it."""
     left = [each for each in run.attempts if each.outcome in _LEAVES_OUTPUT]
     if not left or left[-1] is not attempt:
@@ -183,7 +183,7 @@ def _kept(run: Run, attempt: Attempt) -> list[LogLine]:
     return [*text_lines("stdout", run.stdout), *text_lines("stderr", run.stderr)]
 
 
-def _place(cursor: str | None) -> tuple[int, int, int]:
+def _decode_cursor(cursor: str | None) -> tuple[int, int, int]:
     """The fence, part and line in *cursor*."""
     if cursor is None:
         return (0, 0, 0)
@@ -196,5 +196,5 @@ def _place(cursor: str | None) -> tuple[int, int, int]:
     return (fence, part, line)
 
 
-def _told(place: tuple[int, int, int]) -> str:
+def _encode_cursor(place: tuple[int, int, int]) -> str:
     return "{}-{}-{}".format(*place)

@@ -12,8 +12,8 @@ from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports import Clock, D, Notices, RunStore
 
-_TOGETHER = 10
-_AGAIN_AFTER = timedelta(seconds=1)
+_MAX_BATCH = 10
+_RETRY_AFTER = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class ReturnHeld(Generic[D]):
             ready, again = self._end_leases(left, released)
             if ready:
                 self._clock.sleep(max(polls_until - self._clock.now(), timedelta()))
-            for first in range(0, len(ready), _TOGETHER):
-                shown += self._show_some(ready[first : first + _TOGETHER], again)
+            for first in range(0, len(ready), _MAX_BATCH):
+                shown += self._show_some(ready[first : first + _MAX_BATCH], again)
             left = again
-            if self._clock.now() + _AGAIN_AFTER >= until:
+            if self._clock.now() + _RETRY_AFTER >= until:
                 break
             if left:
-                self._clock.sleep(_AGAIN_AFTER)
+                self._clock.sleep(_RETRY_AFTER)
         return Returned(len(released), shown, len(left))
 
     def _end_leases(self, left: Sequence[D], released: set[str]) -> tuple[list[D], list[D]]:

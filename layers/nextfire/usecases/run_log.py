@@ -72,7 +72,7 @@ class RunLog:
         kept = data[: max(self._left, 0)]
         self._cut += len(data) - len(kept)
         if kept:
-            self._enter(stream, self._lines[stream].feed(kept))
+            self._append_lines(stream, self._lines[stream].feed(kept))
 
     def ship(self, now: datetime) -> None:
         """Start to store new output, if it is time. Does not wait."""
@@ -94,7 +94,7 @@ class RunLog:
             The number of parts.
         """
         for stream, lines in self._lines.items():
-            self._enter(stream, lines.rest())
+            self._append_lines(stream, lines.rest())
         if self._cut:
             notice = f"… [{self._cut} bytes cut: the log is full] …"
             self._append(LogLine(self._clock.now(), "stderr", notice))
@@ -112,7 +112,7 @@ class RunLog:
         self._store(until=until)
         return self._number + (1 if self._in_store else 0)
 
-    def _enter(self, stream: Stream, lines: list[str]) -> None:
+    def _append_lines(self, stream: Stream, lines: list[str]) -> None:
         now = self._clock.now()
         for text in lines:
             if self._left > 0:

@@ -29,7 +29,7 @@ from nextfire.usecases.heart import Heart, too_large
 
 
 @dataclass(frozen=True, slots=True)
-class Attempted:
+class AttemptResult:
     """The result of an attempt. `verdict`: why its supervisor stopped it, if it did; `given`: the
     JSON result that the script returned, if it SUCCEEDED.
     """
@@ -59,7 +59,7 @@ class RunScript:
         self._clock = clock
         self._bucket = bucket
 
-    def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
+    def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> AttemptResult:
         """Run the script of *job* for *run*, for at most *longest*."""
         masker = Masker()
         fetched: list[str] = []
@@ -80,7 +80,7 @@ class RunScript:
         longest: timedelta,
         masker: Masker,
         fetched: list[str],
-    ) -> Attempted:
+    ) -> AttemptResult:
         """The attempt; the script's digest is appended to *fetched* once it is known."""
         definition = job.definition
         began_at = self._clock.now()
@@ -115,15 +115,15 @@ class RunScript:
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
         except (NotFoundError, InvalidInputError) as error:
-            return Attempted(Result(AttemptOutcome.FAILED, str(error), permanent=True))
+            return AttemptResult(Result(AttemptOutcome.FAILED, str(error), permanent=True))
         except UnavailableError as error:
-            return Attempted(Result(AttemptOutcome.FAILED, str(error)))
+            return AttemptResult(Result(AttemptOutcome.FAILED, str(error)))
         except Exception as error:  # noqa: BLE001 — it is recorded; the worker continues
             why = f"could not be run: {type(error).__name__}: {error}"
-            return Attempted(Result(AttemptOutcome.FAILED, why))
+            return AttemptResult(Result(AttemptOutcome.FAILED, why))
         result = _result(ended, timeout, heart)
         given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
-        return Attempted(result, ended.stopped, given)
+        return AttemptResult(result, ended.stopped, given)
 
     def _environment(self, job: Job, masker: Masker) -> dict[str, str]:
         """`target.env` with its references resolved; the resolved values are added to *masker*."""

@@ -19,7 +19,7 @@ POLL_AT_WORK = timedelta(seconds=2)
 that is handed back meanwhile for a lease, without a receiver; so this poll is never interrupted."""
 _RECEIVE_AT_MOST = 10
 _AFTER_TROUBLE = timedelta(seconds=1)
-_FOR_A_SLOT = timedelta(seconds=1)
+_SLOT_WAIT = timedelta(seconds=1)
 """Time between two updates of the task's protection while all slots are taken."""
 _CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOCK_EVERY = 300.0
@@ -85,8 +85,8 @@ class ServePool(Generic[D]):
         self._one_run = one_run
         self._has_its_run = False
         self._stopping = False
-        self._waits = False
-        self._clock_again_at = threads.monotonic() + _CLOCK_EVERY
+        self._interruptible = False
+        self._next_clock_check = threads.monotonic() + _CLOCK_EVERY
         self._working: list[Future[list[D]]] = []
 
     def stop(self) -> bool:
@@ -98,7 +98,10 @@ class ServePool(Generic[D]):
         """
         # A plain flag: a signal handler may interrupt the code that holds the lock of an Event.
         self._stopping = True
-        waits, self._waits = self._waits, False  # the next call must not interrupt it again
+        waits, self._interruptible = (
+            self._interruptible,
+            False,
+        )  # the next call must not interrupt it again
         return waits
 
     def serve(self) -> None:
@@ -108,7 +111,7 @@ class ServePool(Generic[D]):
         while not self._stopping and not (self._has_its_run and not self._prune()):
             self._serve_once()
         while self._prune():
-            self._threads.wait(self._working, _FOR_A_SLOT)
+            self._threads.wait(self._working, _SLOT_WAIT)
         self._acknowledger.close()
         self._protection.keep(working=False)
 
@@ -121,7 +124,7 @@ class ServePool(Generic[D]):
         # Only with a free slot: otherwise a message would wait here, hidden from other workers.
         free = 0 if self._has_its_run else self._threads.size - working
         if free == 0:
-            self._threads.wait(self._working, _FOR_A_SLOT)
+            self._threads.wait(self._working, _SLOT_WAIT)
             return
         for group in self._receive(1 if self._one_run else min(free, _RECEIVE_AT_MOST)):
             self._has_its_run = self._one_run
@@ -142,14 +145,14 @@ class ServePool(Generic[D]):
 
     def _clock_is_right(self) -> bool:
         """Whether this machine's clock is accurate enough; unknown counts as yes."""
-        if self._threads.monotonic() < self._clock_again_at:
+        if self._threads.monotonic() < self._next_clock_check:
             return True
         try:
             wrong = clock_fault(self._service_clock)
         except Exception:  # noqa: BLE001 — the service does not answer: the next receive reports it
             wrong = None
         if wrong is None:
-            self._clock_again_at = self._threads.monotonic() + _CLOCK_EVERY
+            self._next_clock_check = self._threads.monotonic() + _CLOCK_EVERY
         else:
             self._notices.fail("receives nothing", wrong)
         return wrong is None
@@ -186,11 +189,11 @@ class ServePool(Generic[D]):
         try:
             # The interruption may come at any moment, so an outer block catches it.
             try:
-                self._waits = interruptible
+                self._interruptible = interruptible
                 if not self._stopping:  # nothing would interrupt a wait that begins after `stop`
                     found = wait()
             finally:
-                self._waits = False
+                self._interruptible = False
         except StopWaiting:
             pass
         return found

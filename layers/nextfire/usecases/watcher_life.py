@@ -62,7 +62,7 @@ class WatcherLife:
             self._notices.warn("the watcher retries a step", error)
             again_at = now + AFTER_TROUBLE
         if report is not None:
-            self._told(report)
+            self._record(report)
         if self._publish_at is None:
             self._publish_at = now + _PUBLISH_EVERY
         elif now >= self._publish_at:
@@ -71,14 +71,14 @@ class WatcherLife:
 
     def end(self) -> None:
         """Release the lease, so that the standby takes over immediately, and publish the counts."""
-        self._told(self._watch.finish())
+        self._record(self._watch.finish())
         try:
             self._watch.end()
         except UnavailableError as error:
             self._notices.warn("the lease was not released", error)
         self._publish(None)
 
-    def _told(self, report: TickReport) -> None:
+    def _record(self, report: TickReport) -> None:
         self.dispatched += len(report.dispatched)
         self._notices.tick(report)
 

@@ -82,29 +82,29 @@ class Telemetry:
             late = Metric.HELD_BACK_FOR if run.held_back else Metric.DISPATCH_LATENESS
             self._lateness[late].append(run.lateness)
         if self.logger.log_level <= logging.DEBUG:
-            self._tell_dispatched(report.dispatched)
+            self._log_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
         self.count(Metric.TICKS, int(report.polled))
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
-        self._skipped(report.skipped)
+        self._count_skipped(report.skipped)
         self.count(Metric.QUARANTINED, report.quarantined)
-        self._tell(report.notes)
+        self._log_notes(report.notes)
 
     def audited(self, report: AuditReport) -> None:
         """Log and count what a page of the audit did."""
         self.count(Metric.AUDITED, report.jobs)
         self.count(Metric.REPAIRED, report.repaired)
         self.count(Metric.QUARANTINED, report.quarantined)
-        self._tell(report.notes)
+        self._log_notes(report.notes)
 
-    def _tell(self, notes: Sequence[str]) -> None:
+    def _log_notes(self, notes: Sequence[str]) -> None:
         for note in notes[:_NOTES]:
             self.logger.warning(note)
         if len(notes) > _NOTES:
             self.logger.warning("more of the same", count=len(notes) - _NOTES)
 
-    def _tell_dispatched(self, dispatched: Sequence[Dispatched]) -> None:
+    def _log_dispatched(self, dispatched: Sequence[Dispatched]) -> None:
         for run in dispatched:
             self.logger.debug(
                 "dispatched",
@@ -114,12 +114,12 @@ class Telemetry:
                 reason=run.reason,
             )
 
-    def _skipped(self, records: Sequence[Run]) -> None:
+    def _count_skipped(self, records: Sequence[Run]) -> None:
         self.count(Metric.SKIPPED, sum(run.covered for run in records))
         for record in records[:_NOTES]:
-            self._tell_skipped(record)
+            self._log_skipped(record)
 
-    def _tell_skipped(self, run: Run) -> None:
+    def _log_skipped(self, run: Run) -> None:
         self.logger.info(
             run.reason or "skipped",
             execution_id=run.key.execution_id,
@@ -135,14 +135,14 @@ class Telemetry:
         self.count(Metric.QUARANTINED, int(handled.quarantined))
         run = handled.run
         self.count(Metric.SKIPPED, int(handled.skipped))
-        self._skipped(handled.missed)
+        self._count_skipped(handled.missed)
         if handled.outcome is AttemptOutcome.SUCCEEDED:
             self.count(Metric.SUCCEEDED)
         elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
             self.count(Metric.FAILED)
         troubled = handled.quarantined or (run is not None and run.state is RunState.DEAD)
-        tell = self.logger.error if troubled else self.logger.info
-        tell(
+        log = self.logger.error if troubled else self.logger.info
+        log(
             handled.reason,
             execution_id=run.key.execution_id if run else None,
             tenant=run.key.job.tenant if run else None,

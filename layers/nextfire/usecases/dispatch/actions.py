@@ -15,14 +15,14 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, RunQueue, RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.cover_missed import Covered, cover_missed
-from nextfire.usecases.dispatch.report import Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 from nextfire.usecases.go_on_backfill import GoOnBackfill
 
 _COVER_FOR = timedelta(seconds=1)  # for missed occurrences in one step: the lease is short
 _BACKFILL_FOR = timedelta(milliseconds=500)  # for backfills in one step
 
-Followed = tuple[Due, FireEntry | None]
+Followed = tuple[DecidedEntry, FireEntry | None]
 """An entry that was handled, and its successor, if any."""
 
 
@@ -39,7 +39,7 @@ class Actions:
     waiting: Waiting
     quotas: TenantQuotas
 
-    def send(self, going: Sequence[Due]) -> set[int]:
+    def send(self, going: Sequence[DecidedEntry]) -> set[int]:
         """Send the runs of *going*. Returns the indexes of those that the queue accepted."""
         messages = [(d.pool, self._message(d)) for d in map(_sent, going)]
         return self.queue.send(messages) if messages else set()
@@ -58,14 +58,16 @@ class Actions:
             abreast=self.quotas.of(key.job.tenant).concurrent_runs,
         )
 
-    def cover(self, missed: Sequence[Due], now: datetime, report: TickReport) -> list[Followed]:
+    def cover(
+        self, missed: Sequence[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[Followed]:
         """Write the records of occurrences that are skipped.
 
         Entries of one job are covered one after another, the earliest first. The work is bounded in
         time to protect the lease; entries that are left are postponed.
         """
         until = self.clock.now() + _COVER_FOR
-        by_job: dict[JobKey, list[Due]] = {}
+        by_job: dict[JobKey, list[DecidedEntry]] = {}
         for due in sorted(missed, key=lambda each: each.entry.sort_key):
             by_job.setdefault(due.entry.job, []).append(due)
         done: list[Followed] = []
@@ -84,15 +86,15 @@ class Actions:
             else:
                 undecided.append(due.stored)
                 report.cannot_decide(due.stored, covered)
-        self.waiting.postpone(again, Why.NO_TIME)
-        self.waiting.postpone(undecided, Why.BROKEN)
+        self.waiting.postpone(again, WaitReason.NO_TIME)
+        self.waiting.postpone(undecided, WaitReason.BROKEN)
         return done
 
     def _cover(
-        self, of_job: Sequence[Due], until: datetime, now: datetime
-    ) -> list[tuple[Due, Covered | Exception | None]]:
+        self, of_job: Sequence[DecidedEntry], until: datetime, now: datetime
+    ) -> list[tuple[DecidedEntry, Covered | Exception | None]]:
         """Cover the entries of one job. The result is None if there was no time left."""
-        done: list[tuple[Due, Covered | Exception | None]] = []
+        done: list[tuple[DecidedEntry, Covered | Exception | None]] = []
         for due in of_job:
             entry, decision = due.entry, due.decision
             if (
@@ -112,7 +114,9 @@ class Actions:
                 done.append((due, covered))
         return done
 
-    def end_replaced(self, sent: Sequence[Due], now: datetime, report: TickReport) -> set[Slot]:
+    def end_replaced(
+        self, sent: Sequence[DecidedEntry], now: datetime, report: TickReport
+    ) -> set[Slot]:
         """Stop the runs that those of *sent* replace, now that the new runs are in the queue.
 
         Idempotent: after a crash it still affects only earlier runs. Returns the slots of entries
@@ -134,7 +138,7 @@ class Actions:
                 report.notes.append(f"the run before {slot.sort_key} is not stopped: {error}")
         return failed
 
-    def resume(self, ended: Sequence[Due], report: TickReport) -> list[Slot]:
+    def resume(self, ended: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
         """End the pauses of jobs, effective at the instants of their RESUME entries, and store each
         job's first FIRE entry. Returns the slots of entries that are done.
         """
@@ -149,22 +153,22 @@ class Actions:
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], Why.BROKEN)
+                self.waiting.postpone([stored], WaitReason.BROKEN)
             else:
                 if resumed:
                     done.append(stored.slot)
                     report.notes.append(f"resumed {key.tenant}/{key.job_id}")
                 else:  # the job changed concurrently: decide again
                     again.append(stored)
-        self.waiting.postpone(again, Why.NO_ANSWER)
+        self.waiting.postpone(again, WaitReason.NO_ANSWER)
         return done
 
-    def _resume(self, due: Due, decision: Resume) -> bool:
+    def _resume(self, due: DecidedEntry, decision: Resume) -> bool:
         job, first = decision.job.resumption(due.entry.at)
         counts = int(job.counted) - int(decision.job.counted)
         return self.jobs.update(job, first, self.clock.now(), counts=counts)
 
-    def go_on(self, backfills: Sequence[Due], report: TickReport) -> list[Slot]:
+    def go_on(self, backfills: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
         """Continue backfills concurrently, for a bounded time so that other entries are not
         delayed. Returns the slots of entries that are done.
         """
@@ -184,17 +188,17 @@ class Actions:
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], Why.BROKEN)
+                self.waiting.postpone([stored], WaitReason.BROKEN)
             else:
                 if over:
                     done.append(stored.slot)
                 else:
                     again.append(stored)
-        self.waiting.postpone(again, Why.BACKFILL)
+        self.waiting.postpone(again, WaitReason.BACKFILL)
         return done
 
 
-def _sent(due: Due) -> Fire | Resend:
+def _sent(due: DecidedEntry) -> Fire | Resend:
     decision = due.decision
     assert isinstance(decision, Fire | Resend)  # noqa: S101 — for the type checker
     return decision

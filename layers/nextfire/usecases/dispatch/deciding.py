@@ -23,8 +23,8 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports import JobStore
 from nextfire.domain.run import Trigger
 from nextfire.usecases.dispatch.holding import Holding
-from nextfire.usecases.dispatch.report import Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 
 _LEFT_FOR = timedelta(seconds=2)
 
@@ -32,7 +32,7 @@ Read = dict[Slot, Job | Exception | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
+class Decider:
     """Decides on batches of entries. Single calls run concurrently on `executor`."""
 
     jobs: JobStore
@@ -40,38 +40,42 @@ class Deciding:
     holding: Holding
     waiting: Waiting
 
-    def decide(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> list[Due]:
+    def decide(
+        self, batch: list[StoredEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
         """Decide on *batch*. Entries that are late and were not held back have probably missed an
         occurrence, so their jobs are read consistently right away.
         """
         late = dict.fromkeys(s.entry.job for s in batch if _is_late(s.entry, now))
-        asked = dict.fromkeys(s.entry.job for s in batch if _asks_for_job(s.entry))
+        asked = dict.fromkeys(s.entry.job for s in batch if _depends_on_job(s.entry))
         others = [key for key in asked if key not in late]
         if late and not others:
             sure = dict(self.jobs.get_many(late, consistent=True))
         else:  # a failure here does not affect the other entries
-            sure = self._together(late)
+            sure = self._read_batch(late)
         found = dict(self.jobs.get_many(others)) if others else {}
         jobs = found | sure
         read: Read = {s.slot: jobs.get(s.entry.job) for s in batch}
-        return self._decided(batch, read, now, report, sure=sure.keys())
+        return self._decide_each(batch, read, now, report, sure=sure.keys())
 
-    def _together(self, keys: Collection[JobKey]) -> dict[JobKey, Job | Exception]:
+    def _read_batch(self, keys: Collection[JobKey]) -> dict[JobKey, Job | Exception]:
         """The jobs, by consistent reads; if the read fails, the error in place of each job."""
         try:
             return dict(self.jobs.get_many(keys, consistent=True)) if keys else {}
         except UnavailableError as error:
             return dict.fromkeys(keys, error)
 
-    def confirm(self, decided: list[Due], now: datetime, report: TickReport) -> list[Due]:
+    def confirm(
+        self, decided: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
         """Decide again, on consistent reads, unless the decision is just to send a run: the first
         read may have been stale, and a skipped occurrence must be certain.
         """
         unsure = [d.stored for d in decided if not (d.sure or is_certain(d.decision))]
-        read_again = self._decided(unsure, self._read(unsure), now, report)
+        read_again = self._decide_each(unsure, self._read(unsure), now, report)
         again = {due.stored.slot: due for due in read_again}
         asked = {stored.slot for stored in unsure}
-        confirmed: list[Due] = []
+        confirmed: list[DecidedEntry] = []
         for due in decided:  # keeps the order: the first entries get the room and the quota
             sure = again.get(due.stored.slot) if due.stored.slot in asked else due
             if sure is None:
@@ -88,7 +92,7 @@ class Deciding:
         whole items, for jobs that will be written and jobs that the batch did not find.
         """
         together = dict.fromkeys(s.entry.job for s in entries if isinstance(s.entry, FireEntry))
-        found = self._together(together)
+        found = self._read_batch(together)
         alone = {
             key: self.executor.submit(self.jobs.get, key)
             for key in dict.fromkeys(s.entry.job for s in entries)
@@ -103,7 +107,7 @@ class Deciding:
                 read[stored.slot] = error
         return read
 
-    def _decided(
+    def _decide_each(
         self,
         entries: list[StoredEntry],
         jobs: Read,
@@ -111,13 +115,13 @@ class Deciding:
         report: TickReport,
         *,
         sure: Collection[JobKey] = (),
-    ) -> list[Due]:
+    ) -> list[DecidedEntry]:
         """Decide on each entry. Entries whose job cannot be read are postponed and do not affect
         the others.
 
         *sure*: the jobs that were read consistently.
         """
-        decided: list[Due] = []
+        decided: list[DecidedEntry] = []
         unread: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
         for stored in entries:
@@ -127,15 +131,15 @@ class Deciding:
                     raise job
                 entry = stored.entry
                 is_sure = isinstance(entry, FireEntry) and entry.job in sure
-                decided.append(Due(stored, decide_due(entry, job, now), is_sure))
+                decided.append(DecidedEntry(stored, decide_due(entry, job, now), is_sure))
             except UnavailableError as error:
                 unread.append(stored)
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
             except Exception as error:  # noqa: BLE001 — stays in the table; reported and alarmed
                 undecided.append(stored)
                 report.cannot_decide(stored, error)
-        self.waiting.postpone(unread, Why.NO_ANSWER)
-        self.waiting.postpone(undecided, Why.BROKEN)
+        self.waiting.postpone(unread, WaitReason.NO_ANSWER)
+        self.waiting.postpone(undecided, WaitReason.BROKEN)
         return decided
 
 
@@ -143,21 +147,21 @@ def _is_late(entry: DueEntry, now: datetime) -> bool:
     return isinstance(entry, FireEntry) and not entry.held and now - entry.at > MISFIRE_AFTER
 
 
-def _asks_for_job(entry: DueEntry) -> bool:
+def _depends_on_job(entry: DueEntry) -> bool:
     """Whether the decision depends on the job. A retry is already decided."""
     if not isinstance(entry, DispatchEntry):
         return True
     return entry.trigger is Trigger.MANUAL and entry.exclusive
 
 
-def misses(due: Due) -> bool:
+def misses(due: DecidedEntry) -> bool:
     """Whether an occurrence of the entry's chain is skipped."""
     return isinstance(due.decision, Cover) or (
         isinstance(due.decision, Fire) and bool(due.decision.missed)
     )
 
 
-def _covering_first(due: Due) -> Due:
+def _covering_first(due: DecidedEntry) -> DecidedEntry:
     """*due*, changed to record the missed occurrences before any run of its job is sent."""
     decision = due.decision
     if isinstance(decision, Fire) and decision.cover_first is not None:
@@ -165,7 +169,7 @@ def _covering_first(due: Due) -> Due:
     return due
 
 
-def in_order(decided: list[Due]) -> tuple[list[Due], list[StoredEntry]]:
+def in_order(decided: list[DecidedEntry]) -> tuple[list[DecidedEntry], list[StoredEntry]]:
     """*decided* without the entries that follow a missed range in their chain; and those entries.
 
     A watcher that died after it stored a successor and before it deleted the entry left both in the

@@ -23,8 +23,8 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports import ControlStore, RunQueue, RunStore
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch.holding import BATCH
-from nextfire.usecases.dispatch.report import Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 
 _ROOM_AFTER = timedelta(seconds=1)
 _PARTS = 10
@@ -46,7 +46,9 @@ class Shares:
 class Gate(Protocol):
     """Admits some entries and postpones the rest."""
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
+    def admit(
+        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
         """Those of *wanted* that are admitted; the others are postponed."""
 
 
@@ -65,23 +67,23 @@ class _Room:
     kept: int
     before: Collection[str] = ()
     refused: set[str] = field(default_factory=set)
-    given: Counter[str] = field(default_factory=Counter)
+    granted: Counter[str] = field(default_factory=Counter)
 
-    def lets_in(self, entry: DueEntry) -> bool:
+    def admits(self, entry: DueEntry) -> bool:
         """Whether there is room for *entry*. If so, the room is taken."""
         tenant = entry.job.tenant
         if self.left <= self.kept:
             waits = entry.held or tenant in self.refused or tenant in self.before
             part = 0 if waits else max(self.kept // _PARTS, 1)
-            if self.left <= 0 or (self.kept and self.given[tenant] >= part):
+            if self.left <= 0 or (self.kept and self.granted[tenant] >= part):
                 self.refused.add(tenant)
                 return False
-            self.given[tenant] += 1
+            self.granted[tenant] += 1
         self.left -= 1
         return True
 
 
-class PoolRoom:
+class QueueRoomGate:
     """Admits runs that their pools' queues have room for. The misfire policy decides on the
     occurrences that the others miss while they wait.
     """
@@ -93,11 +95,13 @@ class PoolRoom:
         self._rooms: dict[str, _Room] = {}
         self._lock = threading.Lock()
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
-        admitted: list[Due] = []
+    def admit(
+        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
+        admitted: list[DecidedEntry] = []
         held_back: list[StoredEntry] = []
         for pool in dict.fromkeys(p for due in wanted if (p := self._bounded(due)) is not None):
-            self._ask(pool, now, report)
+            self._refresh_room(pool, now, report)
         with self._lock:
             for due in wanted:
                 if self._has_room(due):
@@ -107,24 +111,24 @@ class PoolRoom:
         if held_back:
             report.notes.append(f"{len(held_back)} runs wait for room in their pools' queues")
             report.held_back += len(held_back)
-            self._waiting.postpone(held_back, Why.NO_ROOM)
+            self._waiting.postpone(held_back, WaitReason.NO_ROOM)
         return admitted
 
-    def _bounded(self, due: Due) -> str | None:
+    def _bounded(self, due: DecidedEntry) -> str | None:
         """The pool whose queue *due* needs room in, if that queue has a bound."""
         if isinstance(due.decision, Fire | Resend | Cover) and due.decision.pool in self._bounds:
             return due.decision.pool
         return None
 
-    def _has_room(self, due: Due) -> bool:
+    def _has_room(self, due: DecidedEntry) -> bool:
         pool = self._bounded(due)
         if pool is None:
             return True
         room = self._rooms[pool]
         # A skipped occurrence takes no room but waits for it: others may be sent before it.
-        return room.left > 0 if isinstance(due.decision, Cover) else room.lets_in(due.entry)
+        return room.left > 0 if isinstance(due.decision, Cover) else room.admits(due.entry)
 
-    def _ask(self, pool: str, now: datetime, report: TickReport) -> None:
+    def _refresh_room(self, pool: str, now: datetime, report: TickReport) -> None:
         """Read the backlog once, and again when the runs sent since may have filled the queue."""
         room, bound = self._rooms.get(pool), self._bounds[pool]
         if room is not None and (room.left > room.kept or now - room.asked_at < _ROOM_AFTER):
@@ -140,7 +144,7 @@ class PoolRoom:
             self._rooms[pool] = _Room(left, now, kept, before)
 
 
-class Turns:
+class OverlapGate:
     """Admits runs that may be queued while earlier runs of their job exist, and determines which
     of those runs they replace. Only jobs whose overlap policy requires it cost a query.
     """
@@ -150,15 +154,20 @@ class Turns:
         self._executor = executor
         self._waiting = waiting
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:  # noqa: ARG002 — a gate's
+    def admit(
+        self,
+        wanted: list[DecidedEntry],
+        now: datetime,  # noqa: ARG002 — part of the Gate protocol
+        report: TickReport,
+    ) -> list[DecidedEntry]:
         asked = {
             due.stored.slot: self._executor.submit(self._overlap, due, *question)
             for due in wanted
-            if (question := _asks_for_turn(due)) is not None
+            if (question := _overlap_check(due)) is not None
         }
         if not asked:
             return wanted
-        admitted: list[Due] = []
+        admitted: list[DecidedEntry] = []
         held_back: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
         for due in wanted:
@@ -173,16 +182,16 @@ class Turns:
                 report.cannot_decide(due.stored, error)
                 continue
             if overlap.joins:
-                admitted.append(_with_end(due, overlap))
+                admitted.append(_with_stop(due, overlap))
             else:
                 held_back.append(due.stored)
                 report.notes.append(f"{due.stored.slot.sort_key} waits: {overlap.reason}")
         report.held_back += len(held_back)
-        self._waiting.postpone(held_back, Why.NO_TURN)
-        self._waiting.postpone(undecided, Why.BROKEN)
+        self._waiting.postpone(held_back, WaitReason.NO_TURN)
+        self._waiting.postpone(undecided, WaitReason.BROKEN)
         return admitted
 
-    def _overlap(self, due: Due, job: Job, run: RunKey) -> OverlapDecision:
+    def _overlap(self, due: DecidedEntry, job: Job, run: RunKey) -> OverlapDecision:
         at, decision = run.scheduled_at, due.decision
         before = self._runs.between(
             job.key, "0", runs_from(at), newest_first=True, page=1, lenient=True
@@ -191,7 +200,7 @@ class Turns:
         return decide_overlap(job, at, before, missed_from=missed[0].first if missed else None)
 
 
-def _asks_for_turn(due: Due) -> tuple[Job, RunKey] | None:
+def _overlap_check(due: DecidedEntry) -> tuple[Job, RunKey] | None:
     """The job and the run to check for overlap. None for a retry, which was checked before, and for
     a job version that has been forgotten.
     """
@@ -206,7 +215,7 @@ def _answer(asked: Future[OverlapDecision] | None) -> OverlapDecision:
     return OverlapDecision(True) if asked is None else asked.result()
 
 
-def _with_end(due: Due, overlap: OverlapDecision) -> Due:
+def _with_stop(due: DecidedEntry, overlap: OverlapDecision) -> DecidedEntry:
     decision = due.decision
     if overlap.cancel is None or not isinstance(decision, Fire | Resend):
         return due
@@ -228,7 +237,7 @@ class TenantRates:
         self._quotas = quotas
         self._executor = executor
         self._waiting = waiting
-        self._spent: dict[str, datetime] = {}
+        self._used_up: dict[str, datetime] = {}
 
     def unspent(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
@@ -237,17 +246,19 @@ class TenantRates:
         postponed without a decision.
         """
         minute = floor_minute(now)
-        if minute not in [*self._spent.values()]:
+        if minute not in [*self._used_up.values()]:
             return batch
         over = [
             s
             for s in batch
-            if isinstance(s.entry, _SENT) and self._spent.get(s.entry.job.tenant) == minute
+            if isinstance(s.entry, _SENT) and self._used_up.get(s.entry.job.tenant) == minute
         ]
         self._wait(over, report)
         return [stored for stored in batch if stored not in over]
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
+    def admit(
+        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
         minute = floor_minute(now)
         most = {
             tenant: rate
@@ -258,7 +269,7 @@ class TenantRates:
             return wanted
         firing = Counter(due.tenant for due in wanted if _is_sent(due))
         left = self._take(minute, {t: (firing[t], most[t]) for t in most if firing[t]}, report)
-        admitted: list[Due] = []
+        admitted: list[DecidedEntry] = []
         over: list[StoredEntry] = []
         again: list[StoredEntry] = []
         for due in wanted:
@@ -272,7 +283,7 @@ class TenantRates:
                 admitted.append(due)
             else:
                 over.append(due.stored)
-        self._waiting.postpone(again, Why.NO_ANSWER)
+        self._waiting.postpone(again, WaitReason.NO_ANSWER)
         self._wait(over, report)
         return admitted
 
@@ -295,18 +306,18 @@ class TenantRates:
                 report.notes.append(f"the quota of {tenant} is unknown: {error}")
             else:
                 if left[tenant] < wanted[tenant][0]:
-                    self._spent[tenant] = minute
+                    self._used_up[tenant] = minute
         return left
 
     def _wait(self, entries: list[StoredEntry], report: TickReport) -> None:
         if entries:
             report.notes.append(f"{len(entries)} runs wait for their tenants' quotas")
             report.held_back += len(entries)
-            self._waiting.postpone(entries, Why.NO_QUOTA)
+            self._waiting.postpone(entries, WaitReason.NO_QUOTA)
 
 
 _SENT = (FireEntry, DispatchEntry)
 
 
-def _is_sent(due: Due) -> bool:
+def _is_sent(due: DecidedEntry) -> bool:
     return isinstance(due.decision, Fire | Resend)

@@ -41,11 +41,11 @@ class Holding:
         self._spare: dict[Slot, StoredEntry] = {}
         self._spare_at: datetime | None = None
         self._ignored: dict[Slot, datetime] = {}
-        self._gone: dict[Slot, datetime] = {}
-        self._in_work: set[Slot] = set()
+        self._deleted: dict[Slot, datetime] = {}
+        self._in_flight: set[Slot] = set()
         self._was_spare: set[Slot] = set()
-        self._jobs: set[JobKey] = set()
-        self._behind: dict[JobKey, list[StoredEntry]] = {}
+        self._busy_jobs: set[JobKey] = set()
+        self._blocked: dict[JobKey, list[StoredEntry]] = {}
 
     def __len__(self) -> int:
         return len(self._held) + len(self._spare)
@@ -74,8 +74,8 @@ class Holding:
         """Whether *slot* is held, in flight, ignored or deleted."""
         return (
             slot in self._held
-            or slot in self._in_work
-            or slot in self._gone
+            or slot in self._in_flight
+            or slot in self._deleted
             or slot in self._ignored
             or slot in self._spare
         )
@@ -113,8 +113,8 @@ class Holding:
             if spare:
                 self._spare_at = now
             batch += spare
-            self._in_work.update(stored.slot for stored in batch)
-            self._jobs.update(stored.entry.job for stored in batch)
+            self._in_flight.update(stored.slot for stored in batch)
+            self._busy_jobs.update(stored.entry.job for stored in batch)
             return batch
 
     def _take_ready(self, most: int) -> list[StoredEntry]:
@@ -123,15 +123,17 @@ class Holding:
             stored = self._ready.pop()
             if stored.slot not in self._held:
                 continue  # pushed twice: it was spare until an instant, and was read before that
-            if stored.entry.job in self._jobs:
-                self._behind.setdefault(stored.entry.job, []).append(stored)
+            if stored.entry.job in self._busy_jobs:
+                self._blocked.setdefault(stored.entry.job, []).append(stored)
                 continue
             del self._held[stored.slot]
             batch.append(stored)
         return batch
 
     def _take_spare(self, most: int) -> list[StoredEntry]:
-        slots = [s for s, each in self._spare.items() if each.entry.job not in self._jobs][:most]
+        slots = [s for s, each in self._spare.items() if each.entry.job not in self._busy_jobs][
+            :most
+        ]
         self._was_spare.update(slots)
         return [self._spare.pop(slot) for slot in slots]
 
@@ -139,10 +141,10 @@ class Holding:
         """*batch* is no longer in flight."""
         with self._lock:
             for stored in batch:
-                self._in_work.discard(stored.slot)
+                self._in_flight.discard(stored.slot)
                 self._was_spare.discard(stored.slot)
-                self._jobs.discard(stored.entry.job)
-                for behind in self._behind.pop(stored.entry.job, ()):
+                self._busy_jobs.discard(stored.entry.job)
+                for behind in self._blocked.pop(stored.entry.job, ()):
                     self._ready.push(behind)
 
     def set_aside(self, stored: StoredEntry, until: datetime | None) -> bool:
@@ -167,12 +169,12 @@ class Holding:
 
     def waits(self, slot: Slot) -> bool:
         """Whether *slot* is held, in flight or ignored, and not deleted."""
-        return any(slot in known for known in (self._held, self._in_work, self._ignored))
+        return any(slot in known for known in (self._held, self._in_flight, self._ignored))
 
     def deleted(self, slots: Iterable[Slot], now: datetime) -> None:
         """*slots* are being deleted: reads that began before that, or soon after, may show them."""
         with self._lock:
-            self._gone.update((slot, now + _SEEN_AGAIN) for slot in slots)
+            self._deleted.update((slot, now + _SEEN_AGAIN) for slot in slots)
 
     def forget(self, now: datetime, reads_since: datetime) -> None:
         """Forget slots that are no longer ignored at *now*, and deleted slots that no read that
@@ -180,4 +182,4 @@ class Holding:
         """
         with self._lock:
             self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
-            self._gone = {slot: at for slot, at in self._gone.items() if at > reads_since}
+            self._deleted = {slot: at for slot, at in self._deleted.items() if at > reads_since}

@@ -29,7 +29,7 @@ class _Place:
     seen: set[str] = field(default_factory=set)
 
 
-class Parked:
+class ParkedEntries:
     """Finds parked entries when their tenants can continue. Used by several threads.
 
     It remembers which tenants have entries in which bucket. This is only a hint: a new lease holder
@@ -88,7 +88,7 @@ class Parked:
                 )
             ]
             found += page
-            self._come_to(shard, place, page, ended=len(page) < rest)
+            self._advance(shard, place, page, ended=len(page) < rest)
         return found
 
     def _next(self, shard: int, now: datetime) -> _Place | None:
@@ -122,7 +122,7 @@ class Parked:
                 return next((minute for minute in minutes if minute > last), minutes[0])
         return None
 
-    def _come_to(
+    def _advance(
         self,
         shard: int,
         place: _Place,
@@ -147,7 +147,7 @@ class Parked:
                 self._unread[shard].remove(minute)
 
 
-class Spread:
+class QuotaSpread:
     """Estimates which minute has quota left for an entry that waits for its tenant's quota."""
 
     def __init__(self) -> None:

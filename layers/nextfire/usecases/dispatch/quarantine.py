@@ -12,9 +12,9 @@ from nextfire.domain.ports import DueStore, JobStore
 from nextfire.usecases.dispatch.report import TickReport
 
 _FOREIGN_FOR = timedelta(minutes=10)  # well above the lifetime of a watcher
-_BROKEN_REACH = timedelta(days=1)
-_LOOK_AGAIN = timedelta(seconds=60)
-_CHAIN_AGAIN = timedelta(seconds=2)
+_MAX_REPLAY = timedelta(days=1)
+_RETRY_AFTER = timedelta(seconds=60)
+_CHAIN_RETRY_AFTER = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class Quarantine:
         if broken.foreign and now < broken.slot.minute + _FOREIGN_FOR:
             # During a deployment a newer version may run at the same time as this one.
             report.notes.append(f"left to a newer version: {broken.slot.sort_key}: {broken.error}")
-            return _LOOK_AGAIN
+            return _RETRY_AFTER
         try:
             if not self._restore_chain(broken, now, report):
-                return _CHAIN_AGAIN
+                return _CHAIN_RETRY_AFTER
             self.due.quarantine(broken, now)
         except UnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 — one entry must not stop the others
             report.quarantined += 1
             report.notes.append(f"not quarantined, stays: {broken.slot}: {error}")
-            return _LOOK_AGAIN
+            return _RETRY_AFTER
         report.quarantined += 1
         report.notes.append(
             f"quarantined {broken.slot.bucket} {broken.slot.sort_key}: {broken.error}"
@@ -60,7 +60,7 @@ class Quarantine:
             if job is None or job.state is not JobState.ACTIVE:
                 return True
             # A corrupt instant in the key must not replay the whole history of the job.
-            at = max(broken.at or now, broken.slot.minute - _BROKEN_REACH)
+            at = max(broken.at or now, broken.slot.minute - _MAX_REPLAY)
             # The entry's own occurrence if it is one, else the next. With jitter, the previous one
             # may be sent again; its run has a record, so that has no effect.
             since = min(at, now) - job.definition.jitter_width - timedelta(milliseconds=1)

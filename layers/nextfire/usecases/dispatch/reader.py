@@ -13,7 +13,7 @@ from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, ControlStore, DueStore
-from nextfire.usecases.dispatch.parked import Parked
+from nextfire.usecases.dispatch.parked import ParkedEntries
 
 LOOK_AHEAD = timedelta(seconds=2)
 CLOSED_AFTER = timedelta(seconds=30)
@@ -82,7 +82,7 @@ class BucketReader:
         shards: Collection[int],
         epoch: int,
         room: Callable[[], int],
-        parked: Parked,
+        parked: ParkedEntries,
     ) -> None:
         self._due = due
         self._control = control
@@ -268,10 +268,10 @@ class BucketReader:
         known_until = self._read_until.get(bucket, minute) - _WRITTEN_LATE
         self._read_until[bucket] = until
         end = found[-1].slot
-        found += self._fresh(minute, shard, now, found[-1], known_until)
-        return found if self._full else found + self._between(minute, shard, until, end)
+        found += self._read_newly_due(minute, shard, now, found[-1], known_until)
+        return found if self._full else found + self._read_between(minute, shard, until, end)
 
-    def _fresh(
+    def _read_newly_due(
         self,
         minute: datetime,
         shard: int,
@@ -296,7 +296,7 @@ class BucketReader:
                 break
         return found
 
-    def _between(self, minute: datetime, shard: int, until: datetime, end: Slot) -> Found:
+    def _read_between(self, minute: datetime, shard: int, until: datetime, end: Slot) -> Found:
         """The next part of the entries behind *end*."""
         bucket, most = bucket_name(minute, shard), 2 * self._most
         reached = max(self._reached.get(bucket, end), end, key=_by_key)

@@ -13,7 +13,7 @@ from nextfire.domain.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DecidedEntry:
     """A due entry and the decision on it. `sure`: the job was read consistently. `ends`: the run
     that it replaces and the reason, if any.
     """

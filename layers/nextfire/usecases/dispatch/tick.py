@@ -20,14 +20,14 @@ from nextfire.domain.due_decisions import (
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
 from nextfire.usecases.dispatch.actions import Actions, Followed
-from nextfire.usecases.dispatch.deciding import Deciding, in_order, misses
-from nextfire.usecases.dispatch.gates import Gate, PoolRoom, Shares, TenantRates, Turns
+from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
+from nextfire.usecases.dispatch.gates import Gate, OverlapGate, QueueRoomGate, Shares, TenantRates
 from nextfire.usecases.dispatch.holding import Holding
-from nextfire.usecases.dispatch.parked import Parked
+from nextfire.usecases.dispatch.parked import ParkedEntries
 from nextfire.usecases.dispatch.quarantine import Quarantine
 from nextfire.usecases.dispatch.reader import LOOK_AHEAD, BucketReader, Found
-from nextfire.usecases.dispatch.report import Dispatched, Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, Dispatched, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 from nextfire.usecases.go_on_backfill import GoOnBackfill
 
 POLL_EVERY = timedelta(milliseconds=500)
@@ -35,8 +35,8 @@ BUDGET = 20_000
 """Default number of entries in memory, if the amount of memory is not configured."""
 _SLOW = timedelta(seconds=1)
 _LANES_AT_LEAST = 2
-_TOGETHER = timedelta(milliseconds=100)
-_WAITED_FOR = 0.05  # seconds to wait for a batch in flight if no other can begin
+_GATHER_FOR = timedelta(milliseconds=100)
+_WAIT_SECONDS = 0.05  # seconds to wait for a batch in flight if no other can begin
 
 
 class Dispatch:
@@ -75,16 +75,16 @@ class Dispatch:
         self._executor = executor
         self._lanes = lanes
         self._at_once = at_once
-        self._begun_at = datetime.min.replace(tzinfo=UTC)
-        self._now_at_once = at_once
-        self._flying: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
+        self._last_begun_at = datetime.min.replace(tzinfo=UTC)
+        self._current_lanes = at_once
+        self._in_flight: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
         self._report = TickReport()
-        self._trouble: UnavailableError | None = None
+        self._error: UnavailableError | None = None
         self._holding = holding = Holding(shares.weights, budget)
-        self._parked = parked = Parked(due)
+        self._parked = parked = ParkedEntries(due)
         self._waiting = waiting = Waiting(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
-        self._deciding = Deciding(jobs, executor, holding, waiting)
+        self._deciding = Decider(jobs, executor, holding, waiting)
         self._reader = BucketReader(
             due,
             control,
@@ -95,8 +95,8 @@ class Dispatch:
             room=lambda: holding.room,
             parked=parked,
         )
-        self._room: Gate = PoolRoom(queue, shares.backlogs, waiting)
-        self._turns: Gate = Turns(runs, executor, waiting)
+        self._room: Gate = QueueRoomGate(queue, shares.backlogs, waiting)
+        self._turns: Gate = OverlapGate(runs, executor, waiting)
         self._rates = TenantRates(control, shares.quotas, executor, waiting)
         backfill = GoOnBackfill(jobs, runs, due, queue, clock)
         self._actions = Actions(
@@ -131,7 +131,7 @@ class Dispatch:
             if self._holding.knows(stored.slot):
                 continue  # most entries of a poll are known from an earlier one
             if not isinstance(stored, BrokenEntry):
-                if self._waiting.lets_in(stored, now):
+                if self._waiting.admits(stored, now):
                     self._holding.hold(stored, now)
             # A broken entry among parked ones is set aside when its minute comes.
             elif stored.slot.minute <= now + LOOK_AHEAD:
@@ -148,51 +148,51 @@ class Dispatch:
         Raises:
             UnavailableError: A batch could not be decided at all. Its entries are read again.
         """
-        self._land()
+        self._collect()
         begun = 0
-        for _ in range(self._now_at_once - len(self._flying)):
+        for _ in range(self._current_lanes - len(self._in_flight)):
             # A call for a few entries costs as much as one for many: next to a batch in flight, an
             # incomplete batch waits a moment for more entries.
-            alone = not self._flying or now - self._begun_at >= _TOGETHER
+            alone = not self._in_flight or now - self._last_begun_at >= _GATHER_FOR
             batch = self._holding.take(now, full=not alone)
             if not batch:
                 break
             begun += 1
-            self._begun_at = now
-            self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch, now
+            self._last_begun_at = now
+            self._in_flight[self._lanes.submit(self._carry_out, batch, now)] = batch, now
         next_at = self._holding.next_at
-        if not begun and self._flying and next_at is not None and next_at <= now:
+        if not begun and self._in_flight and next_at is not None and next_at <= now:
             with suppress(Exception):  # reported below; the oldest is likely to end next
-                next(iter(self._flying)).result(_WAITED_FOR)
-        self._land()
-        return self._reported()
+                next(iter(self._in_flight)).result(_WAIT_SECONDS)
+        self._collect()
+        return self._take_report()
 
     def finish(self) -> TickReport:
         """Wait for the batches in flight, before the lease is released."""
-        for flight in [*self._flying]:
+        for flight in [*self._in_flight]:
             with suppress(Exception):  # reported below
                 flight.result()
-        self._land()
-        self._trouble = None  # noted in the report; no later call could raise it
-        return self._reported()
+        self._collect()
+        self._error = None  # noted in the report; no later call could raise it
+        return self._take_report()
 
-    def _land(self) -> None:
+    def _collect(self) -> None:
         """Collect the reports of the batches that have ended. A failed batch does not affect the
         reports of the others: they are kept until they are returned.
         """
-        for flight in [each for each in self._flying if each.done()]:
-            batch, begun_at = self._flying.pop(flight)
+        for flight in [each for each in self._in_flight if each.done()]:
+            batch, begun_at = self._in_flight.pop(flight)
             self._holding.done(batch)
             self._adapt(self._clock.now() - begun_at)
             try:
                 self._report += flight.result()
             except UnavailableError as error:
-                self._trouble = error
+                self._error = error
                 self._report.notes.append(str(error))
 
-    def _reported(self) -> TickReport:
+    def _take_report(self) -> TickReport:
         """The results of the batches that have ended; each is returned once."""
-        trouble, self._trouble = self._trouble, None
+        trouble, self._error = self._error, None
         if trouble is not None and not self._report.dispatched:
             raise trouble
         report, self._report = self._report, TickReport()
@@ -203,9 +203,9 @@ class Dispatch:
         responses: more of them would only delay each other and the reads.
         """
         if took > _SLOW:
-            self._now_at_once = max(self._now_at_once - 1, min(_LANES_AT_LEAST, self._at_once))
+            self._current_lanes = max(self._current_lanes - 1, min(_LANES_AT_LEAST, self._at_once))
         elif took < _SLOW / 2:
-            self._now_at_once = min(self._now_at_once + 1, self._at_once)
+            self._current_lanes = min(self._current_lanes + 1, self._at_once)
 
     def _carry_out(self, batch: list[StoredEntry], now: datetime) -> TickReport:
         """Decide, admit, send, store successors, delete: in this order for each entry."""
@@ -231,7 +231,7 @@ class Dispatch:
             report += self._carry_out(followers, now)
         return report
 
-    def _send(self, going: list[Due], report: TickReport) -> list[Followed]:
+    def _send(self, going: list[DecidedEntry], report: TickReport) -> list[Followed]:
         """Send the runs. Returns those that the queue accepted, with their successors."""
         sent = self._actions.send(going)
         done_at = self._clock.now()
@@ -252,11 +252,11 @@ class Dispatch:
             report.dispatched.append(
                 Dispatched(decision.run, done_at - due_at, decision.reason, due.entry.held)
             )
-        self._waiting.postpone(unsent, Why.NO_ANSWER)
+        self._waiting.postpone(unsent, WaitReason.NO_ANSWER)
         return followed
 
     def _cover(
-        self, missed: list[Due], now: datetime, report: TickReport, *, at_once: bool
+        self, missed: list[DecidedEntry], now: datetime, report: TickReport, *, at_once: bool
     ) -> list[Followed]:
         """Write records of skipped occurrences: now if *at_once*; otherwise when there is nothing
         else to do, or together with the next run of the job.
@@ -264,7 +264,7 @@ class Dispatch:
         covering = missed if at_once else [due for due in missed if not self._may_wait(due)]
         return self._actions.cover(covering, now, report) if covering else []
 
-    def _may_wait(self, due: Due) -> bool:
+    def _may_wait(self, due: DecidedEntry) -> bool:
         assert isinstance(due.decision, Cover)  # noqa: S101 — for the type checker
         return self._holding.set_aside(due.stored, due.decision.next_at)
 
@@ -285,9 +285,9 @@ class Dispatch:
                 waiting.append(due.stored)
             else:
                 gone.append(due.stored.slot)
-        self._waiting.postpone(waiting, Why.NO_ANSWER)
+        self._waiting.postpone(waiting, WaitReason.NO_ANSWER)
         return gone
 
 
-def _of(kinds: object, decided: Iterable[Due]) -> list[Due]:
+def _of(kinds: object, decided: Iterable[DecidedEntry]) -> list[DecidedEntry]:
     return [due for due in decided if isinstance(due.decision, kinds)]  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, DueStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.dispatch.holding import Holding
-from nextfire.usecases.dispatch.parked import Parked, Spread
+from nextfire.usecases.dispatch.parked import ParkedEntries, QuotaSpread
 
 _NEAR = 1_000
 """Waiting entries per tenant that stay in their buckets in the first minute; more are parked."""
@@ -24,13 +24,13 @@ _LOOKS = 100
 """Parked entries, of all tenants together, that are tried at a time after a try failed. Each try
 costs a read of the job; without a bound, the tries would cost more than moving the entries.
 """
-_PARKED_AGAIN = timedelta(seconds=2)
+_PARKED_RETRY_AFTER = timedelta(seconds=2)
 """Minimum time between two tries of a parked entry."""
-_QUOTA_SEEN_AFTER = timedelta(seconds=5)
+_QUOTA_KNOWN_AFTER = timedelta(seconds=5)
 """How long after the start of a minute it is known whether its due runs use up its quota."""
 
 
-class Why(Enum):
+class WaitReason(Enum):
     """Why entries wait. Each value has the seconds until the next try, and whether the entry is
     *held back*: only its pool, job or tenant delays it, so its lateness is counted separately.
     """
@@ -58,7 +58,12 @@ class Waiting:
     """
 
     def __init__(
-        self, due: DueStore, holding: Holding, parked: Parked, clock: Clock, quotas: TenantQuotas
+        self,
+        due: DueStore,
+        holding: Holding,
+        parked: ParkedEntries,
+        clock: Clock,
+        quotas: TenantQuotas,
     ) -> None:
         self._due = due
         self._holding = holding
@@ -71,9 +76,9 @@ class Waiting:
         self._allowed: dict[str, int] = {}
         self._tries = 0
         self._tried: dict[str, int] = {}  # by tenant, the sequence number of its last try
-        self._least = _LOOKS
+        self._min_tries = _LOOKS
         self._no_quota_until: dict[str, datetime] = {}
-        self._spread = Spread()
+        self._spread = QuotaSpread()
 
     def wanted(self, now: datetime) -> Mapping[str, int]:
         """By tenant, how many parked entries may be tried now. Called once per poll. The tenants
@@ -83,17 +88,17 @@ class Waiting:
         """
         tenants = self._parked.tenants
         with self._lock:
-            self._least = max(_LOOKS // max(len(tenants), 1), 1)
+            self._min_tries = max(_LOOKS // max(len(tenants), 1), 1)
             self._waiting = waiting = self._count()
             for tenant in tenants - waiting.keys():
-                self._allowed[tenant] = min(2 * self._allowed.get(tenant, self._least), _NEAR)
+                self._allowed[tenant] = min(2 * self._allowed.get(tenant, self._min_tries), _NEAR)
             for tenant in self._allowed.keys() - tenants:
                 del self._allowed[tenant]
             return {
                 tenant: left for tenant in tenants if (left := self._left(tenant, waiting, now)) > 0
             }
 
-    def lets_in(self, stored: StoredEntry, now: datetime) -> bool:
+    def admits(self, stored: StoredEntry, now: datetime) -> bool:
         """Whether to hold *stored*, an unknown entry: a parked one only if it may be tried now."""
         if not stored.is_parked(now):
             return True
@@ -110,14 +115,14 @@ class Waiting:
     def _left(self, tenant: str, waiting: Counter[str], now: datetime) -> int:
         if now < self._no_quota_until.get(tenant, now):
             return 0
-        return self._allowed.get(tenant, self._least) - waiting[tenant]
+        return self._allowed.get(tenant, self._min_tries) - waiting[tenant]
 
     def _count(self) -> Counter[str]:
         """By tenant, the number of entries that are being tried or were tried and wait."""
         self._near = {s: t for s, t in self._near.items() if self._holding.waits(s)}
         return Counter(self._near.values())
 
-    def postpone(self, entries: Sequence[StoredEntry], why: Why) -> None:
+    def postpone(self, entries: Sequence[StoredEntry], why: WaitReason) -> None:
         """Try *entries* again later.
 
         Entries in past buckets move to the present one: otherwise an entry that cannot be sent
@@ -129,7 +134,7 @@ class Waiting:
         if not entries:
             return
         now = self._clock.now()
-        near, far = self._part(entries, why, now)
+        near, far = self._partition(entries, why, now)
         present = bucket_name(floor_minute(now), 0)
         self._move([s for s in near if s.slot.bucket < present], now, why)
         for minute, parked in far.items():
@@ -140,8 +145,8 @@ class Waiting:
             with suppress(UnavailableError):  # the mark only explains the lateness
                 self._due.mark_held(unmarked)
 
-    def _part(
-        self, entries: Sequence[StoredEntry], why: Why, now: datetime
+    def _partition(
+        self, entries: Sequence[StoredEntry], why: WaitReason, now: datetime
     ) -> tuple[list[StoredEntry], Mapping[datetime, list[StoredEntry]]]:
         """Split *entries* into those that wait where they are, which are ignored for a while; and
         those to park, by the minute of their new bucket.
@@ -153,13 +158,13 @@ class Waiting:
             waiting = self._count()
             for stored in entries:
                 tenant = stored.entry.job.tenant
-                if why is Why.NO_QUOTA:
-                    self._no_quota_until[tenant] = next_minute + _QUOTA_SEEN_AFTER
+                if why is WaitReason.NO_QUOTA:
+                    self._no_quota_until[tenant] = next_minute + _QUOTA_KNOWN_AFTER
                 elif why.held:
-                    self._allowed[tenant] = self._least
+                    self._allowed[tenant] = self._min_tries
                 # An entry in a future bucket is parked already, or was found by the look-ahead.
                 if stored.slot.minute < next_minute and (
-                    why is Why.NO_QUOTA
+                    why is WaitReason.NO_QUOTA
                     or (why.held and now - stored.entry.at >= MINUTE)
                     or waiting[tenant] >= _NEAR
                 ):
@@ -169,23 +174,23 @@ class Waiting:
                 near.append(stored)
                 self._near[stored.slot] = tenant
             for stored in near:
-                wait = max(why.after, _PARKED_AGAIN) if stored.is_parked(now) else why.after
-                until = next_minute if why is Why.NO_QUOTA else now + wait
+                wait = max(why.after, _PARKED_RETRY_AFTER) if stored.is_parked(now) else why.after
+                until = next_minute if why is WaitReason.NO_QUOTA else now + wait
                 self._holding.ignore([stored.slot], until)
         return near, far
 
-    def _minute_for(self, entry: DueEntry, why: Why, now: datetime) -> datetime:
+    def _minute_for(self, entry: DueEntry, why: WaitReason, now: datetime) -> datetime:
         """The minute of the bucket to park *entry* in."""
-        if why is Why.NO_QUOTA and not entry.held:
+        if why is WaitReason.NO_QUOTA and not entry.held:
             rate = self._quotas.of(entry.job.tenant).runs_per_minute or _NEAR
             return self._spread.minute_for(entry.job.tenant, rate, now)
         late = now - entry.at if why.held else MINUTE
         return floor_minute(now + min(max(late, MINUTE), PARKED_AT_MOST))
 
-    def _move(self, entries: list[StoredEntry], at: datetime, why: Why) -> None:
+    def _move(self, entries: list[StoredEntry], at: datetime, why: WaitReason) -> None:
         """Move *entries* to the bucket for writes at *at*, which differs from their bucket."""
         if entries:
-            moving = dict.fromkeys(_marked(s.entry) if why.held else s.entry for s in entries)
+            moving = dict.fromkeys(_mark_held(s.entry) if why.held else s.entry for s in entries)
             moved = self._due.put(moving, at)
             left = [stored.slot for stored in entries if stored.entry in moved]
             self._due.delete(left)
@@ -194,5 +199,5 @@ class Waiting:
                     self._near.pop(slot, None)  # its copy waits in another slot
 
 
-def _marked(entry: DueEntry) -> DueEntry:
+def _mark_held(entry: DueEntry) -> DueEntry:
     return entry if entry.held else replace(entry, held=True)
