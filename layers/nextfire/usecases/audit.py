@@ -440,7 +440,7 @@ class AuditJobs:
         return Slot(entry.bucket(now, self._write_shards), entry.sort_key)
 
     def _slots(self, entry: DueEntry, now: datetime) -> set[Slot]:
-        """The slots where *entry* may be: fewer write shards would have placed it elsewhere."""
+        """The slots where *entry* may be: with fewer write shards its shard was different."""
         minute = floor_minute(max(entry.at, now))
         shards = {entry.job.shard(shards) for shards in range(1, self._read_shards + 1)}
         return {Slot(bucket_name(minute, shard), entry.sort_key) for shard in shards}

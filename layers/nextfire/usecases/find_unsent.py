@@ -10,7 +10,7 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import ControlStore, DueStore
 
 BEHIND_AT_MOST = timedelta(hours=1)
-"""A backlog of watchers above this age is not searched: that would take too many reads."""
+"""If a cursor is further behind, the table is not searched: that would take too many reads."""
 _AHEAD = PARKED_AT_MOST + MINUTE
 _READ_AT_MOST = 10_000
 _MOMENT = timedelta(milliseconds=1)

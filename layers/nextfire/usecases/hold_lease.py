@@ -64,8 +64,8 @@ class HoldLease:
         there = self._control.lease(self._group)
         if there != self._seen or self._seen_at is None:
             self._seen, self._seen_at = there, now
-        stands_still = now - self._seen_at >= LIFE
-        if there is None or there.released or stands_still:
+        is_unchanged = now - self._seen_at >= LIFE
+        if there is None or there.released or is_unchanged:
             # Time-based, so that a later holder of a cursor has a later epoch in any group.
             epoch = max(there.epoch + 1 if there else 1, to_ms(now))
             self._replace(there, Lease(self._holder, epoch, 0), now)

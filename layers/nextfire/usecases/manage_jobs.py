@@ -287,9 +287,9 @@ class ManageJobs:
         expected: Collection[str] | None = None,
         again: bool = False,
     ) -> Job:
-        """Pause the job, and report whether occurrences due before *now* and running runs are still
-        outstanding; see `has_outstanding`. A PAUSED job starts to report this now, without any
-        other change; a draining job is not changed.
+        """Pause the job and record when, so that the API can report whether runs from before are
+        outstanding; see `has_outstanding`. For a PAUSED job only the drain is recorded; a draining
+        job is not changed.
 
         Raises:
             NotFoundError: The job does not exist, or it is CANCELLED.
@@ -365,7 +365,7 @@ class ManageJobs:
         *,
         again: bool = False,
     ) -> Job:
-        """Write the result of *next_revision* for the job; None: it is not to be changed."""
+        """Store the result of *next_revision* for the job; None: leave the job unchanged."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:

@@ -526,7 +526,9 @@ def _ended(run: Run) -> ConflictError:
 
 
 def _redriven_since(run: Run, since: datetime) -> bool:
-    """Whether *run* was redriven at or after *since*, and not before."""
+    """Whether *run* was redriven since *since*: its first attempt after the redrive, or the start
+    that it waits for, is not earlier.
+    """
     begun = [each.started_at for each in run.attempts if each.number > run.attempt_base]
     first = min(begun, default=run.not_before)
     return run.attempt_base > 0 and first is not None and first >= since

@@ -82,7 +82,7 @@ class Actions:
                 report.skipped += [covered.written] if covered.written else []
             elif covered is None or isinstance(covered, UnavailableError):
                 again.append(due.stored)
-                report.notes.append(f"not on record yet, stays: {due.stored.slot.sort_key}")
+                report.notes.append(f"not recorded yet, entry stays: {due.stored.slot.sort_key}")
             else:
                 undecided.append(due.stored)
                 report.cannot_decide(due.stored, covered)
@@ -135,7 +135,7 @@ class Actions:
                 end.result()
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 failed.add(slot)
-                report.notes.append(f"the run before {slot.sort_key} is not stopped: {error}")
+                report.notes.append(f"the run before {slot.sort_key} was not stopped: {error}")
         return failed
 
     def resume(self, ended: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:

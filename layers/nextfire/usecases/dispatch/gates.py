@@ -54,12 +54,12 @@ class Gate(Protocol):
 
 @dataclass(slots=True)
 class _Room:
-    """Remaining capacity of a queue: its answer at `asked_at`, less what was sent since.
+    """Remaining capacity of a queue: its backlog at `asked_at`, less what was sent since.
 
     The last tenth of a larger queue (`kept`) is reserved for tenants that have nothing waiting for
     room, so that one tenant that fills the queue does not lock out the others. Each such tenant
-    gets an equal part of it each time the queue is asked. `refused`: the tenants with a refused
-    entry; `before`: those of the previous time the queue was asked.
+    gets an equal part of it for each reading of the backlog. `refused`: the tenants with a refused
+    entry; `before`: those of the previous reading.
     """
 
     left: int
@@ -115,7 +115,7 @@ class QueueRoomGate:
         return admitted
 
     def _bounded(self, due: DecidedEntry) -> str | None:
-        """The pool whose queue *due* needs room in, if that queue has a bound."""
+        """The pool of *due* if its queue has a bound and *due* needs room in it."""
         if isinstance(due.decision, Fire | Resend | Cover) and due.decision.pool in self._bounds:
             return due.decision.pool
         return None
@@ -146,7 +146,7 @@ class QueueRoomGate:
 
 class OverlapGate:
     """Admits runs that may be queued while earlier runs of their job exist, and determines which
-    of those runs they replace. Only jobs whose overlap policy requires it cost a query.
+    of those runs they replace. Only jobs with an overlap policy that needs it cost a query.
     """
 
     def __init__(self, runs: RunStore, executor: Executor, waiting: Waiting) -> None:

@@ -68,7 +68,7 @@ class Quarantine:
             if entry is None:
                 return True
             if entry.sort_key == broken.slot.sort_key:
-                # It replaces the broken entry: if we die after that, the broken entry is lost.
+                # The put overwrites the broken entry, so keep a copy first in case we die after it.
                 self.due.keep(broken, now)
             return bool(self.due.put([entry], now))
         except (UndecodableError, InvalidInputError) as error:
