@@ -25,7 +25,7 @@ _RECORDS = 5
 @dataclass(frozen=True, slots=True)
 class GoOnBackfill:
     """Continues backfills. Idempotent, also across watchers: a run is stored together with its due
-    entry, and only if it has no record. Its entry identifies the runs that were started, however old.
+    entry, and only if it has no record. Started runs are found by their entry, however old it is.
     """
 
     jobs: JobStore

@@ -161,8 +161,8 @@ class ManageBackfills:
         return first, found.last, found.count
 
     def _until(self, job: Job, wanted: Wanted, now: datetime) -> datetime:
-        """The latest instant up to which the schedule itself has nothing left to send. A range record
-        that the schedule has yet to write must be written before the backfill's records.
+        """The latest instant up to which the schedule itself has nothing left to send. A range
+        record that the schedule has yet to write must be written before the backfill's records.
         """
         until = min(wanted.to - _MOMENT, cut(now) - job.definition.jitter_width - _MOMENT)
         most, counted_from = job.definition.max_runs, job.counted_from or job.effective_from

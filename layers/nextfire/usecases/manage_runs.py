@@ -56,7 +56,7 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class Redriven:
     """The result of a bulk redrive: the runs that start again, and the runs that do not, with the
-    reason. `cursor`: where to continue; None: there are no more.
+    reason. `cursor`: where to continue; None: that was all.
     """
 
     redriven: Sequence[RunKey]

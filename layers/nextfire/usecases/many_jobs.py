@@ -48,7 +48,7 @@ class Labelled:
 @dataclass(frozen=True, slots=True)
 class Done:
     """The result of one call: the number of matching jobs, the number that it changed, and the jobs
-    that it could not change, with the error. `cursor`: where to continue; None: there are no more.
+    that it could not change, with the error. `cursor`: where to continue; None: that was all.
     """
 
     matched: int

@@ -33,7 +33,7 @@ _LEAVES_OUTPUT = {
 @dataclass(frozen=True, slots=True)
 class LogPage:
     """Lines, each with the number of its attempt. `cursor`: where to continue; None: the run has
-    ended and there are no more lines. `ended`: no further output will come.
+    ended and all its lines were returned. `ended`: no further output will come.
     """
 
     lines: Sequence[tuple[int, LogLine]]

@@ -13,7 +13,7 @@ from nextfire.usecases.hold_lease import HoldLease
 ENOUGH = 1_000
 """With this many entries held, most due entries are known and polls are less frequent."""
 BUSY_POLL_EVERY = timedelta(seconds=2)
-"""Poll interval with `ENOUGH` entries held. Polls never stop, so that other tenants' due entries get their turn."""
+"""Poll interval with `ENOUGH` entries held. Polls never stop, so that other tenants get turns."""
 
 
 class Watch:

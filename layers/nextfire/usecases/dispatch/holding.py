@@ -138,7 +138,7 @@ class Holding:
         return [self._spare.pop(slot) for slot in slots]
 
     def done(self, batch: Collection[StoredEntry]) -> None:
-        """*batch* is no longer in flight."""
+        """Mark *batch* as done: its entries are not in flight anymore."""
         with self._lock:
             for stored in batch:
                 self._in_flight.discard(stored.slot)
@@ -177,7 +177,7 @@ class Holding:
             self._deleted.update((slot, now + _SEEN_AGAIN) for slot in slots)
 
     def forget(self, now: datetime, reads_since: datetime) -> None:
-        """Forget slots that are no longer ignored at *now*, and deleted slots that no read that
+        """Forget ignored slots whose time is over at *now*, and deleted slots that no read that
         began at or after *reads_since* can still show. Call this before each poll.
         """
         with self._lock:
