@@ -691,7 +691,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
     [report] = gone.go_on(world.now + DAY)
 
     assert report.resent == 0
-    assert any("pool batch is gone" in note for note in report.notes)
+    assert any("pool batch no longer exists" in note for note in report.notes)
     assert_chain = [e for e in world.entries if isinstance(e, DispatchEntry)]
     assert assert_chain == []
     assert job.definition.target.pool == "batch"

@@ -248,7 +248,7 @@ def test_the_run_of_a_vanished_worker_goes_to_the_next_one(world: World) -> None
         (2, "b", AttemptOutcome.SUCCEEDED),
     ]
     assert late.disposition is Disposition.LEAVE
-    assert "lease was lost" in late.reason
+    assert "lost the lease" in late.reason
     assert world.queued == []
 
 

@@ -228,7 +228,7 @@ def test_a_change_that_never_wins_gives_up_and_changes_nothing(world: World) -> 
         world.jobs.put(replace(there, revision=there.revision + 1))
 
     world.faults.once_before("jobs.update", rival)
-    with pytest.raises(UnavailableError, match="being changed by others"):
+    with pytest.raises(UnavailableError, match="being changed by other requests"):
         world.change(job, timeoutSec=9)
 
     assert world.job(job.key).definition == job.definition
@@ -585,7 +585,7 @@ def test_a_job_that_was_deleted_does_not_come_back_with_its_request(
     world.delete(other)
     settle(world)
 
-    with pytest.raises(ConflictError, match="made and deleted after this was asked first"):
+    with pytest.raises(ConflictError, match="created and deleted after the first such request"):
         world.manage.register(mine.key, mine.definition, uid=mine.uid, now=world.now, asked=asked)
 
     assert world.job(mine.key).uid == other.uid
