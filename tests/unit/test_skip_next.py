@@ -111,7 +111,7 @@ def test_what_has_been_taken_is_not_skipped(world: World) -> None:
     live(world, "11:59")
     world.at("11:58:59.9")
 
-    with pytest.raises(ConflictError, match="on record"):
+    with pytest.raises(ConflictError, match="already has a record"):
         skip(world, job)
 
     assert world.job(job.key).skips == ()
