@@ -85,7 +85,7 @@ class ServePool(Generic[D]):
         self._one_run = one_run
         self._has_its_run = False
         self._stopping = False
-        self._interruptible = False
+        self._waits = False
         self._next_clock_check = threads.monotonic() + _CLOCK_EVERY
         self._working: list[Future[list[D]]] = []
 
@@ -98,10 +98,7 @@ class ServePool(Generic[D]):
         """
         # A plain flag: a signal handler may interrupt the code that holds the lock of an Event.
         self._stopping = True
-        waits, self._interruptible = (
-            self._interruptible,
-            False,
-        )  # the next call must not interrupt it again
+        waits, self._waits = self._waits, False  # the next call must not interrupt it again
         return waits
 
     def serve(self) -> None:
@@ -189,11 +186,11 @@ class ServePool(Generic[D]):
         try:
             # The interruption may come at any moment, so an outer block catches it.
             try:
-                self._interruptible = interruptible
+                self._waits = interruptible
                 if not self._stopping:  # nothing would interrupt a wait that begins after `stop`
                     found = wait()
             finally:
-                self._interruptible = False
+                self._waits = False
         except StopWaiting:
             pass
         return found
