@@ -440,7 +440,7 @@ class TestRefusals:
             "field": "timeoutSec",
             "value": "3600",
             "problem": "longer than pool 'default' allows",
-            "remedy": "Give at most 840, or a pool with workers.",
+            "remedy": "Use at most 840, or a pool of workers.",
         }
 
     @pytest.mark.parametrize(
@@ -1284,7 +1284,7 @@ class TestWithoutARecord:
 
         assert before["reason"].startswith("due 330 s ago and not taken by an executor yet")
         assert during["reason"] == (
-            "its job is paused; when it is resumed, misfire policy SKIP decides"
+            "its job is paused; misfire policy SKIP decides when it is resumed"
         )
 
     @pytest.mark.parametrize("what", ["change", "deletion"])
@@ -1304,7 +1304,7 @@ class TestWithoutARecord:
 
         assert answer.status == 200
         assert answer.document["reason"] == (
-            "due during a pause that a change of the job ended; about to be SKIPPED"
+            "due during a pause that a change of the job ended; will be SKIPPED shortly"
         )
         assert_problem(system.call("GET", self.execution(job, "2026-05-24T10:07:00Z")), 404)
 

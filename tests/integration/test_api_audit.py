@@ -233,7 +233,7 @@ class TestWhatItTells:
 
         conflict, changed, invalid = events()
         assert conflict["status"] == 409
-        assert "exists already" in conflict["problem"]
+        assert "already exists" in conflict["problem"]
         assert conflict["request"]["jobId"] == "a"
         assert "request" not in invalid
         assert changed["status"] == 412

@@ -286,7 +286,7 @@ class TestRedrive:
         answer = act(system, run.key, "redrive")
 
         assert_problem(answer, 409)
-        assert "There are: other." in answer.document["detail"]
+        assert "Available: other." in answer.document["detail"]
 
 
 class TestListAll:
@@ -988,4 +988,4 @@ class TestPolicies:
 
         assert_problem(answer, 422, field="timeoutSec")
         assert answer.fault["problem"] == "longer than pool 'default' allows"
-        assert "Give at most 840" in answer.fault["remedy"]
+        assert "Use at most 840" in answer.fault["remedy"]

@@ -43,7 +43,7 @@ def test_an_id_of_which_something_due_is_not_sent_is_not_free(
     answer = system.call(method, path, CRON | ({"jobId": "a"} if method == "POST" else {}))
 
     assert answer.status == 409
-    assert "was due of" in answer.document["detail"]
+    assert "Due occurrences of" in answer.document["detail"]
     assert system.job("a").state is JobState.CANCELLED
 
 

@@ -276,7 +276,7 @@ def test_a_value_in_what_keeps_a_script_from_running(stage: Stage) -> None:
     run = stage.play("print('never')")
 
     assert run.reason is not None
-    assert run.reason.startswith("could not be carried out: RuntimeError: cannot parse '***'...")
+    assert run.reason.startswith("could not be run: RuntimeError: cannot parse '***'...")
 
 
 def test_a_checkpoint_is_the_programs_own_data_and_comes_back_unchanged(stage: Stage) -> None:

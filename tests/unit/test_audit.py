@@ -691,7 +691,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
     [report] = gone.go_on(world.now + DAY)
 
     assert report.resent == 0
-    assert any("pool batch is gone" in note for note in report.notes)
+    assert any("pool batch no longer exists" in note for note in report.notes)
     assert_chain = [e for e in world.entries if isinstance(e, DispatchEntry)]
     assert assert_chain == []
     assert job.definition.target.pool == "batch"
@@ -1118,7 +1118,7 @@ def test_two_auditors_at_once_do_no_harm(world: World) -> None:
     report = audit(world)
 
     assert both[0].resent == 3
-    assert "another auditor is at work" in report.notes
+    assert "another auditor is running" in report.notes
     settle(world)
     assert set(times_run(world).values()) == {1}
     for job in jobs:
@@ -1133,7 +1133,7 @@ def test_of_two_auditors_that_begin_one_goes_on(world: World) -> None:
     report = audit(world)
 
     assert both[0].jobs == 1
-    assert (report.jobs, report.notes) == (0, ["another auditor has begun"])
+    assert (report.jobs, report.notes) == (0, ["another auditor has begun this audit"])
 
 
 # Random histories

@@ -157,7 +157,7 @@ def test_a_successor_that_was_not_stored_keeps_its_predecessor(world: World) -> 
     world.due.refuses = lambda entry: entry.job.job_id == "bad"
 
     report = world.tick_at("12:00")
-    assert "successor not stored, stays" in told(report)
+    assert "successor not stored, entry stays" in told(report)
     assert [(e.job.job_id, times([e])[0]) for e in world.entries] == [
         ("bad", "12:00"),
         ("good", "13:00"),
@@ -626,7 +626,7 @@ def test_a_broken_entry_beside_a_job_that_does_not_decode_is_set_aside(world: Wo
     report = world.tick_at("11:59:30")
 
     assert len(world.due.quarantined) == 1
-    assert "is not restored" in told(report)
+    assert "not restored" in told(report)
 
 
 def test_a_key_that_is_no_instant_is_found_when_its_minute_is_closed(world: World) -> None:

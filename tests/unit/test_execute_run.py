@@ -248,7 +248,7 @@ def test_the_run_of_a_vanished_worker_goes_to_the_next_one(world: World) -> None
         (2, "b", AttemptOutcome.SUCCEEDED),
     ]
     assert late.disposition is Disposition.LEAVE
-    assert "lease was lost" in late.reason
+    assert "lost the lease" in late.reason
     assert world.queued == []
 
 
@@ -1124,7 +1124,7 @@ def test_a_worker_that_lost_its_run_keeps_no_checkpoint(world: World) -> None:
 
     assert world.now == at("12:00"), "it is ended at once"
 
-    assert world.runner.refused == ["the checkpoint is not kept: this worker has lost the run"]
+    assert world.runner.refused == ["the checkpoint was not stored: this worker has lost the run"]
     assert handled.disposition is Disposition.LEAVE
     run = world.run(job, "12:00")
     assert (run.checkpoint, run.worker, run.state) == (None, "b", RunState.RUNNING)
@@ -1138,7 +1138,7 @@ def test_a_checkpoint_that_is_too_large_is_refused(world: World) -> None:
     (refused,) = world.runner.refused
     assert refused == (
         "the checkpoint has 1048577 bytes, more than 1048576. "
-        "Put the data into S3 and its address here."
+        "Store the data in S3 and put its address here."
     )
 
 
@@ -1205,7 +1205,7 @@ def test_what_keeps_a_script_from_running_is_on_record_and_bounded(world: World)
     run = world.run(job, "12:00")
     assert run.state is RunState.PENDING, "it is tried again"
     assert run.reason is not None
-    assert run.reason.startswith("could not be carried out: KeyError: 'xxx")
+    assert run.reason.startswith("could not be run: KeyError: 'xxx")
     assert len(run.reason) == MAX_REASON
 
 
@@ -1310,7 +1310,7 @@ def test_a_result_that_is_refused_undoes_nothing(
 
     run = world.run(job, "12:00")
     assert (run.state, run.result) == (RunState.SUCCEEDED, None)
-    assert run.reason == "exit code 0; its result could not be kept: AccessDenied"
+    assert run.reason == "exit code 0; its result could not be stored: AccessDenied"
 
 
 @pytest.mark.parametrize("attempts", [1, 3])

@@ -266,7 +266,7 @@ def test_what_a_queue_cannot_take_waits_in_the_table(world: World) -> None:
 
     assert len(world.queued) == 5
     assert report.held_back == 7
-    assert "7 runs wait for their pools' queues" in report.notes
+    assert "7 runs wait for room in their pools' queues" in report.notes
     waiting = [entry for entry in world.entries if entry.at == NOON]
     assert len(waiting) == 7
 

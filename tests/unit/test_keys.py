@@ -196,10 +196,10 @@ def refusals(text: str) -> dict[str, str]:
     assert presented is not None
     secret, tail = presented.secret, text.rpartition(".")[2]
     return {
-        text: "not a bearer's authorization",
-        f"Basic {text}": "not a bearer's authorization",
-        "Bearer": "not a bearer's authorization",
-        "": "not a bearer's authorization",
+        text: "not a bearer authorization",
+        f"Basic {text}": "not a bearer authorization",
+        "Bearer": "not a bearer authorization",
+        "": "not a bearer authorization",
         "Bearer ": "not a key: a key begins with nfk_",
         "Bearer nf.x": "not a key: a key begins with nfk_",
         f"Bearer {text}, Bearer {text}": INCOMPLETE,

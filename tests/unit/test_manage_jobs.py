@@ -49,7 +49,7 @@ def test_the_id_of_a_living_job_is_refused(world: World) -> None:
     with pytest.raises(ConflictError) as refused:
         world.register(schedule="5 * * * *")
 
-    assert "exists already (ACTIVE)" in refused.value.problem
+    assert "already exists (ACTIVE)" in refused.value.problem
     assert "PATCH" in refused.value.remedy
     assert world.job(job.key) == job
     assert len(world.entries) == 1
@@ -77,12 +77,12 @@ def test_tenants_do_not_share_ids(world: World) -> None:
 @pytest.mark.parametrize(
     ("fields", "field", "remedy"),
     [
-        ({"target": {"pool": "gpu", "handler": "x"}}, "target.pool", "There are: batch, default."),
-        ({"timeoutSec": 601}, "timeoutSec", "Give at most 600, or a pool with workers."),
+        ({"target": {"pool": "gpu", "handler": "x"}}, "target.pool", "Available: batch, default."),
+        ({"timeoutSec": 601}, "timeoutSec", "Use at most 600, or a pool of workers."),
         (
             {"payload": "x" * 64 * 1024},
             "payload",
-            "Put the data into S3 and its address into the payload.",
+            "Store the data in S3 and put its address into the payload.",
         ),
         (
             {"target": {"script": "s3://scripts/other/x.py"}},
@@ -228,7 +228,7 @@ def test_a_change_that_never_wins_gives_up_and_changes_nothing(world: World) -> 
         world.jobs.put(replace(there, revision=there.revision + 1))
 
     world.faults.once_before("jobs.update", rival)
-    with pytest.raises(UnavailableError, match="being changed by others"):
+    with pytest.raises(UnavailableError, match="being changed by other requests"):
         world.change(job, timeoutSec=9)
 
     assert world.job(job.key).definition == job.definition
@@ -468,7 +468,7 @@ def test_of_two_that_take_a_deleted_jobs_id_one_has_it(world: World) -> None:
     with pytest.raises(ConflictError) as refused:
         world.register()
 
-    assert "exists already (ACTIVE)" in refused.value.problem
+    assert "already exists (ACTIVE)" in refused.value.problem
     assert [world.job(old.key)] == rivals
 
 
@@ -585,7 +585,7 @@ def test_a_job_that_was_deleted_does_not_come_back_with_its_request(
     world.delete(other)
     settle(world)
 
-    with pytest.raises(ConflictError, match="made and deleted after this was asked first"):
+    with pytest.raises(ConflictError, match="created and deleted after the first such request"):
         world.manage.register(mine.key, mine.definition, uid=mine.uid, now=world.now, asked=asked)
 
     assert world.job(mine.key).uid == other.uid

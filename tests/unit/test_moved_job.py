@@ -45,7 +45,7 @@ def test_its_run_is_passed_on_to_the_new_pool(world: World) -> None:
     world.worker("b", pool="batch").work_one()
 
     assert handled.disposition is Disposition.ACKNOWLEDGE
-    assert handled.reason == "its job has moved to the pool batch"
+    assert handled.reason == "its job has moved to pool batch"
     [call] = world.runner.calls
     assert call.source == b"# s3://scripts/pools/batch/acme/report.py\n"
     run = world.run(job, "12:00")

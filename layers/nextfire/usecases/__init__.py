@@ -1,1 +1,1 @@
-"""What the system does, one module a use case. Speaks to ports; knows no AWS."""
+"""Use cases of the system, one per module. They depend on ports only, never on AWS."""

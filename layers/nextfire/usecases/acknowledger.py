@@ -1,4 +1,4 @@
-"""Delete messages that are done: those of one moment with one request."""
+"""Deletes completed messages from the queue, in batches."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Generic
 
 from nextfire.domain.ports import Clock, D, Inbox, Journal, Notices
 
-_TOGETHER = timedelta(milliseconds=50)
-"""How long the first message waits for others."""
-_AT_MOST = 10
+_GATHER_FOR = timedelta(milliseconds=50)
+"""How long the first message waits for others to share its request."""
+_MAX_BATCH = 10
 
 
 class Acknowledger(Generic[D]):
-    """Deletes in *background*, one request at a time if that has one thread.
+    """Deletes messages in *background*, one request at a time if that has a single thread.
 
-    A message that is not deleted, whatever the reason, comes again and finds its run ended.
-    Therefore nothing waits for the deletion. Until then it stays in the *journal*: a message that
-    is hidden blocks its group.
+    A message that is not deleted, for whatever reason, is redelivered and finds its run ended.
+    So nothing waits for the deletion. Until then it stays in the *journal*, because a hidden
+    message blocks its group.
     """
 
     def __init__(
@@ -36,33 +36,33 @@ class Acknowledger(Generic[D]):
         self._background = background
         self._clock = clock
         self._notices = notices
-        self._lock = threading.RLock()  # an executor may do the work at once, in this thread
+        self._lock = threading.RLock()  # an executor may run the task immediately, in this thread
         self._done: list[D] = []
         self._planned: Future[None] | None = None
 
     def put(self, delivery: D) -> None:
-        """Have *delivery* deleted soon. Any thread may call this."""
+        """Queue *delivery* for deletion. Thread-safe."""
         with self._lock:
             self._done.append(delivery)
             if len(self._done) == 1:
                 self._planned = self._background.submit(self._delete)
 
     def close(self) -> None:
-        """Wait until everything is deleted. No `put` may follow."""
+        """Wait until everything is deleted. `put` must not be called afterwards."""
         if self._planned is not None:
             self._planned.result()
 
     def _delete(self) -> None:
-        self._clock.sleep(_TOGETHER)
+        self._clock.sleep(_GATHER_FOR)
         with self._lock:
             done, self._done = self._done, []
-        for first in range(0, len(done), _AT_MOST):
-            self._acknowledge(done[first : first + _AT_MOST])
+        for first in range(0, len(done), _MAX_BATCH):
+            self._acknowledge(done[first : first + _MAX_BATCH])
 
     def _acknowledge(self, deliveries: Sequence[D]) -> None:
         try:
             refused = self._inbox.acknowledge(deliveries)
-        except Exception as error:  # noqa: BLE001 — they come again
+        except Exception as error:  # noqa: BLE001 — the messages are redelivered
             self._notices.warn("not acknowledged", error)
         else:
             if refused:

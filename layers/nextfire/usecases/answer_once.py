@@ -1,10 +1,11 @@
-"""Requests that may be sent again: what bears an `Idempotency-Key` is done once, however often it
-comes.
+"""Idempotent requests: a request with an `Idempotency-Key` takes effect once, however often it is
+sent.
 
-The first request leaves its instant in the table `requests`. All that a request makes is named
-after its key and that instant, so one that comes again (also where the first died between its
-effect and its answer) makes nothing new; if the answer was kept, it gets that one. Nothing is ever
-"in progress": of requests at the same time each does the same, once in effect.
+The first request stores its instant in the table `requests`. Everything that a request creates has
+an id derived from its key and that instant. So a repeated request creates nothing new, even if the
+first one crashed between its effect and its response. If the response was stored, it is returned
+again. No request is ever "in progress": concurrent requests all do the same work, which takes
+effect once.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ KEY = "Idempotency-Key"
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A request. `at`: when it came first. `again`: it came before, and may have had its effect.
-    `refused`: so it did, and was told that it had none. `answer`: what was answered then, if that
-    was kept.
+    """A request. `at`: when it was first sent. `again`: it was sent before and may have taken
+    effect. `refused`: it was sent before and the response said that it had no effect. `answer`: the
+    earlier response, if it was stored.
     """
 
     at: datetime
@@ -35,32 +36,31 @@ class Once:
 
     @property
     def asked_before(self) -> datetime | None:
-        """When it came first, if that may be when it has its effect: not if it was refused then."""
+        """When it was first sent, if it may have taken effect then; None if it was refused."""
         return self.at if self.again and not self.refused else None
 
     def token(self, what: str) -> str:
-        """16 hexadecimal digits, for each *what* others, and the same whenever it comes again."""
+        """16 hex digits: different for each *what*, the same each time the request is repeated."""
         return hashlib.sha256(f"{self.seed}#{what}".encode()).hexdigest()[:16]
 
 
 class AnswerOnce:
-    """The requests of *tenant* that bear *key*. *realm*: the callers that share answers; one of
-    another realm gets none of them.
+    """The requests of *tenant* with the idempotency key *key*. *realm*: the callers that share
+    responses; callers of other realms never get them.
     """
 
     def __init__(self, requests: RequestStore, tenant: str, key: str, *, realm: str = "") -> None:
         self._requests = requests
         self._tenant = tenant
         self._shown = key
-        # No key holds a space.
+        # Keys never contain a space.
         self._key = f"{key} {realm}" if realm else key
 
     def begin(self, fingerprint: str, now: datetime) -> Once:
-        """The request that comes *now*, as it came first. Its *fingerprint* is the same whenever it
-        comes.
+        """Start a request, or recognize a repeated one. *fingerprint* identifies its content.
 
         Raises:
-            InvalidInputError: The key came with another request.
+            InvalidInputError: The key was used before with a different request.
         """
         at = cut(now)
         kept = self._requests.begin(self._tenant, self._key, fingerprint, at)
@@ -68,23 +68,23 @@ class AnswerOnce:
             raise InvalidInputError(
                 KEY,
                 self._shown,
-                "came before with another request",
-                "Use a new key for a new request.",
+                "was used before with a different request",
+                "Use a new key for each new request.",
             )
         if kept is None:
             return Once(at, self._seed(at), again=False)
         return Once(kept.at, self._seed(kept.at), True, kept.refused, kept.answer)
 
     def finish(self, asked: Once, answer: str) -> str:
-        """Keep *answer* for when *asked* comes again.
+        """Store *answer* for repetitions of *asked*.
 
         Returns:
-            What to answer: the same for all who ask.
+            The response to send: the same for all repetitions.
         """
         return self._requests.finish(self._tenant, self._key, asked.at, answer)
 
     def refuse(self, asked: Once) -> None:
-        """Keep that *asked*, or some of it, was told to have no effect."""
+        """Store that *asked*, or a part of it, was reported to have no effect."""
         if not asked.refused:
             self._requests.refuse(self._tenant, self._key, asked.at)
 

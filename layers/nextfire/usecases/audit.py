@@ -1,4 +1,4 @@
-"""The audit: visit every job, find what was lost on the way, and put it on its way again."""
+"""The audit: visit every job, detect lost runs and due entries, and repair them."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from nextfire.usecases.cover_missed import cover_missed
 from nextfire.usecases.dispatch.reader import STRAGGLER_BUCKETS
 
 PAGE = 100
-"""Jobs visited together; the keys of one BatchGetItem."""
+"""Jobs visited together: the maximum number of keys of one BatchGetItem."""
 LOOK_AGAIN_AFTER = timedelta(seconds=5)
-"""What looks lost is looked at once more, so much later."""
+"""Time until the second look at whatever appears lost."""
 BEHIND = timedelta(minutes=5)
-"""A shard whose cursor lies further back is not judged: its watcher has yet to come there."""
+"""A shard whose cursor is further behind is not judged: its watcher has yet to get there."""
 AHEAD = 2 * MINUTE
-"""Up to when buckets are read whole; of the later ones only what is parked there."""
+"""How far ahead buckets are read whole; later buckets only for parked entries."""
 SENT_AT_MOST = 1_000
-"""Runs of one job that one visit sends again."""
-_BEFORE = 5  # records before the look-back that may be a range that reaches into it
-_EVER = "9"  # sorts after the ids of all runs
+"""Maximum number of runs of one job that one visit sends again."""
+_BEFORE = 5  # records before the look-back that may be ranges that extend into it
+_EVER = "9"  # sorts after all run ids
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -66,13 +66,13 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class AuditReport:
-    """What was done. Repaired: `restored` chains, runs `resent` that had no record, occurrences
-    `covered` by a record that they do not run, runs `revived` whose message was lost, and jobs
-    `completed` whose last run had ended.
+    """What was done. Repairs: `restored` chains, `resent` runs that had no record, occurrences
+    `covered` by a record of their skip, `revived` runs whose message was lost, and `completed` jobs
+    whose last run had ended.
 
-    `waiting`: runs without a record, or without a worker, that may still be in a queue. `behind`:
-    jobs not judged since their shard's watcher is behind. `quarantined`: jobs and records that
-    cannot be read. `done`: no audit is left unfinished.
+    `waiting`: runs without a record or without a worker that may still be in a queue. `behind`:
+    jobs that were not judged because their shard's watcher is behind. `quarantined`: undecodable
+    jobs and records. `done`: no audit is unfinished.
     """
 
     jobs: int = 0
@@ -107,15 +107,15 @@ class AuditReport:
 
 
 class AuditJobs:
-    """The auditor. In health it finds nothing and writes nothing but its own place.
+    """The auditor. In a healthy system it finds nothing and writes only its own position.
 
-    A job costs a share of a Scan, one key of a BatchGetItem (the slot where its next FIRE entry has
-    to be) and one Query of its runs since the last audit and a day. Only what looks wrong then is
-    looked at a second time, `LOOK_AGAIN_AFTER` later, and in the direction in which a run goes:
-    the job, the due table, the queue, the records. So what moved on meanwhile is met further on.
+    A job costs a share of a Scan, one key of a BatchGetItem (the slot where its next FIRE entry
+    must be) and one Query of its runs since the last audit, plus a day. Only suspects are checked a
+    second time, `LOOK_AGAIN_AFTER` later, in the direction in which a run moves: job, due table,
+    queue, records. So whatever moved in the meantime is found further along.
 
-    All it does may be done twice, by two auditors at once too: it writes due entries, which the
-    watcher sends, and records where there are none.
+    Every repair is idempotent, also across concurrent auditors: it writes due entries, which the
+    watcher sends, and records where they are missing.
     """
 
     def __init__(
@@ -146,12 +146,12 @@ class AuditJobs:
         self._every = every
 
     def go_on(self, until: datetime, *, anew: bool = False) -> Iterator[AuditReport]:
-        """Go on with the audit, or begin one if it is time, or in any case with *anew*; up to its
-        end or *until*, but for the jobs that are being visited then.
+        """Continue the audit, or begin one if it is time (with *anew*: in any case), until its end
+        or *until*. Visits in progress at *until* are completed.
 
         Yields:
-            What was done, page by page. It ends with the page in which a store did not answer: the
-            next call begins there.
+            What was done, page by page. It stops after a page in which a store did not answer; the
+            next call continues there.
         """
         report = AuditReport()
         audit = self._begin(report, anew=anew)
@@ -169,7 +169,7 @@ class AuditJobs:
             if audit is None:
                 report.done = True
             elif audit != was and not self._control.replace_audit(was, audit):
-                report.notes.append("another auditor has begun")
+                report.notes.append("another auditor has begun this audit")
                 return None
         except UnavailableError as error:
             report.notes.append(str(error))
@@ -177,30 +177,30 @@ class AuditJobs:
         return audit
 
     def _step(self, audit: Audit, until: datetime, report: AuditReport) -> Audit | None:
-        """Do a page. Returns the audit to go on with; None: that is all for now."""
+        """Process a page. Returns the audit to continue; None: nothing is left for now."""
         try:
-            come_to = self._page(audit, until, report)
-            if come_to == audit:
+            reached = self._page(audit, until, report)
+            if reached == audit:
                 return None
-            if not self._control.replace_audit(audit, come_to):
-                report.notes.append("another auditor is at work")
+            if not self._control.replace_audit(audit, reached):
+                report.notes.append("another auditor is running")
                 return None
         except UnavailableError as error:
             report.notes.append(str(error))
             return None
-        report.done = come_to.done
-        return None if come_to.done or self._clock.now() >= until else come_to
+        report.done = reached.done
+        return None if reached.done or self._clock.now() >= until else reached
 
     def _page(self, audit: Audit, until: datetime, report: AuditReport) -> Audit:
-        """Visit some jobs. Returns the audit as far as it has come."""
+        """Visit some jobs. Returns the audit, advanced past them."""
         scan = self._jobs.scan(audit.after, limit=PAGE)
         for key, problem in scan.unreadable:
             report.quarantined += 1
-            report.notes.append(f"{_told(key)}: {problem}")
+            report.notes.append(f"{_label(key)}: {problem}")
         now = self._clock.now()
         since = audit.looks_back_to(now)
         visited = _Results(scan.jobs, report)
-        following = visited.of(self._mapped(lambda job: next_entry(job, now), scan.jobs))
+        following = visited.of(self._submit_all(lambda job: next_entry(job, now), scan.jobs))
         slots = {key: self._slot(entry, now) for key, entry in following.items() if entry}
         there = self._due.occupied(set(slots.values()))
 
@@ -210,38 +210,38 @@ class AuditJobs:
             entry = following.get(job.key)
             if entry is not None and slots[job.key] not in there:
                 return False
-            # Of what may be over the last record tells, however old it is.
+            # For a job that may be over, its last record decides, however old it is.
             scheduled = job.definition.type is not ScheduleType.MANUAL
             thorough = entry is None and job.state is JobState.ACTIVE and scheduled
             found = self._compare(job, now, since, [entry] if entry else [], thorough=thorough)
             return found.clean and not is_done(job, found, queue_is_empty=True)
 
         jobs = [job for job in scan.jobs if job.key in following]
-        sound = visited.of(self._mapped(looks_sound, jobs))
+        sound = visited.of(self._submit_all(looks_sound, jobs))
         suspects = [job for job in jobs if sound.get(job.key) is False]
         visited.unfinished.update(key for key, is_sound in sound.items() if is_sound is None)
         if suspects:
             self._look_again(suspects, since, visited)
-        come_to = audit.after
+        reached = audit.after
         for job in scan.jobs:
             if job.key in visited.unfinished:
-                return audit.moved(come_to) if come_to else audit
-            come_to = job.key
+                return audit.moved(reached) if reached else audit
+            reached = job.key
             report.jobs += 1
         return audit.moved(scan.last)
 
     def _look_again(self, suspects: list[Job], since: datetime, visited: _Results) -> None:
-        """Look at *suspects* once more, and repair what is wrong still."""
+        """Check *suspects* a second time, and repair what is still wrong."""
         self._clock.sleep(LOOK_AGAIN_AFTER)
         now = self._clock.now()
-        read = visited.of(self._mapped(lambda job: self._jobs.get(job.key), suspects))
+        read = visited.of(self._submit_all(lambda job: self._jobs.get(job.key), suspects))
         jobs = [job for job in read.values() if job is not None]
         table = self._table(jobs, now)
 
         def visit(job: Job) -> AuditReport:
             return self._visit(job, now, since, table)
 
-        for done in visited.of(self._mapped(visit, jobs)).values():
+        for done in visited.of(self._submit_all(visit, jobs)).values():
             visited.report += done
 
     def _visit(self, job: Job, now: datetime, since: datetime, table: _Table) -> AuditReport:
@@ -265,7 +265,7 @@ class AuditJobs:
             found = self._compare(job, now, since, entries, thorough=True)
         except UndecodableError as error:
             report.quarantined += 1
-            report.notes.append(f"{_told(job.key)}: {error}")
+            report.notes.append(f"{_label(job.key)}: {error}")
             found = Comparison(now, partial=True)
         missing = found.missing
         if following is not None and not chained:
@@ -275,23 +275,23 @@ class AuditJobs:
             if self._put([entry]):
                 report.restored += 1
                 report.notes.append(
-                    f"{_told(job.key)}: had no due entry; continues at {isoformat(begins)}"
+                    f"{_label(job.key)}: had no due entry; it continues at {isoformat(begins)}"
                 )
         for each in missing:
-            self._mend(each, found.lost_before(queue_is_empty=empty), now, report)
+            self._repair(each, found.lost_before(queue_is_empty=empty), now, report)
         self._revive(job, found, table, since, report)
         over = not entries and is_done(job, found, queue_is_empty=empty)
         if over and self._jobs.complete(job, now):
             report.completed += 1
-            report.notes.append(f"{_told(job.key)}: was ACTIVE though its last run had ended")
+            report.notes.append(f"{_label(job.key)}: was ACTIVE although its last run had ended")
         if found.partial:
-            report.notes.append(f"{_told(job.key)}: not all was looked at, or done")
+            report.notes.append(f"{_label(job.key)}: not everything was checked or repaired")
         return report
 
-    def _mend(
+    def _repair(
         self, missing: Missing, lost_before: datetime, now: datetime, report: AuditReport
     ) -> None:
-        """Treat occurrences without record as after an outage: as the misfire policy says."""
+        """Handle occurrences without a record as after an outage, by the misfire policy."""
         lost = lost_part(missing, lost_before)
         report.waiting += missing.count - (lost.count if lost else 0)
         if lost is None:
@@ -314,42 +314,42 @@ class AuditJobs:
             report.covered += covered.written.covered if covered.written else 0
             entry = covered.successor
             if entry is None and owner.is_last(lost.last):
-                self._jobs.complete(owner, now)  # no run of it will
+                self._jobs.complete(owner, now)  # no run will complete it
         if entry is not None:
-            report.notes.append(f"{_told(owner.key)}: more is lost from {entry.occurs_at} on")
+            report.notes.append(f"{_label(owner.key)}: more is lost from {entry.occurs_at} on")
         sent = self._send(sends, report)
         report.resent += sent
         report.notes.append(
-            f"{_told(owner.key)}: no record of {lost.count} occurrences from"
+            f"{_label(owner.key)}: no record of {lost.count} occurrences from"
             f" {isoformat(lost.first)} to {isoformat(lost.last)}; {sent} are sent again"
         )
 
     def _revive(
         self, job: Job, found: Comparison, table: _Table, since: datetime, report: AuditReport
     ) -> None:
-        """Have runs sent again whose message was lost, to where their job's next one goes. A number
-        that was sent is never given again: the new dispatch is one more.
+        """Send runs again whose message was lost, to their job's current pool. Dispatch numbers
+        are never reused: the new dispatch is one higher.
         """
         sends, pool = [], job.definition.target.pool
         for run in found.stuck:
-            # One that was redriven, or tried again, may be in another pool than its last attempt.
+            # A redriven or retried run may be in a different pool than its last attempt.
             if found.is_lost(run, queue_is_empty=table.is_empty(job, since, run.pool)):
                 next_dispatch = run.dispatch + 1
                 sends.append(
                     sending(job, run.key, pool=pool, dispatch=next_dispatch, now=found.now)
                 )
                 report.notes.append(
-                    f"{run.key.execution_id}: {run.state}, and nobody has it; sent again"
+                    f"{run.key.execution_id}: {run.state}, without a message or worker; sent again"
                 )
             else:
                 report.waiting += 1
         report.revived += self._send(sends, report)
 
     def _send(self, entries: list[DispatchEntry], report: AuditReport) -> int:
-        """Store *entries*, but for those that no watcher could send. Returns how many."""
+        """Store *entries*, except those for pools that no longer exist. Returns how many."""
         going = [entry for entry in entries if entry.pool in self._pools]
         for pool in {entry.pool for entry in entries} - {entry.pool for entry in going}:
-            report.notes.append(f"pool {pool} is gone: nothing is sent there")
+            report.notes.append(f"pool {pool} no longer exists: nothing is sent there")
         return self._put(going)
 
     def _put(self, entries: Sequence[DueEntry]) -> int:
@@ -364,9 +364,9 @@ class AuditJobs:
         *,
         thorough: bool = False,
     ) -> Comparison:
-        """Hold what *job* owes against its records. *entries*: what of it lies in the due table.
-        *thorough*: look at the records before that, too, for a range that reaches into it, and for
-        the last one, if none came after it.
+        """Compare the occurrences of *job* with its records. *entries*: its entries in the due
+        table. *thorough*: also read earlier records, for a range that extends into the period, and
+        for the last record, if none came after it.
         """
         looked_from = since - longest_run(job)
         over = job.state in (JobState.COMPLETED, JobState.CANCELLED)
@@ -390,7 +390,7 @@ class AuditJobs:
         )
 
     def _table(self, jobs: list[Job], now: datetime) -> _Table:
-        """What the due table, and then the queues, hold of *jobs*."""
+        """What the due table, and after it the queues, hold of *jobs*."""
         shards = {job.key.shard(self._write_shards) for job in jobs}
         cursors = self._control.cursors(shards)
         table = _Table()
@@ -402,7 +402,7 @@ class AuditJobs:
         ]
         for each in reading:
             each.result()
-        # What came due while that was read has gone on to an entry that was not.
+        # Entries that came due during the read have moved on to successors that were not read.
         now = self._clock.now()
         following = {job.key: next_entry(job, now) for job in jobs}
         table.following = {key: entry for key, entry in following.items() if entry}
@@ -416,22 +416,22 @@ class AuditJobs:
             except UnavailableError:
                 raise
             except Exception:  # noqa: BLE001 — one pool's queue must not stop the audit
-                table.backlogs[pool] = 1  # nobody knows: nothing there is taken for lost
+                table.backlogs[pool] = 1  # unknown: nothing in it is treated as lost
         return table
 
     def _read_shard(
         self, shard: int, cursor: datetime, now: datetime, uids: set[str], table: _Table
     ) -> None:
-        """Read, in the order of time, all that may be due in *shard* and has not been sent."""
+        """Read, in order of time, everything in *shard* that may be due and is not sent."""
         first, whole_until = cursor - STRAGGLER_BUCKETS * MINUTE, floor_minute(now) + AHEAD
         ahead = (floor_minute(now) + PARKED_AT_MOST + MINUTE - first) // MINUTE + 1
         minutes = [first + n * MINUTE for n in range(ahead)]
-        # The successor of a parked entry may be in the present bucket: that is read again.
+        # The successor of a parked entry may be in the present bucket, which is read again.
         for minute in [*minutes, *(m for m in minutes if floor_minute(now) <= m <= whole_until)]:
             before = None if minute <= whole_until else minute
             for stored in self._due.read(minute, shard, before=before, consistent=True):
                 if isinstance(stored, BrokenEntry):
-                    # Its watcher sets it aside when it is due, and mends the chain.
+                    # Its watcher quarantines it when it is due, and repairs the chain.
                     table.broken.update({stored.job} if stored.job else ())
                 elif stored.entry.uid in uids:
                     table.entries.setdefault(stored.entry.uid, []).append(stored.entry)
@@ -440,43 +440,43 @@ class AuditJobs:
         return Slot(entry.bucket(now, self._write_shards), entry.sort_key)
 
     def _slots(self, entry: DueEntry, now: datetime) -> set[Slot]:
-        """Where *entry* may lie: with fewer shards it was written into another one."""
+        """The slots where *entry* may be: with fewer write shards its shard was different."""
         minute = floor_minute(max(entry.at, now))
         shards = {entry.job.shard(shards) for shards in range(1, self._read_shards + 1)}
         return {Slot(bucket_name(minute, shard), entry.sort_key) for shard in shards}
 
-    def _mapped(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
+    def _submit_all(self, do: Callable[[Job], T], jobs: Iterable[Job]) -> dict[JobKey, Future[T]]:
         return {job.key: self._executor.submit(do, job) for job in jobs}
 
 
 @dataclass(slots=True)
 class _Results:
-    """What came of the visits of a page's jobs; one job's trouble does not stop the others."""
+    """Results of the visits of a page's jobs. One job's error does not affect the others."""
 
     jobs: Collection[Job]
     report: AuditReport
     unfinished: set[JobKey] = field(default_factory=set)
 
     def of(self, futures: Mapping[JobKey, Future[T]]) -> dict[JobKey, T]:
-        """The results of those that went well."""
+        """The results of the calls that succeeded."""
         found: dict[JobKey, T] = {}
         for key, future in futures.items():
             try:
                 found[key] = future.result()
             except UnavailableError as error:
                 self.unfinished.add(key)
-                self.report.notes.append(f"{_told(key)}: {error}")
+                self.report.notes.append(f"{_label(key)}: {error}")
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 self.report.quarantined += 1
-                self.report.notes.append(f"{_told(key)}: {type(error).__name__}: {error}")
+                self.report.notes.append(f"{_label(key)}: {type(error).__name__}: {error}")
         return found
 
 
 @dataclass(slots=True)
 class _Table:
-    """What the due table holds of some jobs: `following`, the entry each would have if all that is
-    due had been sent, and which of them are `there`; the `entries`, by uid, that are or will soon
-    be due. `backlogs`: what the pools' queues held after that.
+    """What the due table holds of some jobs. `following`: the entry that each job would have if
+    everything due had been sent; `there`: those of them that exist; `entries`: by uid, the entries
+    that are due or will be soon; `backlogs`: what the pools' queues held after that.
     """
 
     following: dict[JobKey, ChainEntry] = field(default_factory=dict)
@@ -487,8 +487,8 @@ class _Table:
     backlogs: dict[str, int] = field(default_factory=dict)
 
     def is_empty(self, job: Job, since: datetime, pool: str | None = None) -> bool:
-        """Whether no queue can hold a run of *job*, which may have had another pool before; *pool*:
-        the one in which the run was, if it is known.
+        """Whether no queue can hold a run of *job*, including pools that it may have had before;
+        *pool*: the pool of the run, if known.
         """
         pools = {*self.backlogs} if job.changed_after(since) else {job.definition.target.pool, pool}
         return not any(self.backlogs.get(each, 0) for each in pools if each)
@@ -500,5 +500,5 @@ def _run_of(entry: FireEntry | DispatchEntry) -> str:
     return run_id(entry.uid, entry.occurs_at)
 
 
-def _told(key: JobKey) -> str:
+def _label(key: JobKey) -> str:
     return f"{key.tenant}/{key.job_id}"

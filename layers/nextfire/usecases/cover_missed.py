@@ -1,5 +1,5 @@
-"""Put on record that occurrences do not run: one range record, however many they are. A watcher
-does where nothing of the job is to run, otherwise the executor of the run that was sent instead.
+"""Record that occurrences are skipped: one range record for any number of them. A watcher does this
+if the job has nothing to run; otherwise the executor of the run that was sent instead does it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _MOMENT = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """What became of a `Cover` decision: `written`, a record that is new, and what follows.
+    """The result of a `Cover` decision. `written`: the new record; `successor`: the next entry.
 
-    Without `written` the occurrence of the entry has a record already, its own or a range's.
+    `written` is None if the occurrence of the entry already has a record, its own or a range.
     """
 
     written: Run | None
@@ -33,7 +33,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The records that are new; whether a record was found that does not decode."""
+    """New records; and whether an undecodable record was found."""
 
     written: tuple[Run, ...] = ()
     quarantined: bool = False
@@ -43,28 +43,28 @@ class Recorded:
 
 
 def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetime) -> Covered:
-    """Carry out *decision* over *entry*.
+    """Carry out *decision* for *entry*.
 
-    The record has the id that the run of the entry's own occurrence would have, so that one of the
-    two exists: a message of that run that is still in a queue finds it SKIPPED; a run that was
-    claimed keeps its record. It ends before the next record of the job. Done again, after a crash
-    or by another watcher, it finds what was written, and goes on from there.
+    The record has the id of the run of the entry's own occurrence, so only one of the two can
+    exist: a message of that run that is still in a queue finds it SKIPPED, and a run that was
+    claimed keeps its record. The range ends before the next record of the job. Idempotent: repeated
+    after a crash or by another watcher, it finds the records and continues from there.
 
     Raises:
         UnavailableError: The store did not answer.
-        UndecodableError: A record on the way does not read as a run.
+        UndecodableError: A record in the range does not decode as a run.
     """
     job, first = decision.owner, entry.occurs_at
     last, count = missed_from(entry, job, decision.missed, decision.owned_until)
     there = _newest(runs, job, last)
     if there is not None and there.key.scheduled_at > first:
-        # Runs stand in the way: up to the earliest of them.
+        # There are runs in the range: cover up to the earliest of them.
         between = runs.between(job.key, runs_from(first), _after(last), page=1, lenient=True)
         there = next((run for run in between if _is_of(run, job)), None)
         if there is not None and there.key.scheduled_at > first:
             stretch = job.stretch(entry, there.key.scheduled_at - _MOMENT)
             last, count = stretch.last, stretch.count
-            # What is before them may be covered already, by a range that began earlier.
+            # Occurrences before it may already be covered by a range that began earlier.
             there = _newest(runs, job, first)
     if there is None or there.covers_until < first:
         key = RunKey(entry.job, run_id(entry.uid, first))
@@ -79,15 +79,16 @@ def cover_missed(runs: RunStore, entry: FireEntry, decision: Cover, now: datetim
 
 
 def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: datetime) -> Recorded:
-    """Put on record what *message* says was missed before its run. Done again, after a crash or for
-    another message, it finds what was written and continues there. A record that does not
-    decode keeps its place and blocks nothing else.
+    """Record the occurrences that *message* lists as missed before its run.
+
+    Idempotent: repeated after a crash or for another message, it finds the records and continues
+    from there. An undecodable record keeps its place and blocks nothing else.
 
     Args:
         runs: The records.
-        job: The job that has the id now; None if none has.
-        message: Its first dispatch, or a later one.
-        now: The instant.
+        job: The job that has the id now; None if it does not exist.
+        message: The first dispatch of the run, or a later one.
+        now: The current instant.
 
     Raises:
         UnavailableError: The store did not answer.
@@ -96,14 +97,14 @@ def record_missed(runs: RunStore, job: Job | None, message: RunMessage, now: dat
     for row in message.missed:
         owner = _as_of(job, message.key, row.version)
         if owner is None:
-            recorded += _record_as_told(runs, message.key, row, now)
+            recorded += _record_whole(runs, message.key, row, now)
         else:
             recorded += _record_row(runs, owner, row, now)
     return recorded
 
 
 def _record_row(runs: RunStore, owner: Job, row: SkippedRange, now: datetime) -> Recorded:
-    """Put *row* on record, in as many ranges as the records in between make necessary."""
+    """Record *row*, in as many ranges as the existing records in between require."""
     recorded = Recorded()
     decision = Cover(Missed(row.last), row.reason, owner, owned_until=row.last)
     entry: FireEntry | None = fire(
@@ -112,7 +113,7 @@ def _record_row(runs: RunStore, owner: Job, row: SkippedRange, now: datetime) ->
     while entry is not None:
         try:
             covered = cover_missed(runs, entry, decision, now)
-        except UndecodableError:  # written meanwhile: the record of the entry's own occurrence
+        except UndecodableError:  # written concurrently: the record of the entry's own occurrence
             recorded += Recorded(quarantined=True)
             entry = owned(owner.following(entry.occurs_at, entry.ordinal), row.last)
             continue
@@ -122,7 +123,7 @@ def _record_row(runs: RunStore, owner: Job, row: SkippedRange, now: datetime) ->
 
 
 def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
-    """*job* as it was in *version*; None where that is forgotten, or the job is another."""
+    """*job* as of *version*; None if that version has been forgotten, or the job is another one."""
     if job is None or job.uid != key.uid:
         return None
     if job.schedule_version == version:
@@ -131,9 +132,9 @@ def _as_of(job: Job | None, key: RunKey, version: int) -> Job | None:
     return None if past is None else job.as_of(past)
 
 
-def _record_as_told(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> Recorded:
-    """Without its schedule a row cannot be taken apart: it is put on record whole, if nothing of it
-    is.
+def _record_whole(runs: RunStore, key: RunKey, row: SkippedRange, now: datetime) -> Recorded:
+    """Record *row* as one range, if none of it has a record. Without its schedule it cannot be
+    split.
     """
     between = runs.between(key.job, runs_from(row.first), _after(row.last), page=1, lenient=True)
     if any(run.key.uid == key.uid and run.trigger is not Trigger.MANUAL for run in between):
@@ -142,19 +143,19 @@ def _record_as_told(runs: RunStore, key: RunKey, row: SkippedRange, now: datetim
     skipped = Run.skipped(first, row.reason, cut(now), covered_to=row.last, covered=row.count)
     try:
         return Recorded((skipped,) if runs.skip(skipped) == skipped else ())
-    except UndecodableError:  # the first has a record
+    except UndecodableError:  # the first occurrence has a record
         return Recorded(quarantined=True)
 
 
 def _newest(runs: RunStore, job: Job, last: datetime) -> Run | None:
-    """The job's record that is latest of those of *last* or before."""
+    """The latest record of the job's occurrences up to *last*."""
     before = runs.between(job.key, "0", _after(last), newest_first=True, page=1, lenient=True)
     mine = of_creation(before, job.uid, job.created_at)
     return next((run for run in mine if _is_of(run, job)), None)
 
 
 def _is_of(run: Run, job: Job) -> bool:
-    """Whether *run* is of an occurrence of *job*: run now leaves records between them."""
+    """Whether *run* belongs to an occurrence of *job*, and not to a manual run in between."""
     return run.key.uid == job.uid and run.trigger is not Trigger.MANUAL
 
 

@@ -1,4 +1,4 @@
-"""Carry out one message: claim the run, run its script, record the outcome, settle."""
+"""Process one message: claim the run, run its script, record the outcome, settle."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Disposition(Enum):
     """What the host does with the message."""
 
     ACKNOWLEDGE = "ACKNOWLEDGE"  # delete it
-    LEAVE = "LEAVE"  # it comes again when its visibility, already set, ends
+    LEAVE = "LEAVE"  # it is redelivered when its visibility timeout, already set, ends
 
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What became of a message. `run` is its record if one is known; `outcome` of an attempt made
-    here; `missed`: the records that were written for what was due before it and does not run.
+    """The result of handling a message. `run`: its record, if known; `outcome`: of an attempt made
+    here; `missed`: the new records of occurrences before it that are skipped.
     """
 
     disposition: Disposition
@@ -69,8 +69,8 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Under which a worker works. `worker` names it on the records. `output_cap`: bytes of each
-    stream that a record keeps; `log_cap`: of an attempt's log.
+    """The configuration of a worker. `worker`: its name on records. `output_cap`: bytes of each
+    stream that a record keeps; `log_cap`: bytes of an attempt's log.
     """
 
     worker: str
@@ -81,7 +81,7 @@ class Terms:
 
 
 class ExecuteRun:
-    """The executor's core, the same in the Lambda function and in the worker process."""
+    """Core of the executor, shared by the Lambda function and the worker process."""
 
     def __init__(
         self,
@@ -115,16 +115,16 @@ class ExecuteRun:
         stopping: Callable[[], bool],
         longest: timedelta = timedelta.max,
     ) -> Handled:
-        """Do what *delivery*, already hidden for the length of a lease, asks for.
+        """Process *delivery*, which is already hidden for the length of a lease.
 
         Args:
             delivery: The message.
-            stopping: Asked several times a second; True makes the run be handed back.
-            longest: What a script may take here at most, whatever its job's timeout says. One that
-                takes longer is TIMED_OUT: handed back, it would begin anew without end.
+            stopping: Called several times a second; if True, the run is handed back.
+            longest: Maximum duration of a script on this host, whatever the timeout of its job. A
+                script that exceeds it is TIMED_OUT; if handed back, it would start again forever.
 
         Raises:
-            UnavailableError: A store did not answer. Leave the message: it comes again.
+            UnavailableError: A store did not answer. Leave the message: it is redelivered.
         """
         try:
             message = decode_message(delivery.body)
@@ -137,17 +137,17 @@ class ExecuteRun:
             return Handled(Disposition.ACKNOWLEDGE, failure, quarantined=True)
         if stopping():
             delivery.hide(timedelta())
-            return Handled(Disposition.LEAVE, "this executor stops")
+            return Handled(Disposition.LEAVE, "this executor is shutting down")
         host = Host(delivery, stopping, longest)
         try:
             job = self._jobs.get(message.key.job)
-            # First: once the run is on record, nobody looks at what was missed before it.
+            # First: once the run has a record, occurrences missed before it are not looked at.
             before = record_missed(self._runs, job, message, self._clock.now())
             handled = self._carry_out(job, message, host)
             quarantined = before.quarantined or handled.quarantined
             return replace(handled, missed=before.written, quarantined=quarantined)
         except UndecodableError as error:
-            # The job or the run: mended, it goes on. The message waits for that in the queue.
+            # The job or the run does not decode. The message stays in the queue until it is fixed.
             return Handled(Disposition.LEAVE, shorten(str(error), 500), quarantined=True)
 
     def _carry_out(self, job: Job | None, message: RunMessage, host: Host) -> Handled:
@@ -161,9 +161,9 @@ class ExecuteRun:
         return self._with_job(job, message, host)
 
     def _pass_on(self, job: Job, message: RunMessage) -> Handled:
-        """Have the run dispatched to the pool that its job has moved to: this one can read neither
-        the job's script nor its secrets. If we die before the message is deleted, it comes again:
-        the claim lets one of the two dispatches run.
+        """Dispatch the run to the pool that its job has moved to: this pool can read neither the
+        job's script nor its secrets. If we die before the message is deleted, it is redelivered,
+        and the claim lets only one of the two dispatches run.
         """
         pool = job.definition.target.pool
         entry = DispatchEntry(
@@ -178,7 +178,7 @@ class ExecuteRun:
         )
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The dispatch to the job's pool was not stored. Try again.")
-        return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to the pool {pool}")
+        return Handled(Disposition.ACKNOWLEDGE, f"its job has moved to pool {pool}")
 
     def _without_job(self, message: RunMessage, delivery: Delivery) -> Handled:
         now = self._clock.now()
@@ -187,7 +187,7 @@ class ExecuteRun:
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         run = self._runs.cancel(message, reason="its job was deleted", now=now)
         if run.state is not RunState.RUNNING:
-            self._bury(run, exclusive=message.exclusive)
+            self._publish_death(run, exclusive=message.exclusive)
             return Handled(Disposition.ACKNOWLEDGE, "its job was deleted", run)
         if run.lease_until is not None and run.lease_until > now:
             delivery.hide(run.lease_until - now)
@@ -212,7 +212,7 @@ class ExecuteRun:
                 lease_until=now + self._terms.lease,
             )
             if claim.taken:
-                return self._work(job, claim.run, host)
+                return self._run_attempt(job, claim.run, host)
             decision = decide_claim(claim.run, message, policy, now)
             match decision.action:
                 case ClaimAction.AGAIN:
@@ -240,10 +240,10 @@ class ExecuteRun:
                     )
                     claim = self._runs.advance(was, to, lapsed=True)
                     if claim.taken:
-                        done = self._work(job, claim.run, host)
-                        return _with_loss(done)
+                        done = self._run_attempt(job, claim.run, host)
+                        return _mark_lost(done)
                 case ClaimAction.CANCEL if claim.run.state is RunState.PENDING:
-                    # The next round finds it ended, and settles.
+                    # The next iteration finds the run ended and settles it.
                     self._runs.cancel(message, reason=decision.reason, now=now)
                 case ClaimAction.CANCEL | ClaimAction.BURY:
                     state = (
@@ -254,17 +254,17 @@ class ExecuteRun:
                     result = Result(AttemptOutcome.WORKER_LOST, decision.reason)
                     ended = self._end(job, claim.run, state, result, now)
                     if ended is not None:
-                        return _with_loss(ended)
+                        return _mark_lost(ended)
 
     def _skip(self, job: Job, message: RunMessage) -> Handled | None:
-        """Put on record that the run is not to start, where that is so and it never has."""
+        """Record the run as skipped, if it must not start and was never claimed."""
         if message.dispatch > 1:
             return None
         key, now = message.key, self._clock.now()
         covered = decide_covered(job, key, now, self._before(key))
-        # A run that was claimed keeps its record, and this message carries it on.
+        # A run that was claimed keeps its record, and this message continues it.
         if covered is not None and self._runs.get(key) is None:
-            # Whoever wrote the range may have died before it completed the job.
+            # The writer of the range may have died before it completed the job.
             self._settle(job, covered)
             return Handled(Disposition.ACKNOWLEDGE, covered.reason or "", covered)
         reason = decide_pickup(job, key, now, self._before(key))
@@ -275,7 +275,7 @@ class ExecuteRun:
         )
         run = self._runs.skip(skipped)
         if run.state is RunState.PENDING and run.on_request:
-            # What made it is on its record only; few are looked at a second time for that.
+            # Only its record has the trigger; only a few runs need this second check.
             reason = decide_pickup(job, key, now, self._before(key), trigger=run.trigger)
             if reason is not None:
                 passed_over = run.passed_over(
@@ -288,29 +288,29 @@ class ExecuteRun:
         return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
 
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
-        """The records of the job's runs before *key*, the latest first."""
+        """The records of the job's runs before *key*, the latest first. Each call reads again."""
         last = runs_from(key.scheduled_at)
         return lambda: self._runs.between(
             key.job, "0", last, newest_first=True, page=_RECORDS, lenient=True
         )
 
-    def _work(self, job: Job, run: Run, host: Host) -> Handled:
-        """Run the script of a run that is ours, and record what came of it."""
+    def _run_attempt(self, job: Job, run: Run, host: Host) -> Handled:
+        """Run the script of a claimed run, and record the outcome."""
         heart = self._heart(run, host)
         attempted = self._script.attempt(job, run, heart, host.longest)
         if attempted.verdict is Verdict.LEASE_LOST:
             return Handled(
-                Disposition.LEAVE, "the lease was lost; nothing is recorded", run, None, True
+                Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
             )
         now, result = self._clock.now(), attempted.result
         ending = None
         if attempted.verdict is not Verdict.HAND_BACK:
             ending = decide_ending(run, result, job.definition.retry_policy, now)
         followed = ending is None or ending.retry_at is not None
-        # Whoever shuts down has little time, and the hand-back matters more.
+        # During a shutdown time is short, and the hand-back matters more than the log.
         parts = heart.close_log(followed=followed, at_once=ending is None)
         result = replace(result, log_parts=parts)
-        return heart.insist(
+        return heart.retry_until_lease_ends(
             lambda: self._record(
                 job, run, self._with_value(result, attempted.given, run, heart), ending, host, now
             )
@@ -346,8 +346,8 @@ class ExecuteRun:
             return replace(result, value=heart.keep(given, f"result/{run.fence:06d}.json"))
         except UnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 — what was done was done
-            why = f"{result.reason}; its result could not be kept: {error}"
+        except Exception as error:  # noqa: BLE001 — the script did its work
+            why = f"{result.reason}; its result could not be stored: {error}"
             return replace(result, reason=why[:MAX_REASON])
 
     def _record(
@@ -359,8 +359,8 @@ class ExecuteRun:
         host: Host,
         now: datetime,
     ) -> Handled:
-        """Write down what came of an attempt; *ending* None: it is handed back. Done again, it
-        finds what it wrote.
+        """Record the outcome of an attempt. If *ending* is None, the run is handed back.
+        Idempotent: repeated, it finds what it wrote.
         """
         handled = (
             self._hand_back(job, run, result, host, now)
@@ -382,7 +382,7 @@ class ExecuteRun:
     def _hand_back(
         self, job: Job, run: Run, result: Result, host: Host, now: datetime
     ) -> Handled | None:
-        """Give up the run: whoever receives its message next goes on with it."""
+        """Give up the run: the next worker that receives its message continues it."""
         claim = self._runs.advance(run, run.handed_back(result, now))
         if _is_to_end(claim, run):
             return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
@@ -397,7 +397,7 @@ class ExecuteRun:
         result: Result,
         now: datetime,
     ) -> Handled | None:
-        """End the run; None if it is no longer ours to end."""
+        """End the run; None if this worker no longer owns it."""
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
         claim = self._runs.advance(run, run.ended(state, result, now), lapsed=lapsed)
         if _is_to_end(claim, run):
@@ -418,10 +418,10 @@ class ExecuteRun:
     def _retry(
         self, job: Job, run: Run, result: Result, at: datetime, now: datetime
     ) -> Handled | None:
-        """Have the run dispatched again at *at*: first the due entry, then the record.
+        """Schedule the next dispatch at *at*: first store the due entry, then the record.
 
         If we die between the two, the entry's message finds the run RUNNING, waits for the lease
-        and takes over; the other way round the run would wait for a message that nobody sends.
+        and takes over. In the reverse order the run would wait for a message that is never sent.
         """
         entry = DispatchEntry(
             job.key,
@@ -433,12 +433,12 @@ class ExecuteRun:
             rank=job.definition.priority.rank,
             exclusive=job.exclusive,
         )
-        # Done again, this may be a while after *now*: an entry's bucket is that of its writing.
+        # A repetition may come long after *now*: the bucket of an entry depends on its write time.
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
         claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
         if _is_to_end(claim, run):
-            # Cancelled while it failed. The entry's message will find it ended.
+            # Cancelled while it failed. The entry's message finds the run ended.
             return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
         if not claim.taken:
             return None
@@ -446,14 +446,14 @@ class ExecuteRun:
         return Handled(Disposition.ACKNOWLEDGE, reason, claim.run, result.outcome, True)
 
     def _settle(self, job: Job, run: Run) -> None:
-        """Do what follows from an ended run. Idempotent: a redelivered message does it again."""
-        self._bury(run, exclusive=job.exclusive)
+        """Do the follow-up of an ended run. Idempotent: a redelivered message repeats it."""
+        self._publish_death(run, exclusive=job.exclusive)
         if job.state is JobState.ACTIVE and _is_last(job, run):
             self._jobs.complete(job, self._clock.now())
 
-    def _bury(self, run: Run, *, exclusive: bool) -> None:
-        """Tell of the death of a DEAD run, once: its message, with the failure, to the dead-letter
-        queue, and an event.
+    def _publish_death(self, run: Run, *, exclusive: bool) -> None:
+        """Publish the death of a DEAD run, once: its message, with the failure, goes to the
+        dead-letter queue, and an event is sent.
         """
         if run.state is not RunState.DEAD or run.buried == run.dispatch:
             return
@@ -472,12 +472,12 @@ class ExecuteRun:
         self._runs.mark_buried(run)
 
 
-_RECORDS = 5  # of a job's latest, read at once
+_RECORDS = 5  # of a job's latest, per page
 
 
 def _is_last(job: Job, run: Run) -> bool:
-    """Whether *run* is of the last occurrence that its job's schedule has. One that was asked for
-    is of none, or of one that another version had.
+    """Whether *run* is the last occurrence of its job's schedule. False for a manual run, and for a
+    requested run of an earlier version.
     """
     at = run.covers_until
     if run.trigger is Trigger.MANUAL or (run.on_request and at <= job.effective_from):
@@ -486,7 +486,7 @@ def _is_last(job: Job, run: Run) -> bool:
 
 
 def _is_to_end(claim: Claim, run: Run) -> bool:
-    """Whether *claim*, to go on with *run*, was refused for a cancel that was asked for."""
+    """Whether *claim*, an update of *run*, was refused because a cancel was requested."""
     there = claim.run
     return (
         not claim.taken
@@ -500,5 +500,5 @@ def _cancelled(result: Result, claim: Claim) -> Result:
     return replace(result, reason=claim.run.cancel_reason or result.reason)
 
 
-def _with_loss(handled: Handled) -> Handled:
+def _mark_lost(handled: Handled) -> Handled:
     return replace(handled, lost=True)

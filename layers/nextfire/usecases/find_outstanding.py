@@ -1,4 +1,4 @@
-"""Whether what a job had under way when it was asked to drain has come to its end."""
+"""Checks whether a draining job still has outstanding runs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from nextfire.domain.ports import RunStore
 from nextfire.domain.run import Run, Trigger, of_creation
 
 LOOKED_AT_MOST = 2_000
-"""Records that one call looks at, the latest first."""
+"""Records that one call reads, the latest first."""
 _PAGE = 50
 _MOMENT = timedelta(milliseconds=1)
 
 
 def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
-    """Whether a job that was asked to drain still has something of before: a run that has not
-    ended, or an occurrence that has no record yet. False of any other job, without a look.
+    """Whether a job that was asked to drain still has outstanding work from before: a run that has
+    not ended, or an occurrence without a record. False for any other job, without a read.
 
-    It looks back over a day, for what waits in a queue, and beyond that for as long as a run may
-    take; over `LOOKED_AT_MOST` records. And over as many of the backfill that went on till then.
+    It looks back one day, for runs that wait in a queue, plus the maximum duration of a run; it
+    reads up to `LOOKED_AT_MOST` records, and as many again of the backfill that ran until then.
 
     Raises:
         InvalidInputError: A schedule cannot be read.
@@ -51,7 +51,7 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
             return True
         if not asked_for:
             found.append(run)
-            if at < looked_from:  # it may be a range that reaches up to here
+            if at < looked_from:  # it may be a range that extends up to here
                 break
     if looked_at == LOOKED_AT_MOST and found:
         since = max(since, found[-1].key.scheduled_at)
@@ -59,7 +59,7 @@ def has_outstanding(runs: RunStore, job: Job, now: datetime) -> bool:
 
 
 def _backfills(runs: RunStore, job: Job) -> bool:
-    """Whether something goes on of the backfill that the pause has ended: that is of long ago."""
+    """Whether the backfill that the pause ended still has runs that have not ended."""
     asked = job.backfill
     if asked is None:
         return False

@@ -1,4 +1,4 @@
-"""What of a job was due and has not been sent: asked before the job forgets what it needs to be."""
+"""Finds due entries of a job that are not sent yet, before the job forgets the schedule of them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import ControlStore, DueStore
 
 BEHIND_AT_MOST = timedelta(hours=1)
-"""Watchers that are further behind are not asked how far they have come: that is many reads."""
+"""If a cursor is further behind, the table is not searched: that would take too many reads."""
 _AHEAD = PARKED_AT_MOST + MINUTE
 _READ_AT_MOST = 10_000
 _MOMENT = timedelta(milliseconds=1)
 
 
 class FindUnsent:
-    """Looks for a job's chain in the due table. The cursors alone do not tell: what waits for room
-    or its turn is parked ahead of them.
+    """Looks for a job's chain in the due table. The cursors alone are not enough: entries that wait
+    for room or for their turn are parked ahead of them.
 
-    A chain is never out of the table until it has ended: a successor is stored before its entry is
-    deleted. It moves to later buckets and later keys, so a read in that order meets it; except that
-    the successor of a parked entry may be in the present bucket, which is read again at the end.
+    A chain is always in the table until it has ended: a successor is stored before its entry is
+    deleted. It moves to later buckets and later keys, so a read in that order finds it. One
+    exception: the successor of a parked entry may be in the present bucket, which is therefore read
+    again at the end.
     """
 
     def __init__(self, due: DueStore, control: ControlStore, *, read_shards: int) -> None:
@@ -32,12 +33,12 @@ class FindUnsent:
 
     def of(self, job: JobKey, uid: str, now: datetime) -> list[FireEntry] | None:
         """The FIRE entries of the creation *uid* of *job* that were due by *now* and are in the
-        table; None if that is not to be known: a watcher is far behind, or a cursor is lost.
+        table; None if that is unknown: a watcher is far behind, or a cursor is lost.
 
         Raises:
             UnavailableError: A store did not answer.
         """
-        # With another number of write shards an entry was written into another one.
+        # With a different number of write shards, the entry was written to a different shard.
         shards = {job.shard(shards) for shards in range(1, self._read_shards + 1)}
         cursors = self._control.cursors(shards)
         minute = min(cursors.values(), default=now)

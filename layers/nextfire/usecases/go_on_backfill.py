@@ -1,4 +1,4 @@
-"""Go on with a backfill: its next few runs, once those before them have ended."""
+"""Continue a backfill: start its next few runs once the previous ones have ended."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nextfire.domain.ports import Clock, DueStore, JobStore, RunQueue, RunStore
 from nextfire.domain.run import Run, RunState, Trigger
 
 BACKFILLED = "backfill on request"
-"""The reason, where none is given."""
+"""The default reason."""
 _RECORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class GoOnBackfill:
-    """What may be done again, by another watcher too: a run is stored with its due entry only where
-    it has no record, and what has been begun is found by its entry, however old it is.
+    """Continues backfills. Idempotent, also across watchers: a run is stored together with its due
+    entry, and only if it has no record. Started runs are found by their entry, however old it is.
     """
 
     jobs: JobStore
@@ -35,16 +35,16 @@ class GoOnBackfill:
     clock: Clock
 
     def step(self, entry: BackfillEntry, job: Job, until: datetime) -> bool:
-        """Begin the occurrences that *entry* is at; or, where all of them have ended, store the
-        entry that follows, and after the last have on record that the backfill of *job* is over.
+        """Start the occurrences of *entry*. If all of them have ended, store the next entry; after
+        the last one, record that the backfill of *job* is complete.
 
         Args:
             entry: A BACKFILL entry.
-            job: Its job, whose backfill goes on.
-            until: What would begin after this is left for the next call.
+            job: Its job, with an active backfill.
+            until: Occurrences that would start after this are left to the next call.
 
         Returns:
-            Whether *entry* is done with; else it has to come again.
+            Whether *entry* is done; otherwise it must be tried again.
 
         Raises:
             UnavailableError: A store did not answer.
@@ -55,12 +55,12 @@ class GoOnBackfill:
             return True
         batch = asked.batch(job.past_schedule(asked.first), entry.ordinal)
         if not batch:
-            return self._over(job)
+            return self._complete(job)
         unended = 0
         for at in batch:
             if self.clock.now() > until:
                 return False
-            run = self._begun(job, asked, at)
+            run = self._start(job, asked, at)
             if run is not None and run.trigger is Trigger.BACKFILL and not run.state.ended:
                 unended += 1
                 self._revive(job, run)
@@ -69,18 +69,18 @@ class GoOnBackfill:
         following = job.backfill_entry(entry.ordinal + len(batch))
         return following is not None and bool(self.due.put([following], self.clock.now()))
 
-    def _begun(self, job: Job, asked: Backfill, at: datetime) -> Run | None:
-        """The record of the run at *at*, new or not; None if a range stands for it, or it cannot be
-        read.
+    def _start(self, job: Job, asked: Backfill, at: datetime) -> Run | None:
+        """The record of the run at *at*, new or existing; None if a range covers it or if it does
+        not decode.
         """
         key = RunKey(job.key, run_id(job.uid, at))
         try:
             there = self.runs.get(key)
         except UndecodableError:
-            return None  # a record it has: it blocks nothing
+            return None  # it has a record, which blocks nothing
         if there is not None:
             return there
-        # Before the job was made nothing of it was due, and there may be another's records.
+        # Before the job was created nothing was due, and records may belong to a previous job.
         if at > job.created_at and range_over(key, self._before(key)) is not None:
             return None
         now = cut(self.clock.now())
@@ -91,7 +91,7 @@ class GoOnBackfill:
             trigger=Trigger.BACKFILL,
             request=asked.backfill_id,
             request_reason=asked.reason,
-            not_before=now,  # since when it waits; its own instant is long ago
+            not_before=now,  # start of its wait; its own instant is long past
         )
         entry = sending(job, key, pool=job.definition.target.pool, dispatch=1, now=now)
         return self.runs.request(run, replace(entry, trigger=Trigger.BACKFILL), now).run
@@ -107,20 +107,20 @@ class GoOnBackfill:
         )
 
     def _revive(self, job: Job, run: Run) -> None:
-        """Have *run* sent again, if nobody has it. The auditor does not look back so far."""
+        """Send *run* again if no worker has it. The auditor does not look back this far."""
         now, since = self.clock.now(), idle_since(run)
         if since is None or since > now - GRACE:
             return
         pool = run.pool or job.definition.target.pool
         if self.queue.backlog(pool) == 0:
-            # Of an instant that is derived: asked again, it is the same entry.
+            # The instant is derived, so that a repetition produces the same entry.
             entry = sending(job, run.key, pool=pool, dispatch=run.dispatch + 1, now=since + GRACE)
             self.due.put([entry], now)
 
-    def _over(self, job: Job) -> bool:
+    def _complete(self, job: Job) -> bool:
         now = self.clock.now()
         over = replace(
             job, backfill=None, revision=job.revision + 1, updated_at=max(cut(now), job.updated_at)
         )
-        # Changed meanwhile, it is decided over again.
+        # If the job changed concurrently, the entry is decided again.
         return self.jobs.update(over, None, now)

@@ -1,4 +1,4 @@
-"""Keeps a run alive while its script runs: its lease, its message, its log, its checkpoint."""
+"""Keeps a run alive while its script runs: heartbeats, cancellation, log and checkpoint."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nextfire.usecases.run_log import RunLog
 T = TypeVar("T")
 
 LOOK_EVERY = timedelta(seconds=4)
-"""How often a worker looks whether its run is to be cancelled. The heartbeat's answer tells too,
-but comes less often: a look costs half a read unit, a heartbeat a write unit."""
-_AGAIN_AFTER = timedelta(seconds=1)
-_MOMENT = timedelta(seconds=2)
+"""How often a worker checks whether its run is to be cancelled. The heartbeat returns this too, but
+it is less frequent: a check costs half a read unit, a heartbeat a write unit."""
+_RETRY_AFTER = timedelta(seconds=1)
+_SHORT_WAIT = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What an executor's host gives for one message; see `ExecuteRun.handle`."""
+    """What the host of an executor provides for one message; see `ExecuteRun.handle`."""
 
     delivery: Delivery
     stopping: Callable[[], bool]
@@ -34,7 +34,7 @@ class Host:
 
 
 class Heart:
-    """The `Supervisor` of a script, for a run that is ours until its lease lapses."""
+    """The `Supervisor` of a script, for a run that this worker owns until its lease expires."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Heart:
         self._lease = lease
         self._stopping = host.stopping
         now = clock.now()
-        self._beat_at = now + self._heartbeat
-        self._look_at = now + LOOK_EVERY
+        self._heartbeat_at = now + self._heartbeat
+        self._check_at = now + LOOK_EVERY
         self._lease_until = run.lease_until or now
         self._checkpoint: bytes | None = None
         self._saved = 0
@@ -70,20 +70,20 @@ class Heart:
     def _heartbeat(self) -> timedelta:
         return self._lease / 3
 
-    def insist(self, write: Callable[[], T]) -> T:
-        """Do *write* until the store answers, as long as the lease stands: what a script has done
-        is not thrown away for one refused request.
+    def retry_until_lease_ends(self, write: Callable[[], T]) -> T:
+        """Retry *write* until the store answers, as long as the lease lasts, so that one
+        throttled request does not lose the work of a script.
 
         Raises:
-            UnavailableError: It did not answer in that time.
+            UnavailableError: The store did not answer in that time.
         """
         while True:
             try:
                 return write()
             except UnavailableError:
-                if self._clock.now() + _AGAIN_AFTER >= self._lease_until:
+                if self._clock.now() + _RETRY_AFTER >= self._lease_until:
                     raise
-                self._clock.sleep(_AGAIN_AFTER)
+                self._clock.sleep(_RETRY_AFTER)
 
     def ask(self) -> Verdict:
         now = self._clock.now()
@@ -94,23 +94,23 @@ class Heart:
             return Verdict.HAND_BACK
         self.log.ship(now)
         try:
-            if now >= self._beat_at:
-                return self._beat()
-            if now >= self._look_at:
-                return self._look()
+            if now >= self._heartbeat_at:
+                return self._send_heartbeat()
+            if now >= self._check_at:
+                return self._check_cancelled()
         except UnavailableError:
-            # The lease still stands; asked again until it does not.
-            self._look_at = now + _AGAIN_AFTER
+            # The lease is still in force; retry until it expires.
+            self._check_at = now + _RETRY_AFTER
         return Verdict.GO_ON
 
     def output(self, stream: Stream, data: bytes) -> None:
         self.log.feed(stream, data)
 
     def load(self) -> None:
-        """Bring the checkpoint of the attempts before.
+        """Load the checkpoint of earlier attempts.
 
         Raises:
-            InvalidInputError: It is in a file that this pool does not have.
+            InvalidInputError: The checkpoint is in a file that this pool does not have.
             UnavailableError: The store did not answer.
         """
         saved = self._run.checkpoint
@@ -135,15 +135,15 @@ class Heart:
             value = self.keep(checkpoint, name)
             there = self._runs.save(self._run, value)
         except UnavailableError as error:
-            return f"the checkpoint is not kept: {error}"
+            return f"the checkpoint was not stored: {error}"
         if there is None:
             self._lost = True
-            return "the checkpoint is not kept: this worker has lost the run"
+            return "the checkpoint was not stored: this worker has lost the run"
         self._checkpoint = checkpoint
         return None
 
     def keep(self, text: bytes, name: str) -> Value:
-        """*text* as a value of the run: on its record, or if it is large in the file *name*.
+        """*text* as a value of the run: inline on its record, or in the file *name* if it is large.
 
         Raises:
             UnavailableError: The store did not answer.
@@ -154,34 +154,34 @@ class Heart:
         return Value(len(text), file=name)
 
     def close_log(self, *, followed: bool, at_once: bool) -> int:
-        """Store what is left of the log, for as long as the lease is not in danger; *at_once*: for
-        a moment. Returns its parts; see `RunLog.close`.
+        """Store the rest of the log, as long as the lease is not in danger; for 2 s at most if
+        *at_once*. Returns the number of its parts; see `RunLog.close`.
         """
         until = self._lease_until - self._heartbeat
         if at_once:
-            until = min(until, self._clock.now() + _MOMENT)
+            until = min(until, self._clock.now() + _SHORT_WAIT)
         return self.log.close(until=until, followed=followed)
 
-    def _beat(self) -> Verdict:
+    def _send_heartbeat(self) -> Verdict:
         now = self._clock.now()
         extended = self._runs.extend(self._run, lease_until=now + self._lease)
         if extended is None:
             return Verdict.LEASE_LOST
         self._lease_until = now + self._lease
-        self._beat_at = now + self._heartbeat
-        self._look_at = now + LOOK_EVERY
+        self._heartbeat_at = now + self._heartbeat
+        self._check_at = now + LOOK_EVERY
         verdict = self._verdict(extended)
         self._delivery.hide(self._lease)
         return verdict
 
-    def _look(self) -> Verdict:
-        self._look_at = self._clock.now() + LOOK_EVERY
+    def _check_cancelled(self) -> Verdict:
+        self._check_at = self._clock.now() + LOOK_EVERY
         try:
             seen = self._runs.peek(self._run.key)
         except UndecodableError:
-            return Verdict.GO_ON  # the heartbeat will not go through either
+            return Verdict.GO_ON  # the heartbeat will fail as well
         if seen is None or seen.fence < self._run.fence:
-            return Verdict.GO_ON  # as it was before our claim
+            return Verdict.GO_ON  # a stale read, from before this worker's claim
         if seen.fence > self._run.fence or seen.state is not RunState.RUNNING:
             return Verdict.LEASE_LOST
         return self._verdict(seen)
@@ -192,18 +192,18 @@ class Heart:
 
 
 def _no_checkpoint(file: str, folder: RunFolder) -> InvalidInputError:
-    # Without it the script would silently do again what it has done.
+    # Without the checkpoint the script would silently repeat work.
     return InvalidInputError(
         "checkpoint",
         f"{run_place(folder)}{file}",
-        "this pool does not have the file of the checkpoint that an earlier attempt saved",
-        "Copy it there from the prefix of the pool that ran the earlier attempt, or move the job "
-        "back to that pool; then redrive the run.",
+        "this pool does not have the checkpoint file that an earlier attempt saved",
+        "Copy the file there from the prefix of the pool that ran the earlier attempt, or move the "
+        "job back to that pool; then redrive the run.",
     )
 
 
 def too_large(what: str, text: bytes) -> str:
     return (
         f"the {what} has {len(text)} bytes, more than {MAX_VALUE_BYTES}. "
-        "Put the data into S3 and its address here."
+        "Store the data in S3 and put its address here."
     )

@@ -1,4 +1,4 @@
-"""Hold a watcher group's lease, or stand by to take it over."""
+"""Hold the lease of a watcher group, or stand by to take it over."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ WATCH_EVERY = timedelta(milliseconds=500)
 
 
 class HoldLease:
-    """One watcher's part in its group's lease.
+    """One watcher's part in the lease of its group.
 
-    A standby takes over when it has seen the lease stand still for `LIFE` by its own clock, or at
-    once when it was released. No two clocks are compared, so none needs to be right. An item that
-    does not decode stands still like any other: its holder cannot renew it and gives up, and after
-    a life whoever sees it first takes over.
+    A standby takes over when the lease has not changed for `LIFE` by its own clock, or immediately
+    when the lease was released. Clocks are never compared, so they need not agree. An undecodable
+    item is treated as an unchanged lease: its holder cannot renew it and gives up, and after `LIFE`
+    the first standby that notices takes over.
     """
 
     def __init__(self, control: ControlStore, *, group: int, holder: str) -> None:
@@ -28,19 +28,19 @@ class HoldLease:
         self._holder = holder
         self._mine: Lease | None = None
         self._renewed_at: datetime | None = None
-        self._asked: tuple[Lease, datetime] | None = None
+        self._pending: tuple[Lease, datetime] | None = None
         self._seen: Lease | None = None
         self._seen_at: datetime | None = None
         self.next_at: datetime | None = None
-        """When `step` has something to do again; None: now."""
+        """When `step` has work again; None: now."""
 
     def step(self, now: datetime) -> Lease | None:
-        """Renew, or try to take over, if it is time. Returns the lease if it is held at *now*."""
+        """Renew or try to take over, if it is time. Returns the lease if it is held at *now*."""
         if self.next_at is None or now >= self.next_at:
             try:
                 self._renew(now) if self._mine else self._watch(now)
             except UnavailableError:
-                # Unknown whether it was written: not ours once its life has passed, see below.
+                # It is unknown whether the write succeeded. The lease ends after `LIFE`, see below.
                 self.next_at = now + WATCH_EVERY
             else:
                 self.next_at = now + (RENEW_EVERY if self._mine else WATCH_EVERY)
@@ -49,7 +49,7 @@ class HoldLease:
         return self._mine
 
     def release(self) -> None:
-        """Let a standby have it at once."""
+        """Release the lease, so that a standby takes over immediately."""
         if self._mine is not None:
             to = Lease(self._holder, self._mine.epoch, self._mine.beat + 1, released=True)
             self._control.replace_lease(self._group, self._mine, to)
@@ -64,18 +64,18 @@ class HoldLease:
         there = self._control.lease(self._group)
         if there != self._seen or self._seen_at is None:
             self._seen, self._seen_at = there, now
-        stands_still = now - self._seen_at >= LIFE
-        if there is None or there.released or stands_still:
-            # Time-based, so that a cursor's later holder has the later epoch, whatever its group.
+        is_unchanged = now - self._seen_at >= LIFE
+        if there is None or there.released or is_unchanged:
+            # Time-based, so that a later holder of a cursor has a later epoch in any group.
             epoch = max(there.epoch + 1 if there else 1, to_ms(now))
             self._replace(there, Lease(self._holder, epoch, 0), now)
 
     def _replace(self, was: Lease | None, to: Lease, now: datetime) -> None:
-        # What a first try may have written without our knowing stands still since then.
-        since = self._asked[1] if self._asked is not None and self._asked[0] == to else now
-        self._asked = to, since
+        # A first try may have written the lease unnoticed: it counts from that try.
+        since = self._pending[1] if self._pending is not None and self._pending[0] == to else now
+        self._pending = to, since
         if self._control.replace_lease(self._group, was, to):
             self._mine, self._renewed_at = to, since
         else:
             self._mine = self._renewed_at = None
-        self._asked = None
+        self._pending = None

@@ -1,4 +1,4 @@
-"""Find jobs among a tenant's."""
+"""List a tenant's jobs, with filters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import JobStore, Page, Unreadable
 
 PAGES_AT_MOST = 10
-"""Pages that one call looks through for jobs that match."""
+"""Pages that one call searches for matching jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which jobs: all of it has to hold. `labels`: these, with these values. `name`: how it begins;
-    a job without a name has none. `unreadable`: also, or only, what does not decode.
+    """A filter of jobs; all conditions must hold. `labels`: these labels, with these values.
+    `name`: a prefix of the name; a job without a name matches only the empty prefix. `unreadable`:
+    include undecodable items; `readable`: include jobs.
     """
 
     state: JobState | None = None
@@ -37,11 +38,11 @@ class Wanted:
 def list_jobs(
     jobs: JobStore, tenant: str, wanted: Wanted, *, cursor: str | None, limit: int
 ) -> Page[Job]:
-    """*tenant*'s jobs that are *wanted*, by id. A page may hold fewer than *limit*, and none,
-    though others follow: a call looks through `PAGES_AT_MOST` times *limit* jobs.
+    """*tenant*'s jobs that match *wanted*, by id. A page may hold fewer than *limit* items, even
+    none, although more follow: a call searches up to `PAGES_AT_MOST` * *limit* jobs.
 
     Raises:
-        InvalidInputError: *cursor* is none of ours.
+        InvalidInputError: *cursor* is invalid.
     """
     items: list[Job] = []
     unreadable: list[Unreadable] = []

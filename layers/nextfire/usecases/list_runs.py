@@ -1,4 +1,4 @@
-"""Find runs among those of a tenant's jobs."""
+"""List the runs of a tenant's jobs, with filters."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from nextfire.domain.ports import JobStore, RunStore, Unreadable
 from nextfire.domain.run import Run, RunState
 
 READS_AT_MOST = 50
-"""Reads of the stores by one call."""
-_ENOUGH = 250_000
-"""Characters that a page holds before no further job is looked at. One read is 1 MB at most, so a
-page stays far below the 6 MB that a function may answer.
+"""Maximum number of store reads of one call."""
+_PAGE_CHARACTERS = 250_000
+"""Characters in a page after which no further job is read. One read returns 1 MB at most, so a page
+stays far below the 6 MB limit of a function's response.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which runs: those scheduled from `first` on and before `before`, and all else has to hold,
-    too. `job_id`: of one job only. `unreadable`: also, or only, what does not decode.
+    """A filter of runs; all conditions must hold. Runs are scheduled at or after `first` and before
+    `before`. `job_id`: only this job. `unreadable`: include undecodable items; `readable`: include
+    runs.
     """
 
     first: datetime
@@ -43,7 +44,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Some of a listing: job by job, in the order of their ids, the newest of each first."""
+    """One page of a listing: jobs in the order of their ids, the newest runs of each first."""
 
     items: Sequence[Run]
     cursor: str | None
@@ -53,15 +54,15 @@ class Found:
 def list_runs(
     jobs: JobStore, runs: RunStore, tenant: str, wanted: Wanted, *, cursor: str | None, limit: int
 ) -> Found:
-    """*tenant*'s runs that are *wanted*. There is no index by time that each run would pay for: job
-    after job is looked at. A page may hold fewer than *limit*, and none, though others follow: a
-    call makes `READS_AT_MOST` reads.
+    """*tenant*'s runs that match *wanted*. An index by time would cost a write for each run, so one
+    job after another is read. A page may hold fewer than *limit* items, even none, although more
+    follow: a call makes up to `READS_AT_MOST` reads.
 
     Raises:
-        InvalidInputError: *cursor* is none of ours.
+        InvalidInputError: *cursor* is invalid.
     """
     after, within = (None, None) if cursor is None else _read(cursor, wanted)
-    # Jobs that are known and not done with; `more`: perhaps others follow.
+    # Known jobs that are not finished; `more`: others may follow.
     ids, more = ([after] if after and within else []), wanted.job_id is None
     if wanted.job_id is not None and cursor is None:
         ids = [wanted.job_id]
@@ -70,7 +71,7 @@ def list_runs(
     size = 0
     for read in range(READS_AT_MOST):
         left = limit - len(items) - len(unreadable)
-        if left <= 0 or size >= _ENOUGH or not (ids or more):
+        if left <= 0 or size >= _PAGE_CHARACTERS or not (ids or more):
             break
         if not ids:
             most = READS_AT_MOST - read
@@ -92,17 +93,17 @@ def list_runs(
 
 
 def _read(cursor: str, wanted: Wanted) -> tuple[str, str | None]:
-    """The job that *cursor* names, and the store's cursor within it; None: all of it is done."""
+    """The job that *cursor* names, and the store's cursor within it; None: the job is finished."""
     job_id, dot, within = cursor.partition(".")
     if not dot or not JOB_ID.fullmatch(job_id) or wanted.job_id not in {None, job_id}:
         raise InvalidInputError(
-            "cursor", cursor, "not a cursor of this listing", "Use one as a listing returned it."
+            "cursor", cursor, "not a cursor of this listing", "Use a cursor that it returned."
         )
     return job_id, within or None
 
 
 def _size(run: Run) -> int:
-    """About how many characters *run* is as a document."""
+    """Approximate number of characters of *run* as a document."""
     result = run.result.text if run.result else None
     texts = (run.stdout, run.stderr, run.payload, result)
     return 1000 + 200 * len(run.attempts) + sum(len(text) for text in texts if text)

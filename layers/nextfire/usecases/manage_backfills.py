@@ -1,4 +1,4 @@
-"""Begin and stop backfills."""
+"""Start and stop backfills."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from nextfire.domain.schedule import ScheduleType, next_instant, occurrences, st
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_jobs import as_expected, revised
 
-_TRIES = 5  # of a change that meets other changes of the same job
+_TRIES = 5  # of a change that races with other changes of the same job
 _MOMENT = timedelta(milliseconds=1)
-_UNCOUNTABLE = 10**12
+_NO_LIMIT = 10**12
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The occurrences from `first` on, before `to`; `at_most` so many (1 to `MOST`), or none."""
+    """The occurrences from `first` (inclusive) to `to` (exclusive): all of them, or none if there
+    are more than `at_most` (1 to `MOST`).
+    """
 
     first: datetime
     to: datetime
@@ -39,8 +41,8 @@ class Wanted:
 
 
 class ManageBackfills:
-    """A job has one backfill at a time. The watcher goes on with it, from one due entry to the
-    next.
+    """Backfills of jobs. A job has one backfill at a time. The watcher continues it, from one due
+    entry to the next.
     """
 
     def __init__(self, jobs: JobStore, unsent: FindUnsent) -> None:
@@ -57,35 +59,36 @@ class ManageBackfills:
         now: datetime,
         expected: Collection[str] | None = None,
     ) -> tuple[Job, Backfill]:
-        """Have occurrences of the past run that have no record: those that the job's present
-        schedule has, or would have had. What the schedule itself is still to send is left to it.
+        """Start a backfill: run past occurrences that have no record. They are the occurrences that
+        the job's current schedule has, or would have had. Occurrences that the schedule itself is
+        still to send are not included.
 
         Args:
             key: The job.
-            wanted: Which of them.
-            backfill_id: What tells this request from others; asked again, it is the same backfill.
-            asked_at: When it was asked first.
-            now: The present.
+            wanted: The occurrences.
+            backfill_id: Id of the request. A repetition finds the same backfill.
+            asked_at: When the request was first sent.
+            now: The current instant.
             expected: See `ManageJobs`.
 
         Returns:
             The job, and its backfill.
 
         Raises:
-            NotFoundError: There is no such job, or it is CANCELLED.
-            ConflictError: It is PAUSED, has no schedule, or a backfill that goes on; or what of it
-                was sent is not to be known.
-            InvalidInputError: There is no such occurrence, or there are more than `at_most`.
-            ChangedError: It is not as *expected*.
+            NotFoundError: The job does not exist, or it is CANCELLED.
+            ConflictError: It is PAUSED, has no schedule, or has an active backfill; or it is
+                unknown which of its occurrences were sent.
+            InvalidInputError: No such occurrence exists, or there are more than `at_most`.
+            ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
             job = self._living(key)
-            there = job.backfill  # stopped since, it stays so
+            there = job.backfill  # also if it was stopped since
             if there is not None and there.backfill_id == backfill_id:
                 return job, there
             as_expected(job, expected)
             _check_may_begin(job)
-            first, last, count = self._found(job, wanted, now)
+            first, last, count = self._select(job, wanted, now)
             asked = Backfill(
                 backfill_id,
                 job.schedule_version,
@@ -99,14 +102,14 @@ class ManageBackfills:
             begun = revised(replace(job, backfill=asked), now)
             if self._jobs.update(begun, begun.backfill_entry(1), now):
                 return begun, asked
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
     def stop(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
-        """Begin nothing more of the job's backfill. What is on its way runs to its end.
+        """Stop the job's backfill: no further occurrence starts. Started runs are not affected.
 
         Raises:
-            NotFoundError: There is no such job, it is CANCELLED, or no backfill of it goes on.
-            ChangedError: It is not as *expected*.
+            NotFoundError: The job does not exist, is CANCELLED, or has no active backfill.
+            ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
             job = self._living(key)
@@ -117,7 +120,7 @@ class ManageBackfills:
             stopped = revised(replace(job, backfill=replace(asked, version=0)), now)
             if self._jobs.update(stopped, None, now):
                 return stopped
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
     def _living(self, key: JobKey) -> Job:
         job = self._jobs.get(key)
@@ -127,14 +130,14 @@ class ManageBackfills:
             raise NotFoundError("living job", key.job_id)
         return job
 
-    def _found(self, job: Job, wanted: Wanted, now: datetime) -> tuple[datetime, datetime, int]:
-        """The first, the last, and how many."""
+    def _select(self, job: Job, wanted: Wanted, now: datetime) -> tuple[datetime, datetime, int]:
+        """The first and the last of the *wanted* occurrences, and their number."""
         if wanted.first >= wanted.to:
             raise InvalidInputError(
                 "from",
                 isoformat(wanted.first),
                 f"not before `to`, which is {isoformat(wanted.to)}",
-                "Exchange them.",
+                "Swap `from` and `to`.",
             )
         schedule = job.past_schedule(wanted.first)
         first = next_instant(schedule, wanted.first - _MOMENT)
@@ -143,10 +146,10 @@ class ManageBackfills:
             raise InvalidInputError(
                 "from",
                 isoformat(wanted.first),
-                f"from there to {isoformat(wanted.to)} the job has no occurrence that is over",
+                f"the job has no past occurrence from there to {isoformat(wanted.to)}",
                 "Look at its schedule: POST /v1/schedules/preview with `after`.",
             )
-        found = stretch(schedule, first, until, at_most=_UNCOUNTABLE)
+        found = stretch(schedule, first, until, at_most=_NO_LIMIT)
         if found.count > wanted.at_most:
             raise InvalidInputError(
                 "max",
@@ -158,8 +161,8 @@ class ManageBackfills:
         return first, found.last, found.count
 
     def _until(self, job: Job, wanted: Wanted, now: datetime) -> datetime:
-        """The last instant of which the schedule itself will send nothing any more: a range record
-        that it may have to write is written before what is written here.
+        """The latest instant up to which the schedule itself has nothing left to send. A range
+        record that the schedule has yet to write must be written before the backfill's records.
         """
         until = min(wanted.to - _MOMENT, cut(now) - job.definition.jitter_width - _MOMENT)
         most, counted_from = job.definition.max_runs, job.counted_from or job.effective_from
@@ -172,23 +175,25 @@ class ManageBackfills:
         unsent = self._unsent.of(job.key, job.uid, now)
         if unsent is None:
             raise ConflictError(
-                "What the job's schedule has sent is not to be known: the dispatcher is behind",
-                "Try again in a moment, or end before the job was made, at"
+                "It is unknown what the job's schedule has sent: the dispatcher is behind",
+                "Try again in a moment, or end before the job was created, at"
                 f" {isoformat(job.created_at)}.",
             )
         return min([until, *(entry.occurs_at - _MOMENT for entry in unsent)])
 
 
 def _check_may_begin(job: Job) -> None:
-    """Raises:
-    ConflictError: No backfill of *job* may begin now.
+    """Check that a backfill of *job* may start now.
+
+    Raises:
+        ConflictError: It may not.
     """
     there = job.backfilling
     if there is not None:
         raise ConflictError(
-            f"A backfill of the job goes on, of {there.count} occurrences from"
+            f"The job has an active backfill of {there.count} occurrences from"
             f" {isoformat(there.first)} to {isoformat(there.last)}",
-            "Wait for its end, or stop it: DELETE /v1/jobs/{jobId}/backfill.",
+            "Wait until it ends, or stop it: DELETE /v1/jobs/{jobId}/backfill.",
         )
     if job.state is JobState.PAUSED:
         raise ConflictError("The job is PAUSED", "Resume it first: a pause ends a backfill.")

@@ -1,4 +1,4 @@
-"""Register, change and delete jobs."""
+"""Create, change and delete jobs."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from nextfire.domain.script import locate
 from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_unsent import FindUnsent
 
-_LOOKED_AT = 1_500
-"""Occurrences between which a short gap is looked for: more than a day of every minute has."""
+_OCCURRENCES_CHECKED = 1_500
+"""Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
 _MOMENT = timedelta(milliseconds=1)
-_TRIES = 5  # of a change that meets other changes of the same job
+_TRIES = 5  # of a change that races with other changes of the same job
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a definition may ask for. `pools`: the longest timeout of each pool that there is;
-    `quotas`: what each tenant may have at most.
+    """Limits on job definitions. `pools`: the maximum timeout of each existing pool; `quotas`: each
+    tenant's maximums.
     """
 
     pools: Mapping[str, timedelta]
@@ -55,11 +55,12 @@ class Limits:
 
 
 class ManageJobs:
-    """The life of a job's definition. Every write of a job carries its first due entry with it.
+    """The lifecycle of job definitions. Every write of a job includes its first due entry.
 
-    *expected*, where a method takes it: versions of the job, see `Job.version`. What the job is, if
-    it is none of them, is left as it is: ChangedError. None: whatever it is. *again*: the same was
-    asked before, and may have been done: then a job that is as it is to be is as expected.
+    *expected*, where a method takes it: acceptable versions of the job, see `Job.version`. If the
+    job has another version it is not changed, and ChangedError is raised. None accepts any version.
+    *again*: the same request was sent before and may have taken effect, so a job that is already in
+    the requested state is accepted in any version.
     """
 
     def __init__(
@@ -70,8 +71,8 @@ class ManageJobs:
         *,
         check: Callable[[JobDefinition, JobDefinition | None], None] = lambda _new, _old: None,
     ) -> None:
-        """*check*: raises if the caller may not store a definition in place of another, or of
-        None.
+        """*check*: raises if the caller may not store the first definition in place of the second
+        (None: in place of nothing).
         """
         self._check_caller = check
         self._jobs = jobs
@@ -87,20 +88,22 @@ class ManageJobs:
         now: datetime,
         asked: Once | None = None,
     ) -> Job:
-        """Store a new job and its first due entry. One that was stored with *uid* before stays as
-        it is, and is returned so. *asked*: the request, if it may have come before; the job is of
-        when it came first, but of no time before the deletion of one that had its id.
+        """Store a new job and its first due entry. If a job with *uid* exists already, it is
+        returned unchanged.
+
+        *asked*: the request, if it may be a repetition. The job is then effective from the instant
+        of the first request, but not before the deletion of an earlier job with its id.
 
         Raises:
-            InvalidInputError: The definition cannot be carried out, or never fires.
-            ConflictError: The id belongs to a living job, or to a deleted one: of which something
-                that was due is not sent yet, or which was made after *asked* came first.
-            QuotaUsedUpError: The tenant has as many jobs as it may.
+            InvalidInputError: The definition cannot run, or never fires.
+            ConflictError: The id belongs to a living job; or to a deleted job that still has due
+                occurrences that are not sent, or that was created after *asked* was first sent.
+            QuotaUsedUpError: The tenant has reached its maximum number of jobs.
         """
         self._check(definition, key.tenant)
         most = self._limits.quotas.of(key.tenant).jobs
 
-        def born(at: datetime) -> Job:
+        def new_job(at: datetime) -> Job:
             return Job(
                 key=key,
                 uid=uid,
@@ -115,24 +118,24 @@ class ManageJobs:
             )
 
         at = cut((asked and asked.asked_before) or now)
-        job = born(at)
+        job = new_job(at)
         _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
-        # Stored where a writer of now stores it: the watcher has left the minutes before behind.
+        # Stored in the current bucket: the watcher has already passed the earlier minutes.
         now = cut(now)
         there = self._jobs.create(job, _first(job), now, most=most)
         while there is not None and there.uid != uid and there.state is JobState.CANCELLED:
             if asked is not None and asked.again:
                 _check_made_before(there, asked)
-            # Its item is all that the watchers know of it: it stays for as long as they need it.
+            # Watchers know the deleted job only by this item, so it stays as long as they need it.
             self._check_all_sent(there, now)
-            # What was due before the deletion was the former's, and has run. So each job of an id
-            # is of a later instant than the one before, whatever the clocks say.
-            job = born(max(at, there.effective_from + _MOMENT))
+            # Occurrences due before the deletion belong to the former job and have run. So each job
+            # with this id starts later than the one before, whatever the clocks say.
+            job = new_job(max(at, there.effective_from + _MOMENT))
             there = self._jobs.create(job, _first(job), now, former=there, most=most)
         if there is not None and there.uid != uid:
             raise ConflictError(
-                f"A job {key.job_id!r} exists already ({there.state})",
-                "Change it with PATCH, or choose another id.",
+                f"Job {key.job_id!r} already exists ({there.state})",
+                "Change it with PATCH, or use another id.",
             )
         return there or job
 
@@ -147,15 +150,15 @@ class ManageJobs:
         only_new: bool = False,
         only_there: bool = False,
     ) -> tuple[Job, bool]:
-        """Have a job of this *definition*: stored anew, or changed to it as by `change`. One
-        that is defined so already stays as it is.
+        """Create the job with this *definition*, or replace its definition as by `change`. A job
+        that already has this definition is not changed.
 
         Returns:
             The job, and whether it is new, with *uid*.
 
         Raises:
-            ChangedError: It is not as *expected*; with *only_new*: there is one; with *only_there*:
-                there is none.
+            ChangedError: The job is not in a version of *expected*; with *only_new*: it exists;
+                with *only_there*: it does not exist.
             InvalidInputError: As for `register`; nothing is changed.
         """
         for _ in range(_TRIES):
@@ -163,28 +166,28 @@ class ManageJobs:
             if job is None or job.state is JobState.CANCELLED:
                 if expected is not None or only_there:
                     raise ChangedError(
-                        f"There is no living job {key.job_id!r}", "Leave out If-Match to create it."
+                        f"Job {key.job_id!r} does not exist", "Omit If-Match to create it."
                     )
                 try:
                     return self.register(key, definition, uid=uid, now=now), True
                 except ConflictError:
                     there = self._jobs.get(key)
                     if there is None or there.state is JobState.CANCELLED:
-                        raise  # not before what the one before left is sent
-                    continue  # somebody made one meanwhile
+                        raise  # the occurrences of the deleted job are not all sent yet
+                    continue  # another request created it concurrently
             if only_new:
                 raise ChangedError(
-                    f"A job {key.job_id!r} exists already ({job.state})",
-                    "Leave out If-None-Match to replace it, or choose another id.",
+                    f"Job {key.job_id!r} already exists ({job.state})",
+                    "Omit If-None-Match to replace it, or use another id.",
                 )
-            if _same(job.definition, definition):
+            if _is_equal(job.definition, definition):
                 as_expected(job, expected)
                 return job, False
             try:
                 return self.change(key, lambda _: definition, now=now, expected=expected), False
             except NotFoundError:
-                continue  # somebody deleted it meanwhile
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+                continue  # another request deleted it concurrently
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
     def change(
         self,
@@ -194,18 +197,19 @@ class ManageJobs:
         now: datetime,
         expected: Collection[str] | None = None,
     ) -> Job:
-        """Replace the definition by what *edit* makes of it; called again if another change wins.
+        """Replace the definition with the result of *edit*, which is called again if another change
+        wins the race.
 
-        A change of *when* takes effect now: occurrences up to now are the old schedule's, later
-        ones the new one's. A COMPLETED job whose new schedule fires is ACTIVE again; a PAUSED one
-        stays it.
+        A change of the schedule takes effect now: occurrences up to now belong to the old schedule,
+        later ones to the new one. A COMPLETED job becomes ACTIVE if its new schedule fires; a
+        PAUSED job stays PAUSED.
 
         Raises:
-            NotFoundError: There is no such job, or it is CANCELLED.
+            NotFoundError: The job does not exist, or it is CANCELLED.
             InvalidInputError: As for `register`.
-            ConflictError: There is no room to remember one more schedule of which something that
-                was due is not sent yet.
-            QuotaUsedUpError: It was COMPLETED, and the tenant has as many others as it may.
+            ConflictError: Too many previous schedules still have occurrences that are due and not
+                sent.
+            QuotaUsedUpError: It was COMPLETED, and the tenant has reached its maximum of jobs.
         """
 
         def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
@@ -234,13 +238,13 @@ class ManageJobs:
         expected: Collection[str] | None = None,
         again: bool = False,
     ) -> Job:
-        """Have nothing of the job due after *now*, until it is resumed; by itself at *until*, if
-        that is given. What is due before, and what runs, goes on. Paused already, it stays as it
-        is, but for an *until* that is given.
+        """Pause the job: no occurrence after *now* becomes due until it is resumed, by a request or
+        at *until*. Occurrences due before *now* and running runs continue. If it is PAUSED already,
+        only *until* is updated, if given.
 
         Raises:
-            InvalidInputError: *until* is not in the future, or too far away.
-            NotFoundError: There is no such job, or it is CANCELLED.
+            InvalidInputError: *until* is not in the future, or too far ahead.
+            NotFoundError: The job does not exist, or it is CANCELLED.
             ConflictError: It is COMPLETED; or as for `change`.
         """
         self.check_until(until, now)
@@ -250,8 +254,8 @@ class ManageJobs:
             if job.state is JobState.PAUSED:
                 if end is None or end == job.resumes_at:
                     return None
-                put_off = replace(revised(job, now), resumes_at=end)
-                return put_off, put_off.resume_entry()
+                extended = replace(revised(job, now), resumes_at=end)
+                return extended, extended.resume_entry()
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(f"The job is {job.state}", "Only an ACTIVE job can be paused.")
             paused = replace(revised(job.paused(now, reason), now), resumes_at=end)
@@ -261,7 +265,7 @@ class ManageJobs:
 
     @staticmethod
     def check_until(until: datetime | None, now: datetime) -> None:
-        """Let *until* pass, if a pause that begins *now* may end then.
+        """Check that a pause that begins *now* may end at *until*.
 
         Raises:
             InvalidInputError: It may not.
@@ -271,7 +275,7 @@ class ManageJobs:
                 "until",
                 isoformat(until),
                 f"not within {MAX_DELAY.days} days from now",
-                "Give an instant to come, or leave it out and resume the job yourself.",
+                "Use an instant in the future, or omit it and resume the job yourself.",
             )
 
     def drain(
@@ -283,12 +287,12 @@ class ManageJobs:
         expected: Collection[str] | None = None,
         again: bool = False,
     ) -> Job:
-        """Pause the job, and have it told until when what was due before *now*, and what runs, goes
-        on; see `has_outstanding`. Of one that is PAUSED that is told from now on, and nothing else
-        changes; drained already, it stays as it is.
+        """Pause the job and record when, so that the API can report whether runs from before are
+        outstanding; see `has_outstanding`. For a PAUSED job only the drain is recorded; a draining
+        job is not changed.
 
         Raises:
-            NotFoundError: There is no such job, or it is CANCELLED.
+            NotFoundError: The job does not exist, or it is CANCELLED.
             ConflictError: It is COMPLETED; or as for `change`.
         """
 
@@ -312,11 +316,11 @@ class ManageJobs:
         expected: Collection[str] | None = None,
         again: bool = False,
     ) -> Job:
-        """Have a PAUSED job due again; its misfire policy decides over what was due meanwhile. A
-        job that is ACTIVE stays as it is; one that has no occurrence left is COMPLETED.
+        """Resume a PAUSED job. Its misfire policy decides on the occurrences of the pause. An
+        ACTIVE job is not changed; a job without a remaining occurrence becomes COMPLETED.
 
         Raises:
-            NotFoundError: There is no such job, or it is CANCELLED.
+            NotFoundError: The job does not exist, or it is CANCELLED.
             ConflictError: It is COMPLETED.
         """
 
@@ -330,10 +334,10 @@ class ManageJobs:
         return self._revise(key, next_revision, expected, again=again)
 
     def delete(self, key: JobKey, *, now: datetime, expected: Collection[str] | None = None) -> Job:
-        """Make the job CANCELLED. Its history stays; what is due later is dropped then.
+        """Set the job to CANCELLED. Its history stays; later due entries are dropped when due.
 
         Raises:
-            NotFoundError: There is no such job, or it is CANCELLED.
+            NotFoundError: The job does not exist, or it is CANCELLED.
         """
 
         def next_revision(job: Job) -> tuple[Job, FireEntry | None]:
@@ -343,10 +347,10 @@ class ManageJobs:
         return self._revise(key, next_revision, expected)
 
     def get(self, key: JobKey) -> Job:
-        """The job, cancelled or not.
+        """The job, also if it is CANCELLED.
 
         Raises:
-            NotFoundError: There never was one.
+            NotFoundError: The job never existed.
         """
         job = self._jobs.get(key)
         if job is None:
@@ -361,7 +365,7 @@ class ManageJobs:
         *,
         again: bool = False,
     ) -> Job:
-        """Write what *next_revision* makes of the job; None: it is to stay as it is."""
+        """Store the result of *next_revision* for the job; None: leave the job unchanged."""
         for _ in range(_TRIES):
             job = self.get(key)
             if job.state is JobState.CANCELLED:
@@ -374,22 +378,22 @@ class ManageJobs:
                 return job
             most = self._limits.quotas.of(key.tenant).jobs
             counted = not revised[0].state.ended and (job.counted or most is not None)
-            changed = self._shortened(replace(revised[0], counted=counted))
+            changed = self._pruned(replace(revised[0], counted=counted))
             written = self._jobs.update(
                 changed,
                 revised[1],
                 changed.updated_at,
                 counts=int(counted) - int(job.counted),
-                # One that was there before the quota was is not refused.
+                # A job that is older than the quota is not rejected.
                 most=most if job.state.ended else None,
             )
             if written:
                 return changed
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
-    def _shortened(self, job: Job) -> Job:
-        """*job*, as it is to be stored, without versions of which all is sent, where it remembers
-        many. A deletion is the last change, and has room in any case.
+    def _pruned(self, job: Job) -> Job:
+        """*job*, ready to be stored. If it remembers many versions, those whose occurrences are all
+        sent are removed. A deletion is the last change and always has room.
         """
         replaced = job.replaced
         if job.state is JobState.CANCELLED or _has_room(replaced):
@@ -401,46 +405,46 @@ class ManageJobs:
             replaced = replaced[1:]
         if len(replaced) > 1 and bytes_of(replaced) > MAX_REPLACED_BYTES:
             raise ConflictError(
-                f"What was due by the last {len(replaced)} schedules is not dispatched yet",
+                f"Occurrences of the last {len(replaced)} schedules are due and not dispatched yet",
                 "Try again in a moment: the dispatcher is behind, or the pool's queue is full.",
             )
         return replace(job, replaced=replaced)
 
     def _check_all_sent(self, job: Job, now: datetime) -> None:
-        """Refuse to take the id of *job*, which is CANCELLED, while it owes something."""
+        """Do not reuse the id of *job*, which is CANCELLED, before all its occurrences are sent."""
         due_at = (job.as_of(past).all_due_at(past.until) for past in job.replaced)
         all_due_at = max(due_at, default=now)
         if all_due_at > now:
             raise ConflictError(
                 f"The deleted job {job.key.job_id!r} has occurrences from before its deletion"
                 f" that are due by {isoformat(all_due_at)}",
-                "Try again then, or choose another id.",
+                "Try again after that, or use another id.",
             )
         if self._unsent.of(job.key, job.uid, now) != []:
             raise ConflictError(
-                f"What was due of the deleted job {job.key.job_id!r} is not on record yet",
-                "Try again in a moment, or choose another id: the dispatcher is behind, or the"
+                f"Due occurrences of the deleted job {job.key.job_id!r} are not on record yet",
+                "Try again in a moment, or use another id: the dispatcher is behind, or the"
                 " pool's queue is full.",
             )
 
     def _check(
         self, definition: JobDefinition, tenant: str, was: JobDefinition | None = None
     ) -> None:
-        """Refuse a *definition* that cannot be carried out. What *was* so before a quota was may
-        stay.
+        """Reject a *definition* that cannot run. A value that *was* already has from before a quota
+        is accepted.
         """
         self._check_caller(definition, was)
         pool = definition.target.pool
         longest = self._limits.pools.get(pool)
         if longest is None:
             known = ", ".join(sorted(self._limits.pools))
-            raise InvalidInputError("target.pool", pool, "no such pool", f"There are: {known}.")
+            raise InvalidInputError("target.pool", pool, "pool not found", f"Available: {known}.")
         if definition.timeout > longest:
             raise InvalidInputError(
                 "timeoutSec",
                 definition.timeout_sec,
                 f"longer than pool {pool!r} allows",
-                f"Give at most {int(longest.total_seconds())}, or a pool with workers.",
+                f"Use at most {int(longest.total_seconds())}, or a pool of workers.",
             )
         size = definition.payload_bytes()
         if size > MAX_PAYLOAD_BYTES:
@@ -448,7 +452,7 @@ class ManageJobs:
                 "payload",
                 f"{size} bytes",
                 f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
-                "Put the data into S3 and its address into the payload.",
+                "Store the data in S3 and put its address into the payload.",
             )
         if was is None or was.payload != definition.payload:
             check_payload(size, self._limits.quotas.of(tenant))
@@ -456,48 +460,48 @@ class ManageJobs:
 
 
 def _has_room(replaced: tuple[Replaced, ...]) -> bool:
-    """Whether a job may well remember *replaced*; the latest it does in any case."""
+    """Whether *replaced* is within the limits; the latest version is always kept."""
     few = len(replaced) <= MAX_REPLACED and bytes_of(replaced) <= MAX_REPLACED_BYTES
     return few or len(replaced) == 1
 
 
 def as_expected(job: Job, expected: Collection[str] | None) -> None:
-    """Let *job* pass, if it is one of the versions *expected*; None: whatever it is.
+    """Check that *job* is in one of the versions *expected*; None accepts any version.
 
     Raises:
-        ChangedError: It is none of them.
+        ChangedError: It is not.
     """
     if expected is not None and job.version not in expected:
         raise ChangedError(
             f"Job {job.key.job_id!r} has changed: its version is {job.version}",
-            "Read it again, and decide anew.",
+            "Read it again, then decide again.",
         )
 
 
 def _check_made_before(former: Job, asked: Once) -> None:
-    """Let *asked* come again, if what it made may not have been there before *former*, and be
-    forgotten: a job that was deleted does not come back by itself.
+    """Reject the repeated request *asked* if its job may already have been created and deleted
+    before *former*: a deleted job must not reappear by itself.
     """
     if former.created_at > asked.at:
         raise ConflictError(
-            f"A job {former.key.job_id!r} was made and deleted after this was asked first",
-            "If the job is still wanted, ask with a new Idempotency-Key.",
+            f"Job {former.key.job_id!r} was created and deleted after the first such request",
+            "If you still want the job, use a new Idempotency-Key.",
         )
 
 
 def _check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quotas) -> None:
-    """Let *schedule*, that of *definition*, pass, if no two of its next occurrences are too close.
+    """Check that no two of the next occurrences of *definition*'s *schedule* are too close.
 
     Raises:
-        BeyondQuotaError: Two are.
+        BeyondQuotaError: Two of them are.
         InvalidInputError: The schedule cannot be read.
     """
     if quotas.shortest_interval_sec is None:
         return
     shortest = timedelta(seconds=quotas.shortest_interval_sec)
     found = occurrences(schedule, schedule.effective_from)
-    # All gaps of an interval are alike.
-    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _LOOKED_AT
+    # All gaps of an INTERVAL schedule are equal.
+    looked_at = 2 if definition.type is ScheduleType.INTERVAL else _OCCURRENCES_CHECKED
     for one, other in pairwise(islice(found, looked_at)):
         if other.at - one.at < shortest:
             gap = f"{(other.at - one.at) / timedelta(seconds=1):g} s"
@@ -506,24 +510,24 @@ def _check_interval(definition: JobDefinition, schedule: Schedule, quotas: Quota
                 "schedule",
                 definition.schedule,
                 f"has occurrences {gap} apart, and your quota is {shortest.total_seconds():g} s",
-                "Have it due less often.",
+                "Use a longer interval.",
             )
 
 
-def _same(one: JobDefinition, other: JobDefinition) -> bool:
+def _is_equal(one: JobDefinition, other: JobDefinition) -> bool:
     # As JSON: true is 1 in Python.
     texts = (json.dumps(each.document(), sort_keys=True) for each in (one, other))
     return len({*texts}) == 1
 
 
 def _first(job: Job) -> FireEntry | None:
-    """The first due entry; a MANUAL job has none."""
+    """The first due entry. A MANUAL job has none."""
     at = check(job.schedule)
     return None if at is None else job.fire_entry(at, 1)
 
 
 def revised(job: Job, now: datetime, *, definition: JobDefinition | None = None) -> Job:
-    """*job*, changed at *now*, as its next revision."""
+    """The next revision of *job*, changed at *now*."""
     return replace(
         job,
         definition=definition or job.definition,

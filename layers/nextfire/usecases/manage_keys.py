@@ -1,4 +1,4 @@
-"""Make, list, end and check API keys."""
+"""Create, list, rotate, revoke and check API keys."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from nextfire.domain.restriction import UNRESTRICTED, Restriction
 
 _BEARER = "bearer "
 _WAIT = timedelta(milliseconds=200)
-_TRY_AGAIN_AFTER = timedelta(minutes=10)
-_MOST_TRIED = 10_000
+_RETRY_AFTER = timedelta(minutes=10)
+_MAX_REMEMBERED = 10_000
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -36,10 +36,10 @@ def new_key_id() -> str:
 
 
 class ManageKeys:
-    """What a tenant's administrators do with its keys. *random* returns that many random bytes.
+    """Management of a tenant's keys. *random* returns the given number of random bytes.
 
-    *by*: the restriction of the key that asks. It reaches only keys that are at least as
-    restricted; the others do not exist for it.
+    *by*: the restriction of the caller's key. The caller sees and manages only keys that are at
+    least as restricted; others are reported as not found.
     """
 
     def __init__(
@@ -60,15 +60,16 @@ class ManageKeys:
         restriction: Restriction = UNRESTRICTED,
         by: Restriction = UNRESTRICTED,
     ) -> Minted | ApiKey:
-        """Make a key and store it. What *restriction* leaves open is restricted as *by* is.
+        """Create and store a key. Dimensions that *restriction* leaves open are restricted as in
+        *by*.
 
         Returns:
-            The key with its text; without it, if there is a key of that id already: an earlier
-            request made it, and only its answer had the text.
+            The key with its text; without the text, if a key with that id already exists: an
+            earlier request created it, and only the response to that one had the text.
 
         Raises:
             InvalidInputError: See `mint`.
-            RestrictedError: The key would reach more than *by* allows.
+            RestrictedError: The key would have more access than *by* allows.
         """
         minted = mint(
             tenant,
@@ -88,7 +89,7 @@ class ManageKeys:
         """The key.
 
         Raises:
-            NotFoundError: *by* reaches no such key.
+            NotFoundError: It does not exist, or *by* does not cover it.
         """
         key = _found(self._keys.get(tenant, key_id), key_id)
         return _found(key if by.covers(key.restriction) else None, key_id)
@@ -96,8 +97,8 @@ class ManageKeys:
     def list(
         self, tenant: str, *, cursor: str | None, limit: int, by: Restriction = UNRESTRICTED
     ) -> Page[ApiKey]:
-        """The tenant's keys, revoked and expired ones included; see `KeyStore.list`. A page may
-        hold fewer than *limit*, and none, though others follow.
+        """The tenant's keys, including revoked and expired ones; see `KeyStore.list`. A page may
+        hold fewer than *limit* keys, even none, although more follow.
         """
         page = self._keys.list(tenant, cursor=cursor, limit=limit)
         if not by:
@@ -107,10 +108,10 @@ class ManageKeys:
     def revoke(
         self, tenant: str, key_id: str, now: datetime, *, by: Restriction = UNRESTRICTED
     ) -> ApiKey:
-        """Revoke a key. Revoked already, it stays as it is.
+        """Revoke a key. A revoked key is not changed.
 
         Raises:
-            NotFoundError: *by* reaches no such key.
+            NotFoundError: It does not exist, or *by* does not cover it.
         """
         if by:
             self.get(tenant, key_id, by=by)
@@ -127,12 +128,12 @@ class ManageKeys:
         overlap: timedelta = DEFAULT_OVERLAP,
         by: Restriction = UNRESTRICTED,
     ) -> Rotated:
-        """Make a key with the name, the scopes and the restriction of another, which expires after
-        *overlap* unless it does before. *life*: the new key's, by default as long as the old one
-        was made for.
+        """Create a key with the name, scopes and restriction of an existing one. The old key
+        expires after *overlap*, or at its own expiry if that is earlier. *life*: lifetime of the
+        new key; by default that of the old one.
 
         Raises:
-            NotFoundError: *by* reaches no such key.
+            NotFoundError: The key does not exist, or *by* does not cover it.
             ConflictError: It is expired or revoked.
             InvalidInputError: *life* or *overlap* is out of range.
         """
@@ -142,7 +143,7 @@ class ManageKeys:
         if made is None:
             if (state := old.state(now)) is not KeyState.ACTIVE:
                 raise ConflictError(
-                    f"The key {key_id} is {state.value}", "Make a new one: POST /v1/keys"
+                    f"The key {key_id} is {state.value}", "Create a new one: POST /v1/keys"
                 )
             made = self.create(
                 tenant,
@@ -154,8 +155,8 @@ class ManageKeys:
                 restriction=old.restriction,
                 by=by,
             )
-        # The new key first: a crash between the two leaves both good, never none. The old one ends
-        # by when the new one was made, so that doing this again changes nothing.
+        # The new key first: a crash in between leaves both valid, never neither. The end of the old
+        # key is derived from the creation of the new one, so a repetition changes nothing.
         since = made.key.created_at if isinstance(made, Minted) else made.created_at
         ending = _found(self._keys.end(tenant, key_id, since + overlap), key_id)
         return Rotated(made, ending)
@@ -163,28 +164,28 @@ class ManageKeys:
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """The new key, as `ManageKeys.create` gives it, and the old one, as it is now."""
+    """The new key, as `ManageKeys.create` returns it, and the old one with its new expiry."""
 
     made: Minted | ApiKey
     old: ApiKey
 
 
 class CheckKey:
-    """What the authorizer asks of each request."""
+    """Checks the API key of each request, for the authorizer."""
 
     def __init__(self, keys: KeyStore) -> None:
         self._keys = keys
 
     def check(self, authorization: str, now: datetime) -> Verdict:
-        """Judge the header *authorization* (``Bearer nfk_…``; the word in any case). A mistyped
-        key is recognised by its checksum, without a read.
+        """Check the header *authorization* (``Bearer nfk_…``; the scheme in any case). The checksum
+        detects a mistyped key without a read.
 
         Raises:
-            UnavailableError: The store did not answer; nothing is known of the key.
-            UndecodableError: What is stored as this key is none.
+            UnavailableError: The store did not answer; it is unknown whether the key is valid.
+            UndecodableError: The stored key does not decode.
         """
         if authorization[: len(_BEARER)].lower() != _BEARER:
-            return Verdict(None, "not a bearer's authorization")
+            return Verdict(None, "not a bearer authorization")
         text = authorization[len(_BEARER) :].strip(" ")
         presented = parse(text)
         if presented is None:
@@ -193,10 +194,10 @@ class CheckKey:
 
 
 class NoteUse:
-    """Has the day on which a key was used put on record, and keeps nobody waiting for it.
+    """Records the day on which a key was last used, without delaying the request.
 
     The record is written in *executor*, and waited for only briefly: a process that is frozen
-    between requests would otherwise write it later or never.
+    between requests would otherwise write it late or never.
     """
 
     def __init__(self, keys: KeyStore, *, executor: Executor) -> None:
@@ -205,16 +206,16 @@ class NoteUse:
         self._tried: dict[tuple[str, str], datetime] = {}
 
     def note(self, key: ApiKey, now: datetime) -> str | None:
-        """Note the use of *key* at *now*, if it is the day's first.
+        """Record the use of *key* at *now*, if it is the first one of that day.
 
         Returns:
-            Why it is not noted, if that is known yet; it is tried again in a while.
+            Why it was not recorded, if that is known by now; it is retried later. None: no error.
         """
         day = key.to_note(now)
         which = key.tenant, key.key_id
-        if day is None or now - self._tried.get(which, _LONG_AGO) < _TRY_AGAIN_AFTER:
+        if day is None or now - self._tried.get(which, _LONG_AGO) < _RETRY_AFTER:
             return None
-        if len(self._tried) >= _MOST_TRIED:
+        if len(self._tried) >= _MAX_REMEMBERED:
             self._tried.clear()
         self._tried[which] = now
         future = self._executor.submit(self._keys.note_use, *which, day)
@@ -222,7 +223,7 @@ class NoteUse:
             future.result(_WAIT.total_seconds())
         except TimeoutError:
             return f"it took longer than {_WAIT.total_seconds()} s"
-        except Exception as error:  # noqa: BLE001 — whatever it is, the key is good
+        except Exception as error:  # noqa: BLE001 — the key is valid in any case
             return f"{type(error).__name__}: {error}"
         return None
 

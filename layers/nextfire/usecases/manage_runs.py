@@ -1,4 +1,4 @@
-"""Ask for runs, find them, cancel them, and redrive the dead ones."""
+"""Start runs on request; find, cancel, skip and redrive runs."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
 REQUESTED = "run on request"
 SKIPPED = "skipped on request"
-"""Reasons, where none is given."""
+"""Default reasons."""
 PAGES_AT_MOST = 10
-"""Pages of dead runs that one call looks through for those of a pool."""
+"""Pages of dead runs that one call searches for those of a pool."""
 TOGETHER = 20
-"""Runs that are redriven side by side; between two such rows the clock is looked at."""
+"""Runs that are redriven concurrently; the time limit is checked between two such groups."""
 _MOMENT = timedelta(milliseconds=1)
 UNSKIP_BEFORE = timedelta(seconds=60)
-"""How far ahead an occurrence has to be for its skipping to be undone. No request lasts so long."""
+"""How long before it is due a skip can still be undone. No request takes that long."""
 _SKIP = "skip"
-_TRIES = 5  # of a change that meets other changes of the same job
-_NEAR = 100 * _MOMENT
-"""How far after its request's instant a run on request may lie: others may have asked just then."""
-_DELETED = "Its job was deleted", "Create it anew: a redriven run would be cancelled."
+_TRIES = 5  # of a change that races with other changes of the same job
+_MAX_OFFSET = 100 * _MOMENT
+"""Maximum offset of a requested run from its request: concurrent requests move it."""
+_DELETED = "Its job was deleted", "Recreate the job: a redriven run would be cancelled."
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An occurrence that is due and has no record yet, and what it waits for."""
+    """An occurrence that is due and has no record yet, and the reason why it waits."""
 
     key: RunKey
     reason: str
@@ -55,8 +55,8 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """What became of some dead runs: those that start again, and those that do not, with the
-    reason. `cursor`: where to go on; None: there are no more.
+    """The result of a bulk redrive: the runs that start again, and the runs that do not, with the
+    reason. `cursor`: where to continue; None: that was all.
     """
 
     redriven: Sequence[RunKey]
@@ -66,7 +66,7 @@ class Redriven:
 
 
 class ManageRuns:
-    """Runs after their dispatch, as those see them who look after them."""
+    """Operations on runs for operators of a tenant."""
 
     def __init__(
         self,
@@ -79,8 +79,8 @@ class ManageRuns:
         executor: Executor,
         quotas: TenantQuotas = NO_QUOTAS,
     ) -> None:
-        """*retention*: how long records are kept. *executor*: does side by side what one call
-        redrives. *quotas*: what each tenant may have at most.
+        """*retention*: how long records are kept. *executor*: redrives the runs of a call
+        concurrently. *quotas*: each tenant's maximums.
         """
         self._quotas = quotas
         self._jobs = jobs
@@ -91,11 +91,11 @@ class ManageRuns:
         self._executor = executor
 
     def find(self, key: RunKey) -> Run | Waiting:
-        """The record of the run; the range record that stands for it; or, of an occurrence that is
-        due and has no record, what it waits for.
+        """The record of the run; the range record that covers it; or, for a due occurrence without
+        a record, the reason why it waits.
 
         Raises:
-            NotFoundError: It is none, it is not due yet, or its record's time is over.
+            NotFoundError: It is not an occurrence, is not due yet, or its record has expired.
             UndecodableError: The record, or its job, does not decode.
         """
         run = self._runs.get(key)
@@ -103,20 +103,20 @@ class ManageRuns:
             return run
         try:
             _ = key.scheduled_at
-        except ValueError as error:  # digits that are no date
+        except ValueError as error:  # digits that are not a date
             raise NotFoundError("execution", key.execution_id) from error
-        return self._without_a_record(key)
+        return self._explain_missing(key)
 
     def cancel(self, key: RunKey, reason: str | None) -> Run:
-        """Have the run CANCELLED: at once if nobody works on it; if it is RUNNING, its worker is
-        asked to end it, and is asked only once.
+        """Cancel the run: immediately if it is not running; otherwise its worker is asked, once, to
+        end it.
 
         Returns:
-            The record now in force: CANCELLED, or RUNNING with `cancel_requested`.
+            The current record: CANCELLED, or RUNNING with `cancel_requested`.
 
         Raises:
-            NotFoundError: As `find`.
-            ConflictError: It has ended.
+            NotFoundError: As for `find`.
+            ConflictError: The run has ended.
         """
         reason = reason or CANCELLED
         found = self.find(key)
@@ -143,14 +143,14 @@ class ManageRuns:
         return stopped
 
     def redrive(self, key: RunKey, reason: str | None, *, asked_at: datetime | None = None) -> Run:
-        """Have a DEAD run tried again, with as many attempts as its job's policy gives, in the
-        pool that its job names now. Of any number of concurrent calls one dispatch comes.
-        *asked_at*: when this very request came first, if it comes again; what has been redriven
-        since stays as it is, DEAD once more or not.
+        """Start a DEAD run again, with all attempts of its job's retry policy, in the current pool
+        of its job. Concurrent calls create a single dispatch. *asked_at*: when this request was
+        first sent, if it is a repetition; a run that was redriven since then is returned unchanged,
+        even if it is DEAD again.
 
         Raises:
-            NotFoundError: As `find`.
-            ConflictError: It is not DEAD; or its job, or that job's pool, is gone.
+            NotFoundError: As for `find`.
+            ConflictError: It is not DEAD; or its job, or the pool of its job, no longer exists.
         """
         found = self.find(key)
         if isinstance(found, Waiting):
@@ -168,26 +168,27 @@ class ManageRuns:
         request: str,
         asked_at: datetime,
     ) -> Run:
-        """Have a run of the job now, beside its schedule, which goes on as if there were none.
+        """Start a run of the job now, in addition to its schedule, which is not affected.
 
         Args:
-            key: The job, of whatever state but CANCELLED.
-            payload: JSON that the run has in place of its job's; None: the job's, as it is then.
+            key: The job, in any state but CANCELLED.
+            payload: JSON that replaces the payload of the job; None: the job's payload at the start
+                of the run.
             reason: Why.
-            request: What tells this request from others; asked again, it finds the run it made.
-            asked_at: When it was asked first. The run is scheduled for then, or a few milliseconds
-                later: never for an instant that is an occurrence.
+            request: Id of the request. A repetition finds the run that the first one created.
+            asked_at: When the request was first sent. The run is scheduled for this instant or a
+                few milliseconds later: never at an occurrence of the schedule.
 
         Returns:
-            The record of the run, which may have got on since.
+            The record of the run, which may have progressed since.
 
         Raises:
-            NotFoundError: There is no such job.
-            ConflictError: It is CANCELLED, or its pool is gone.
+            NotFoundError: The job does not exist.
+            ConflictError: It is CANCELLED, or its pool no longer exists.
             InvalidInputError: The payload is too large.
         """
         at = cut(asked_at)
-        near = self._runs.between(key, runs_from(at), runs_from(at + _NEAR), lenient=True)
+        near = self._runs.between(key, runs_from(at), runs_from(at + _MAX_OFFSET), lenient=True)
         for run in near:
             if run.request == request:
                 return run
@@ -197,17 +198,17 @@ class ManageRuns:
                 "payload",
                 f"{size} bytes",
                 f"larger than {MAX_PAYLOAD_BYTES} bytes as JSON",
-                "Put the data into S3 and its address into the payload.",
+                "Store the data in S3 and put its address into the payload.",
             )
         check_payload(size, self._quotas.of(key.tenant))
         job = self._jobs.get(key)
         if job is None:
             raise NotFoundError("job", key.job_id)
         if job.state is JobState.CANCELLED:
-            raise ConflictError("The job is CANCELLED", "Create it anew: it does not run any more.")
+            raise ConflictError("The job is CANCELLED", "Recreate it: it no longer runs.")
         pool = self._pool_of(job)
-        while at <= cut(asked_at) + _NEAR:
-            # A schedule of whole seconds is not met even if it comes to be the job's later.
+        while at <= cut(asked_at) + _MAX_OFFSET:
+            # Not a whole second, so that it never meets an occurrence, even of a later schedule.
             if at.microsecond == 0 or _is_occurrence(_owner(job, at) or job, at):
                 at += _MOMENT
                 continue
@@ -225,7 +226,7 @@ class ManageRuns:
             if claim.taken:
                 return claim.run
             at += _MOMENT
-        raise UnavailableError("Many others ask for runs of this job just now. Try again.")
+        raise UnavailableError("Too many concurrent requests for runs of this job. Try again.")
 
     def skip_next(
         self,
@@ -235,29 +236,31 @@ class ManageRuns:
         asked_at: datetime | None = None,
         expected: Collection[str] | None = None,
     ) -> Job:
-        """Have the job's next occurrence not run: its record says so before it is due. Asked again
-        before that, it is that occurrence still; with *asked_at*, when it was asked first, also
-        after it: of what came since one is skipped, whoever asked for that.
+        """Skip the job's next occurrence: its record says so before it is due.
+
+        A request that is repeated before that is due skips the same occurrence. A repetition with
+        *asked_at*, when the request was first sent, does so even later: if any occurrence after
+        *asked_at* is skipped, by whichever request, nothing changes.
 
         Raises:
-            NotFoundError: There is no such job, or it is CANCELLED.
-            ConflictError: It is not ACTIVE, has no occurrence left, or that has been taken.
-            ChangedError: It is not as *expected*.
+            NotFoundError: The job does not exist, or it is CANCELLED.
+            ConflictError: It is not ACTIVE, has no next occurrence, or that has a record already.
+            ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
             now = self._clock.now()
             job = self._living(key, None)
-            # Perhaps by a try of this request that came later than the first.
+            # Possibly by a repetition of this request that was processed later than the first.
             if asked_at is not None and any(at > asked_at for at in job.skips):
                 return job
             as_expected(job, expected)
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(
-                    f"The job is {job.state}", "Only of an ACTIVE job an occurrence is to come."
+                    f"The job is {job.state}", "Only an ACTIVE job has a next occurrence to skip."
                 )
             entry = job.next_entry(now)
             if entry is None:
-                raise ConflictError("No occurrence of the job is to come", "There is none to skip.")
+                raise ConflictError("The job has no next occurrence", "There is nothing to skip.")
             at = entry.occurs_at
             if at in job.skips:
                 return job
@@ -273,19 +276,19 @@ class ManageRuns:
                 return skipping
             if written is Written.REFUSED:
                 raise ConflictError(
-                    f"Its occurrence at {isoformat(at)} is on record already",
-                    f"Look at {run.key.execution_id}, and cancel it if it runs.",
+                    f"Its occurrence at {isoformat(at)} already has a record",
+                    f"See {run.key.execution_id}, and cancel it if it runs.",
                 )
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
     def unskip(self, key: JobKey, *, expected: Collection[str] | None = None) -> Job:
-        """Undo `skip_next`: the occurrence will run after all.
+        """Undo `skip_next`, so that the occurrence runs.
 
         Raises:
-            NotFoundError: There is no such job, it is CANCELLED, or no occurrence to come is to be
+            NotFoundError: The job does not exist, it is CANCELLED, or no future occurrence is
                 skipped.
             ConflictError: The occurrence is due in less than `UNSKIP_BEFORE`.
-            ChangedError: The job is not as *expected*.
+            ChangedError: The job is not in a version of *expected*.
         """
         for _ in range(_TRIES):
             now = self._clock.now()
@@ -293,14 +296,14 @@ class ManageRuns:
             at = next((at for at in reversed(job.skips) if at > now), None)
             if at is None:
                 raise NotFoundError(
-                    "occurrence to be skipped of job", key.job_id, "There is nothing to undo."
+                    "skipped occurrence of job", key.job_id, "There is nothing to undo."
                 )
-            # What is due may be sent, found SKIPPED, and done with, while the request is under way.
+            # A due run may be sent, found SKIPPED and finished during this request.
             if job.due_at(at) < now + UNSKIP_BEFORE:
                 raise ConflictError(
                     f"Its occurrence at {isoformat(at)} is due in less than"
                     f" {UNSKIP_BEFORE.seconds} s: too late",
-                    "Run the job now in its place: POST /v1/jobs/{jobId}/run.",
+                    "Run the job now instead: POST /v1/jobs/{jobId}/run.",
                 )
             skips = tuple(each for each in job.skips if each != at)
             skipping = revised(replace(job, skips=skips), now)
@@ -309,10 +312,10 @@ class ManageRuns:
                 return skipping
             if written is Written.REFUSED:
                 raise ConflictError(
-                    f"The record of {isoformat(at)} does not say that it is to be skipped",
-                    "Look at the job's executions.",
+                    f"The record of the occurrence at {isoformat(at)} is not a requested skip",
+                    "See the job's executions.",
                 )
-        raise UnavailableError(f"Job {key.job_id!r} is being changed by others. Try again.")
+        raise UnavailableError(f"Job {key.job_id!r} is being changed by other requests. Try again.")
 
     def _living(self, key: JobKey, expected: Collection[str] | None) -> Job:
         job = self._jobs.get(key)
@@ -333,11 +336,11 @@ class ManageRuns:
         cursor: str | None,
         limit: int,
     ) -> Page[Run]:
-        """*tenant*'s runs that died from *first* to *last*, the latest death first; with *pool*
-        those that died there. A page may hold fewer than *limit* though others follow.
+        """*tenant*'s runs that died from *first* to *last*, the latest death first; with *pool*,
+        only those that died there. A page may hold fewer than *limit* runs although more follow.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: *cursor* is invalid.
         """
         runs: list[Run] = []
         unreadable: list[Unreadable] = []
@@ -362,11 +365,11 @@ class ManageRuns:
         reason: str | None,
         until: datetime,
     ) -> Redriven:
-        """Redrive up to *limit* of those that `dead` lists. What would begin after *until* is left
-        for the next call. A run that cannot be redriven keeps no other from it.
+        """Redrive up to *limit* of the runs that `dead` lists. Runs that would start after *until*
+        are left to the next call. A run that cannot be redriven does not affect the others.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: *cursor* is invalid.
         """
         redriven: list[RunKey] = []
         skipped: list[tuple[RunKey, str]] = []
@@ -393,13 +396,13 @@ class ManageRuns:
     def _redrive_all(
         self, runs: Sequence[Run], jobs: dict[JobKey, Job | NextfireError | None], reason: str
     ) -> list[tuple[RunKey, str | None]]:
-        """Redrive each of *runs*; with each why it was not. *jobs*: those that were read before."""
+        """Redrive each of *runs*. Returns why one was not, or None. *jobs*: a cache of jobs."""
         new = [key for key in dict.fromkeys(run.key.job for run in runs) if key not in jobs]
         jobs.update(zip(new, self._executor.map(self._job, new), strict=True))
 
         def redrive(listed: Run) -> tuple[RunKey, str | None]:
             try:
-                # The listing may be of a moment ago.
+                # The listing may be stale.
                 run = self._runs.get(listed.key)
                 job = jobs[listed.key.job]
                 if isinstance(job, NextfireError):
@@ -410,7 +413,7 @@ class ManageRuns:
                 return listed.key, f"{error.problem}."
             except NextfireError as error:
                 return listed.key, str(error)
-            return listed.key, None if run is not None else "Its record is gone."
+            return listed.key, None if run is not None else "Its record has expired."
 
         return list(self._executor.map(redrive, runs))
 
@@ -447,17 +450,17 @@ class ManageRuns:
         """The pool of *job*.
 
         Raises:
-            ConflictError: It is gone.
+            ConflictError: The pool no longer exists.
         """
         pool = job.definition.target.pool
         if pool not in self._pools:
             raise ConflictError(
-                f"Its job names the pool {pool!r}, which is gone",
-                f"Change target.pool. There are: {', '.join(sorted(self._pools))}.",
+                f"Its job names the pool {pool!r}, which no longer exists",
+                f"Change target.pool. Available: {', '.join(sorted(self._pools))}.",
             )
         return pool
 
-    def _without_a_record(self, key: RunKey) -> Run | Waiting:
+    def _explain_missing(self, key: RunKey) -> Run | Waiting:
         at, now = key.scheduled_at, self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
         job: Job | None = None
@@ -466,7 +469,7 @@ class ManageRuns:
             job = self._jobs.get(key.job)
         except UndecodableError as error:
             unreadable = error
-        # Of a job that was made later there is no record so early.
+        # A job has no records from before its creation.
         made_at = at if job is None else job.created_at
         mine = of_creation(newest, key.uid, made_at)
         before = next((run for run in mine if run.trigger is not Trigger.MANUAL), None)
@@ -481,7 +484,7 @@ class ManageRuns:
             raise NotFoundError("execution", key.execution_id)
         if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
             return Waiting(
-                key, "due during a pause that a change of the job ended; about to be SKIPPED"
+                key, "due during a pause that a change of the job ended; will be SKIPPED shortly"
             )
         paused = job.state is JobState.PAUSED and owner is job
         due_at = owner.due_at(at)
@@ -492,14 +495,14 @@ class ManageRuns:
             raise NotFoundError("execution", key.execution_id, would.format(isoformat(due_at)))
         if paused:
             policy = job.definition.misfire.policy
-            reason = f"its job is paused; when it is resumed, misfire policy {policy} decides"
+            reason = f"its job is paused; misfire policy {policy} decides when it is resumed"
         else:
             reason = _why_it_waits(job, due_at, before, now)
         return Waiting(key, reason)
 
 
 def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DispatchEntry:
-    """The due entry that has *run*, which was asked for, sent at *at*."""
+    """The due entry that sends the requested *run* at *at*."""
     return DispatchEntry(
         run.key.job,
         run.key.uid,
@@ -516,14 +519,16 @@ def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DispatchEntr
 def _ended(run: Run) -> ConflictError:
     remedies: Mapping[RunState, str] = {
         RunState.CANCELLED: "There is nothing left to cancel.",
-        RunState.SKIPPED: "It does not run; there is nothing to cancel.",
+        RunState.SKIPPED: "It was skipped; there is nothing to cancel.",
     }
-    remedy = remedies.get(run.state, "What has ended cannot be cancelled.")
+    remedy = remedies.get(run.state, "An execution that has ended cannot be cancelled.")
     return ConflictError(f"The execution is {run.state}", remedy)
 
 
 def _redriven_since(run: Run, since: datetime) -> bool:
-    """Whether *run* was redriven, and waits, or was begun with, since then and not before."""
+    """Whether *run* was redriven since *since*: its first attempt after the redrive, or the start
+    that it waits for, is not earlier.
+    """
     begun = [each.started_at for each in run.attempts if each.number > run.attempt_base]
     first = min(begun, default=run.not_before)
     return run.attempt_base > 0 and first is not None and first >= since
@@ -538,8 +543,8 @@ def _not_dead(state: RunState) -> ConflictError:
 
 
 def _owner(job: Job, at: datetime) -> Job | None:
-    """*job* as of the version to which an occurrence at *at* belongs; *job* itself if it is the
-    present one. None: none that is known.
+    """*job* as of the version that an occurrence at *at* belongs to; *job* itself if that is the
+    current one; None if the version is unknown.
     """
     if at > job.effective_from:
         return None if job.state is JobState.CANCELLED else job
@@ -548,19 +553,19 @@ def _owner(job: Job, at: datetime) -> Job | None:
 
 
 def _is_occurrence(owner: Job, at: datetime) -> bool | None:
-    """Whether the version *owner* has an occurrence at *at*; None if that cannot be known."""
+    """Whether the version *owner* has an occurrence at *at*; None if that is unknown."""
     try:
         most = owner.definition.max_runs
         return owner.next_after(at - _MOMENT) == at and (most is None or owner.ordinal(at) <= most)
     except InvalidInputError:
-        return None  # a zone that is no longer known
+        return None  # the time zone has been removed
 
 
 def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime) -> str:
-    """What can be known of an occurrence that was due at *due_at* and was not taken. *before*: the
-    newest record of an earlier one.
+    """Why an occurrence that was due at *due_at* was not taken, as far as that is known. *before*:
+    the latest record of an earlier occurrence.
     """
-    if before is not None and job.exclusive and _is_in_the_way(before, due_at):
+    if before is not None and job.exclusive and _blocks(before, due_at):
         overlap = job.definition.overlap
         return (
             f"waits for {before.key.execution_id}, which has not ended (overlap policy {overlap})"
@@ -575,9 +580,9 @@ def _why_it_waits(job: Job, due_at: datetime, before: Run | None, now: datetime)
     )
 
 
-def _is_in_the_way(run: Run, due_at: datetime) -> bool:
-    """Whether *run* has not ended, and its message came before one that was sent at *due_at*: while
-    it waits for a retry it holds up nothing.
+def _blocks(run: Run, due_at: datetime) -> bool:
+    """Whether *run* has not ended and its message precedes one sent at *due_at*: a run that waits
+    for a retry blocks nothing.
     """
     if run.state is RunState.PENDING:
         return run.not_before is None or run.not_before <= due_at

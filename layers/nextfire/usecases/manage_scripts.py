@@ -1,4 +1,4 @@
-"""Have scripts uploaded, and see which there are."""
+"""Upload and list scripts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nextfire.domain.ports import Page, ScriptShelf
 from nextfire.domain.script import ScriptKey, ScriptVersion, StoredScript, Upload, script_name
 
 UPLOAD_LIFE = timedelta(minutes=15)
-"""How long an upload may be begun."""
+"""How long the upload URL is valid."""
 
 
 class ManageScripts:
-    """A tenant's scripts. Whose they are is never told by who asks, but by their identity."""
+    """A tenant's scripts. The tenant comes from the caller's identity, never from the request."""
 
     def __init__(self, shelf: ScriptShelf, pools: Collection[str]) -> None:
         self._shelf = shelf
@@ -31,15 +31,15 @@ class ManageScripts:
         signature: str | None,
         now: datetime,
     ) -> Upload:
-        """Where the script that jobs call *handler* may be uploaded: *size* bytes of that digest,
-        with that signature.
+        """Where to upload the script that jobs name as *handler*: *size* bytes with this SHA-256
+        digest and signature.
 
         Raises:
-            InvalidInputError: There is no such pool.
+            InvalidInputError: The pool does not exist.
         """
         if pool not in self._pools:
             known = ", ".join(sorted(self._pools))
-            raise InvalidInputError("pool", pool, "no such pool", f"There are: {known}.")
+            raise InvalidInputError("pool", pool, "pool not found", f"Available: {known}.")
         key = ScriptKey(tenant, pool, script_name(handler))
         return self._shelf.upload(
             key, size=size, sha256=sha256, signature=signature, now=now, life=UPLOAD_LIFE
@@ -48,7 +48,7 @@ class ManageScripts:
     def list(
         self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
     ) -> Page[StoredScript]:
-        """As `ScriptShelf.list`. Of a pool that is gone its scripts are there still."""
+        """As `ScriptShelf.list`. Includes scripts of pools that no longer exist."""
         return self._shelf.list(tenant, pool=pool, cursor=cursor, limit=limit)
 
     def versions(
@@ -57,7 +57,7 @@ class ManageScripts:
         """As `ScriptShelf.versions`.
 
         Raises:
-            NotFoundError: There never was one.
+            NotFoundError: The script never existed.
         """
         key = ScriptKey(tenant, pool, script_name(handler))
         page = self._shelf.versions(key, cursor=cursor, limit=limit)

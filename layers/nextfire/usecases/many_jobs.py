@@ -1,4 +1,4 @@
-"""Many jobs at a time: made, paused, resumed, deleted. What becomes of one hinders no other."""
+"""Bulk operations: create, pause, resume and delete many jobs. Failures are independent."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nextfire.usecases.list_jobs import Wanted
 from nextfire.usecases.manage_jobs import ManageJobs
 
 TOGETHER = 20
-"""Jobs that are read in one go, and changed side by side; then the clock is looked at."""
+"""Jobs that are read together and changed concurrently; then the time limit is checked."""
 PAGES_AT_MOST = 50
-"""So many times `TOGETHER` jobs one call looks at."""
-_TRIES = 5  # of a change that meets other changes of the same job
+"""Maximum number of such groups of jobs in one call."""
+_TRIES = 5  # of a change that races with other changes of the same job
 _PAUSABLE = frozenset({JobState.ACTIVE, JobState.PAUSED})
-_LIVING = frozenset(JobState) - {JobState.CANCELLED}
+_NOT_CANCELLED = frozenset(JobState) - {JobState.CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A job to be stored, and what it is told apart by if it comes again."""
+    """A job to create, and the id of its creation, which makes a repetition recognizable."""
 
     key: JobKey
     definition: JobDefinition
@@ -35,8 +35,8 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """The jobs of a tenant that have all `labels`, with these values; from `cursor` on. What would
-    begin after `stop_at` is left for the next call.
+    """A tenant's jobs that have all `labels`, with these values, from `cursor` on. Jobs that would
+    be changed after `stop_at` are left to the next call.
     """
 
     tenant: str
@@ -47,8 +47,8 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one call did to the jobs with some labels: how many it met, how many of them it changed,
-    and which it could not change, with the error. `cursor`: where to go on; None: that were all.
+    """The result of one call: the number of matching jobs, the number that it changed, and the jobs
+    that it could not change, with the error. `cursor`: where to continue; None: that was all.
     """
 
     matched: int
@@ -59,7 +59,7 @@ class Done:
 
 
 class ManyJobs:
-    """What `ManageJobs` does to one job, done to many, a bounded number at a time."""
+    """The operations of `ManageJobs` on many jobs, a bounded number at a time."""
 
     def __init__(
         self, manage: ManageJobs, jobs: JobStore, *, clock: Clock, executor: Executor
@@ -72,30 +72,33 @@ class ManyJobs:
     def register(
         self, new: Sequence[NewJob], *, asked: Once, stop_at: datetime
     ) -> list[Job | Exception]:
-        """Store each of *new* as by `ManageJobs.register`, but what would begin after *stop_at*.
+        """Store each of *new* as `ManageJobs.register` does, except those that would start after
+        *stop_at*.
 
         Returns:
-            In their order the jobs, or why one is not stored.
+            In the order of *new*, each job or the error why it was not stored.
         """
 
         def register(one: NewJob) -> Job | Exception:
             now = self._clock.now()
             if now >= stop_at:
-                return UnavailableError("There was no time left for this one. Send it again.")
+                return UnavailableError(
+                    "The time limit was reached before this job. Send it again."
+                )
             try:
                 return self._manage.register(
                     one.key, one.definition, uid=one.uid, now=now, asked=asked
                 )
-            except Exception as error:  # noqa: BLE001 — a defect, too, concerns this one only
+            except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 return error
 
         return list(self._executor.map(register, new))
 
     def pause(self, labelled: Labelled, *, reason: str | None, until: datetime | None) -> Done:
-        """Pause those that are ACTIVE. One that is PAUSED stays as it is, but for *until*.
+        """Pause the ACTIVE jobs. PAUSED jobs get the new *until*, if given.
 
         Raises:
-            InvalidInputError: *until* cannot be; or the cursor is none of ours.
+            InvalidInputError: *until* is out of range, or the cursor is invalid.
         """
         self._manage.check_until(until, self._clock.now())
 
@@ -105,10 +108,10 @@ class ManyJobs:
         return self._each(labelled, _PAUSABLE, pause)
 
     def resume(self, labelled: Labelled) -> Done:
-        """Resume those that are PAUSED. One that is ACTIVE stays as it is.
+        """Resume the PAUSED jobs. ACTIVE jobs are not changed.
 
         Raises:
-            InvalidInputError: The cursor is none of ours.
+            InvalidInputError: The cursor is invalid.
         """
 
         def resume(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
@@ -117,16 +120,16 @@ class ManyJobs:
         return self._each(labelled, _PAUSABLE, resume)
 
     def delete(self, labelled: Labelled) -> Done:
-        """Make those CANCELLED that are not.
+        """Cancel the jobs that are not CANCELLED.
 
         Raises:
-            InvalidInputError: The cursor is none of ours.
+            InvalidInputError: The cursor is invalid.
         """
 
         def delete(key: JobKey, now: datetime, expected: Collection[str]) -> Job:
             return self._manage.delete(key, now=now, expected=expected)
 
-        return self._each(labelled, _LIVING, delete)
+        return self._each(labelled, _NOT_CANCELLED, delete)
 
     def _each(
         self,
@@ -137,10 +140,10 @@ class ManyJobs:
         wanted, cursor = Wanted(labels=labelled.labels), labelled.cursor
 
         def changed(listed: Job) -> bool | Exception | None:
-            """Whether it was, or why it could not be; None: it is not one of those."""
+            """Whether the job changed, or why it could not be; None: the job does not match."""
             job: Job | None = listed
             try:
-                # The listing may be of a moment ago: of a job that has lost the labels since.
+                # The listing may be stale: the job may have lost the labels since.
                 for _ in range(_TRIES):
                     if job is None or job not in wanted or job.state not in states:
                         return None
@@ -150,9 +153,9 @@ class ManyJobs:
                         job = self._jobs.get(listed.key)
                     else:
                         return done.revision != job.revision
-                return UnavailableError("It is being changed by others. Try again.")
+                return UnavailableError("It is being changed by other requests. Try again.")
             except NotFoundError:
-                return None  # deleted meanwhile
+                return None  # deleted concurrently
             except Exception as error:  # noqa: BLE001 — as above
                 return error
 

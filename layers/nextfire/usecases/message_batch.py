@@ -1,4 +1,4 @@
-"""Carry out messages of a FIFO queue that were received together, without breaking their order."""
+"""Process FIFO queue messages that were received together, in order per group."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from nextfire.usecases.execute_run import Disposition, ExecuteRun, Handled
 
 
 class MessageNotices(Notices, Protocol):
-    """Where an executor reports what became of its messages."""
+    """Reports the outcomes of an executor's messages."""
 
     def handled(self, handled: Handled) -> None:
         """Count and log the outcome of one message."""
 
 
 class MessageBatch(Generic[D]):
-    """Carries out messages in order. The Lambda function and the worker share it.
+    """Processes messages in order. The Lambda function and the worker share it.
 
     Args:
-        execute_run: Carries out one message.
-        notices: Gets the outcomes and the trouble.
-        lease: Hide each message for this long before it begins; None if it was received so.
+        execute_run: Processes one message.
+        notices: Receives outcomes and errors.
+        lease: Hide each message for this long before it starts; None if it was received hidden.
         done: Called with each message that is done and may be deleted.
     """
 
@@ -48,14 +48,15 @@ class MessageBatch(Generic[D]):
         stopping: Callable[[], bool],
         longest: timedelta = timedelta.max,
     ) -> list[D]:
-        """Carry out *messages* in their order.
+        """Process *messages* in order.
 
-        Once a message stays in the queue, the ones behind it in its group are not begun and are
-        made visible at the end: SQS delivers nothing of a group while one of its messages is
-        hidden. The same goes for all that are not begun when *stopping* becomes true.
+        When a message stays in the queue, the later messages of its group are not started and are
+        made visible at the end, because SQS delivers nothing of a group while one of its messages
+        is hidden. The same applies to all messages that are not started when *stopping* becomes
+        true.
 
         Args:
-            messages: In the order in which the queue delivered them.
+            messages: The messages, in the order of their delivery.
             stopping: Whether this process ends soon; see `ExecuteRun.handle`.
             longest: Maximum duration of a script here; see `ExecuteRun.handle`.
 
@@ -65,7 +66,7 @@ class MessageBatch(Generic[D]):
         stay: list[D] = []
         behind: list[D] = []
         blocked: set[str] = set()
-        stopped = False  # the first message is handed back by `ExecuteRun`, if it has to be
+        stopped = False  # `ExecuteRun` itself hands back the first message if necessary
         for message in messages:
             begins = not stopped and message.group not in blocked
             if not (begins and self._carry_out_one(message, stopping, longest)):
@@ -79,7 +80,7 @@ class MessageBatch(Generic[D]):
         return stay
 
     def _carry_out_one(self, message: D, stopping: Callable[[], bool], longest: timedelta) -> bool:
-        """Whether *message* is done."""
+        """Process *message*. Returns whether it is done."""
         try:
             if self._lease is not None:
                 message.hide(self._lease)
@@ -88,7 +89,7 @@ class MessageBatch(Generic[D]):
         except UnavailableError as error:
             self._notices.warn("stays in the queue", error)
             return False
-        except Exception as error:  # noqa: BLE001 — the other groups' messages continue
+        except Exception as error:  # noqa: BLE001 — the messages of other groups continue
             self._notices.fail("stays in the queue", error)
             return False
         if handled.disposition is Disposition.LEAVE:
@@ -99,5 +100,5 @@ class MessageBatch(Generic[D]):
     def _hand_back(self, message: FifoDelivery) -> None:
         try:
             message.hide(timedelta())
-        except Exception as error:  # noqa: BLE001 — it comes again when its visibility ends
+        except Exception as error:  # noqa: BLE001 — redelivered when its visibility timeout ends
             self._notices.warn("not handed back", error)

@@ -1,4 +1,4 @@
-"""Read what a run's attempts printed, in order, a page at a time."""
+"""Read the output of a run's attempts, in order, page by page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from nextfire.domain.run import Attempt, AttemptOutcome, Run
 from nextfire.usecases.manage_runs import ManageRuns, Waiting
 
 MAX_PAGE_BYTES = 1024 * 1024
-"""Of the lines of one page as JSON; the line with which they pass it is the last one."""
+"""Maximum size of a page's lines as JSON; the line that exceeds it is still included."""
 MAX_READS = 40
-"""Parts that one page asks for."""
+"""Maximum number of log parts that one page reads."""
 _CURSOR = re.compile(r"([0-9]{1,9})-([0-9]{1,9})-([0-9]{1,9})")
 _MAY_HAVE_PARTS = {None, AttemptOutcome.WORKER_LOST}
-_GOES_ON = {None, AttemptOutcome.HANDED_BACK}
+_CONTINUES = {None, AttemptOutcome.HANDED_BACK}
 _LEAVES_OUTPUT = {
     AttemptOutcome.SUCCEEDED,
     AttemptOutcome.FAILED,
@@ -32,8 +32,8 @@ _LEAVES_OUTPUT = {
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Lines, each with its attempt's number. `cursor`: where to go on; None: that was all, for the
-    run has ended. `ended`: no line is still to be printed.
+    """Lines, each with the number of its attempt. `cursor`: where to continue; None: the run has
+    ended and all its lines were returned. `ended`: no further output will come.
     """
 
     lines: Sequence[tuple[int, LogLine]]
@@ -42,14 +42,14 @@ class LogPage:
 
 
 def has_parts(attempt: Attempt) -> bool:
-    """Whether the log of *attempt* has, or may have, parts in `RunFiles`: nobody counted those of
-    an attempt that is under way, or whose worker vanished.
+    """Whether the log of *attempt* has, or may have, parts in `RunFiles`. The number of parts is
+    unknown while an attempt is running, and after its worker was lost.
     """
     return attempt.log_parts > 0 or attempt.outcome in _MAY_HAVE_PARTS
 
 
 class ReadLogs:
-    """The logs of runs, as far as they are stored."""
+    """Reads the stored logs of runs."""
 
     def __init__(self, runs: ManageRuns, files: RunFiles) -> None:
         self._runs = runs
@@ -58,21 +58,21 @@ class ReadLogs:
     def page(
         self, key: RunKey, *, cursor: str | None, limit: int, attempt: int | None = None
     ) -> LogPage:
-        """The next lines of the run, at most *limit* (≥ 1), from *cursor* on; of *attempt* only, if
-        one is named.
+        """The next lines of the run, at most *limit* (≥ 1), from *cursor* on; with *attempt*, only
+        lines of that attempt.
 
-        A line that is given once is not given again, and those of one attempt before those of the
-        next. A part that is not there is left out; of one that does not decode a line tells.
+        Each line is returned once; the lines of an attempt precede those of the next one. Missing
+        parts are omitted; an undecodable part is replaced by a line that says so.
 
         Raises:
-            NotFoundError: There is no such run; or it has ended, without such an attempt.
-            InvalidInputError: *cursor* is none of ours.
+            NotFoundError: The run does not exist; or it has ended without such an attempt.
+            InvalidInputError: *cursor* is invalid.
             UndecodableError: The record does not decode.
         """
-        place = _place(cursor)
+        place = _decode_cursor(cursor)
         run = self._runs.find(key)
         if isinstance(run, Waiting):
-            return LogPage([], _told(place), ended=False)
+            return LogPage([], _encode_cursor(place), ended=False)
         chosen = [each for each in run.attempts if attempt in {None, each.number}]
         over = run.state.ended or (attempt is not None and _is_over(run, attempt))
         if over and attempt is not None and not chosen:
@@ -87,16 +87,16 @@ class ReadLogs:
                 place = (fence, 0, 0)
             place = self._read(run, each, place, page)
             if page.full:
-                return LogPage(page.lines, _told(place), ended=over)
-        return LogPage(page.lines, None if over else _told(place), ended=over)
+                return LogPage(page.lines, _encode_cursor(place), ended=over)
+        return LogPage(page.lines, None if over else _encode_cursor(place), ended=over)
 
     def _read(
         self, run: Run, attempt: Attempt, place: tuple[int, int, int], page: _Page
     ) -> tuple[int, int, int]:
-        """Put what there is of *attempt* from *place* on into *page*. Returns where to go on."""
+        """Put the lines of *attempt* from *place* on into *page*. Returns where to continue."""
         fence, first, line = place
         if not has_parts(attempt):
-            kept = _kept(run, attempt) if first == 0 else []
+            kept = _inline_output(run, attempt) if first == 0 else []
             taken = page.take(attempt, kept[line:])
             return (fence, 0, line + taken) if page.full else (fence + 1, 0, 0)
         for part, lines, is_last in self._parts(run, attempt, first):
@@ -110,8 +110,8 @@ class ReadLogs:
     def _parts(
         self, run: Run, attempt: Attempt, first: int
     ) -> Iterator[tuple[int, list[LogLine], bool]]:
-        """The parts of *attempt* from *first* on: number, lines, whether it is the last one there
-        is now.
+        """The parts of *attempt* from *first* on: number, lines, and whether it is currently the
+        last one.
         """
         fence, folder = run.fence_of(attempt), run.folder_of(attempt)
         for part in count(first):
@@ -120,7 +120,7 @@ class ReadLogs:
                     return
                 is_last = part == attempt.log_parts - 1
             else:
-                # Before the part itself: one that is followed by another does not change any more.
+                # Before the part itself: a part that has a successor does not change any longer.
                 is_last = self._files.get(folder, part_name(fence, part + 1)) is None
             data = self._files.get(folder, part_name(fence, part))
             yield part, _lines(data, part), is_last
@@ -129,16 +129,16 @@ class ReadLogs:
 
 
 def _is_over(run: Run, number: int) -> bool:
-    """Whether no attempt of *run* will have that number any more."""
+    """Whether attempt *number* of *run* has ended: no further attempt will get that number."""
     return any(
-        each.number > number or (each.number == number and each.outcome not in _GOES_ON)
+        each.number > number or (each.number == number and each.outcome not in _CONTINUES)
         for each in run.attempts
     )
 
 
 @dataclass(slots=True)
 class _Page:
-    """Fills up by lines, by bytes, and by what it takes to read them."""
+    """A page of lines, limited by the number of lines, their bytes and the reads that it took."""
 
     limit: int
     lines: list[tuple[int, LogLine]] = field(default_factory=list)
@@ -152,7 +152,7 @@ class _Page:
         )
 
     def take(self, attempt: Attempt, lines: Sequence[LogLine], *, reads: int = 0) -> int:
-        """Take of *lines* what there is room for. Returns how many."""
+        """Add those of *lines* that there is room for. Returns how many."""
         taken = 0
         for line in lines:
             if self.full:
@@ -175,26 +175,26 @@ def _lines(data: bytes | None, part: int) -> list[LogLine]:
         ]
 
 
-def _kept(run: Run, attempt: Attempt) -> list[LogLine]:
-    """What the record has of *attempt*: something only if no later one left its output there."""
+def _inline_output(run: Run, attempt: Attempt) -> list[LogLine]:
+    """The output on the record, if it belongs to *attempt*: only the last attempt keeps it."""
     left = [each for each in run.attempts if each.outcome in _LEAVES_OUTPUT]
     if not left or left[-1] is not attempt:
         return []
     return [*text_lines("stdout", run.stdout), *text_lines("stderr", run.stderr)]
 
 
-def _place(cursor: str | None) -> tuple[int, int, int]:
-    """Fence, part and line that *cursor* names."""
+def _decode_cursor(cursor: str | None) -> tuple[int, int, int]:
+    """The fence, part and line in *cursor*."""
     if cursor is None:
         return (0, 0, 0)
     match = _CURSOR.fullmatch(cursor)
     if match is None:
         raise InvalidInputError(
-            "cursor", cursor, "not a cursor of a log", "Use one as this route returned it."
+            "cursor", cursor, "not a cursor of a log", "Use a cursor that this route returned."
         )
     fence, part, line = map(int, match.groups())
     return (fence, part, line)
 
 
-def _told(place: tuple[int, int, int]) -> str:
+def _encode_cursor(place: tuple[int, int, int]) -> str:
     return "{}-{}-{}".format(*place)

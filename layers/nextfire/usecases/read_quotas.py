@@ -1,4 +1,4 @@
-"""What a tenant may have at most, and how much of that it has."""
+"""The quotas of a tenant and how much of them it uses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nextfire.domain.quotas import Quotas, TenantQuotas
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a tenant stands with its quotas. `jobs`: that are counted; `runs`: taken in the minute
-    that ends at `minute_ends_at`; each None where the tenant has no such quota, for then nobody
-    counts. `weight`: its part of the turns (≥ 1).
+    """The quota usage of a tenant. `jobs`: counted jobs; `runs`: runs in the minute that ends at
+    `minute_ends_at`. Each is None without such a quota, because it is then not counted. `weight`:
+    the tenant's share of the turns (≥ 1).
     """
 
     quotas: Quotas
@@ -27,7 +27,7 @@ class Standing:
 
 
 class ReadQuotas:
-    """Tells tenants how they stand. It reads what is counted anyway: two items at most."""
+    """Reads the quota usage of tenants from existing counters: two items at most."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ReadQuotas:
         self._weights = weights
 
     def of(self, tenant: str, now: datetime) -> Standing:
-        """How *tenant* stands at *now*.
+        """The usage of *tenant* at *now*.
 
         Raises:
             UndecodableError: The count of its jobs does not decode.

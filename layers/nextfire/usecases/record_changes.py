@@ -1,4 +1,4 @@
-"""Append changes to the audit chain, each of them once."""
+"""Append changes to the audit chain, each change once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from nextfire.domain.instants import isoformat
 from nextfire.domain.ports import AuditLog, Clock
 
 CLOCK_SKEW = timedelta(minutes=5)
-"""How far the clocks of DynamoDB and of the function may differ."""
+"""Maximum difference between the clocks of DynamoDB and of the function."""
 _TRIES = 20
 
 
 class RecordChanges:
-    """Writes what the streams of the tables deliver, at least once, into the chain, once."""
+    """Appends changes to the chain exactly once; the table streams deliver them at least once."""
 
     def __init__(self, log: AuditLog, clock: Clock) -> None:
         self._log = log
@@ -26,14 +26,15 @@ class RecordChanges:
     def record(self, changes: Sequence[ItemChange]) -> int:
         """Append those of *changes* that are not in the chain yet, as one batch.
 
-        Several writers may do so concurrently: one of them gets the next place in the chain, the
-        others try again after it.
+        Safe with concurrent writers: one of them gets the next place in the chain, the others retry
+        after it.
 
         Returns:
             The number of events appended; 0 if all of them had been delivered before.
 
         Raises:
-            UnavailableError: The log did not answer, or others kept winning. Deliver them again.
+            UnavailableError: The log did not answer, or other writers kept winning. Redeliver the
+                changes.
         """
         distinct = {change.id: change for change in changes}
         if not distinct:

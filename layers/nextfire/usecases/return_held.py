@@ -1,4 +1,4 @@
-"""Gives back what a dead worker held, so that other workers take it up at once."""
+"""Returns the runs and messages of a dead worker, so that other workers take over immediately."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nextfire.domain.errors import UnavailableError, UndecodableError
 from nextfire.domain.message import decode_message
 from nextfire.domain.ports import Clock, D, Notices, RunStore
 
-_TOGETHER = 10
-_AGAIN_AFTER = timedelta(seconds=1)
+_MAX_BATCH = 10
+_RETRY_AFTER = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What was given back: `runs` whose lease was ended, `messages` that were made visible.
-    `left`: messages that could not be; others get them when their visibility ends.
+    """What was returned: `runs` whose lease was ended, `messages` that were made visible. `left`:
+    messages that could not be; they are redelivered when their visibility timeout ends.
     """
 
     runs: int = 0
@@ -30,15 +30,15 @@ class Returned:
 class ReturnHeld(Generic[D]):
     """Ends the leases of a dead worker's runs and makes its messages visible.
 
-    The worker that receives a message then finds the lease lapsed and decides as after any lost
-    worker: the next attempt, DEAD, or CANCELLED. So the attempt counts, and a script that kills its
+    The worker that receives a message next finds the lease expired and decides as for any lost
+    worker: next attempt, DEAD or CANCELLED. So the attempt counts, and a script that kills its
     worker runs out of attempts.
 
     Args:
         runs: The runs.
         show: Makes up to 10 messages visible; returns which were refused, and why.
         clock: The clock.
-        notices: Gets the trouble.
+        notices: Receives errors.
     """
 
     def __init__(
@@ -54,37 +54,37 @@ class ReturnHeld(Generic[D]):
         self._notices = notices
 
     def give_back(self, held: Sequence[D], *, polls_until: datetime, until: datetime) -> Returned:
-        """Give back *held*, in the order in which it was received. The process that held it, and
-        all scripts that it started, must be dead.
+        """Return *held*, in the order in which it was received. The process that held it, and all
+        scripts that it started, must be dead.
 
         Safe to interrupt and to repeat: each write is conditional on the claim that the worker
-        made. What a store does not answer for is tried again until *until*.
+        made. Requests that a store does not answer are retried until *until*.
 
         Args:
             held: The messages that the worker held.
             polls_until: The end of the worker's last poll. SQS continues it, and would hide a
-                message that is visible before that for a lease, unseen by anyone.
+                message that is visible before that for a lease, without a receiver.
             until: When to give up.
         """
         released: set[str] = set()
         shown, left = 0, list(held)
         while left:
-            # Leases first: a worker that receives a message waits for a lease that is in force.
+            # Leases first: a worker that receives a message waits while the lease is in force.
             ready, again = self._end_leases(left, released)
             if ready:
                 self._clock.sleep(max(polls_until - self._clock.now(), timedelta()))
-            for first in range(0, len(ready), _TOGETHER):
-                shown += self._show_some(ready[first : first + _TOGETHER], again)
+            for first in range(0, len(ready), _MAX_BATCH):
+                shown += self._show_some(ready[first : first + _MAX_BATCH], again)
             left = again
-            if self._clock.now() + _AGAIN_AFTER >= until:
+            if self._clock.now() + _RETRY_AFTER >= until:
                 break
             if left:
-                self._clock.sleep(_AGAIN_AFTER)
+                self._clock.sleep(_RETRY_AFTER)
         return Returned(len(released), shown, len(left))
 
     def _end_leases(self, left: Sequence[D], released: set[str]) -> tuple[list[D], list[D]]:
-        """Those of *left* that may be received now, and those to be tried again. The tokens of
-        claims that held a run until now are added to *released*.
+        """Those of *left* that may be received now, and those to be retried. The tokens of claims
+        that held a run until now are added to *released*.
         """
         ready: list[D] = []
         again: list[D] = []
@@ -96,20 +96,20 @@ class ReturnHeld(Generic[D]):
                 self._notices.warn("run not given back yet", error)
                 again.append(delivery)
                 continue
-            except Exception as error:  # noqa: BLE001 — the others are given back
+            except Exception as error:  # noqa: BLE001 — the others are returned
                 self._notices.fail("run not given back", error)
             ready.append(delivery)
         return ready, again
 
     def _show_some(self, some: Sequence[D], again: list[D]) -> int:
-        """How many of *some* are visible. Those to be tried again are appended to *again*."""
+        """Returns how many of *some* are visible. Those to be retried are appended to *again*."""
         try:
             refused = self._show(some)
         except UnavailableError as error:
             self._notices.warn("messages not given back yet", error)
             again += some
             return 0
-        except Exception as error:  # noqa: BLE001 — their runs are free when they come
+        except Exception as error:  # noqa: BLE001 — their runs are free when they are redelivered
             self._notices.fail("messages not given back", error)
             return 0
         if refused:
@@ -117,7 +117,7 @@ class ReturnHeld(Generic[D]):
         return len(some) - len(refused)
 
     def _end_lease(self, delivery: D) -> bool:
-        """Whether *delivery*'s claim held its run until now. A run that has ended stays as it is.
+        """Returns whether *delivery*'s claim held its run until now. An ended run is not changed.
 
         Raises:
             UnavailableError: The store did not answer.
@@ -128,6 +128,6 @@ class ReturnHeld(Generic[D]):
             return False  # the worker that receives the message handles it
         if run is None or run.claim_token != delivery.token:
             return False
-        # Past for every worker, also for one whose clock is behind.
+        # In the past for every worker, even if its clock is behind.
         lapsed = self._clock.now() - CLOCKS_DIFFER
         return self._runs.extend(run, lease_until=lapsed) is not None

@@ -1,4 +1,4 @@
-"""Keeps what a script prints, and brings it where it can be read while the script runs."""
+"""Collects the output of a script and uploads it, so that it can be read while the script runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nextfire.domain.log import PART_BYTES, LogLine, Stream, encode_line, part_n
 from nextfire.domain.ports import Clock, RunFiles
 
 SHIP_AFTER = timedelta(seconds=3)
-"""A script that ends sooner has its output on the record only, unless there is much of it."""
+"""The output of a script that ends sooner is only on the record, unless it is large."""
 SHIP_EVERY = timedelta(seconds=2)
 MAX_LINE = 8 * 1024
-"""Bytes; what is longer is several lines."""
+"""Maximum bytes of a line; a longer one is split."""
 
 
 class RunLog:
-    """The log of one attempt. Parts are stored in the background, one request at a time; whoever
-    feeds it waits for none of them but at the end.
+    """The log of one attempt. Parts are stored in the background, one request at a time; a caller
+    waits for them only in `close`.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class RunLog:
         """Begin a log.
 
         Args:
-            files: Where its parts go.
-            folder: Where in them.
-            fence: Under which the attempt is made.
-            clock: Says when a line was read.
-            background: Carries out the requests.
-            cap: About how many bytes are kept; what is printed beyond is cut, with a notice.
+            files: Stores its parts.
+            folder: Their folder.
+            fence: Fence of the attempt.
+            clock: Timestamps the lines.
+            background: Runs the requests.
+            cap: About how many bytes are kept; further output is cut, with a notice.
             inline_cap: Bytes of each stream that the run's record keeps.
         """
         self._files = files
@@ -61,21 +61,21 @@ class RunLog:
         self._full: deque[tuple[int, bytes]] = deque()
         self._part = bytearray()
         self._number = 0
-        self._in_store = 0  # bytes of the part under way
+        self._in_store = 0  # bytes of the current part that are stored
         self._shipped = False
         self._shipping: Future[None] | None = None
         self._ship_at = clock.now() + SHIP_AFTER
 
     def feed(self, stream: Stream, data: bytes) -> None:
-        """Take *data* in, a piece of any length."""
+        """Add *data*, a piece of any length."""
         self._printed[stream] += len(data)
         kept = data[: max(self._left, 0)]
         self._cut += len(data) - len(kept)
         if kept:
-            self._enter(stream, self._lines[stream].feed(kept))
+            self._append_lines(stream, self._lines[stream].feed(kept))
 
     def ship(self, now: datetime) -> None:
-        """Have what is new stored, if it is time. Returns at once."""
+        """Start to store new output, if it is time. Does not wait."""
         if now < self._ship_at or (self._shipping is not None and not self._shipping.done()):
             return
         self._ship_at = now + SHIP_EVERY
@@ -84,17 +84,17 @@ class RunLog:
             self._shipping = self._background.submit(self._store, until=None)
 
     def close(self, *, until: datetime, followed: bool) -> int:
-        """Store what is left, by *until* at the latest, unless the run's record holds it all.
+        """Store the rest, until *until* at the latest, unless the run's record holds everything.
 
         Args:
-            until: When it is given up: what is not stored then is lost.
-            followed: Another attempt follows, whose output takes the place on the record.
+            until: Output that is not stored by then is lost.
+            followed: Whether another attempt follows; its output replaces this one on the record.
 
         Returns:
-            How many parts there are.
+            The number of parts.
         """
         for stream, lines in self._lines.items():
-            self._enter(stream, lines.rest())
+            self._append_lines(stream, lines.rest())
         if self._cut:
             notice = f"… [{self._cut} bytes cut: the log is full] …"
             self._append(LogLine(self._clock.now(), "stderr", notice))
@@ -108,11 +108,11 @@ class RunLog:
                 left = max(until - self._clock.now(), timedelta())
                 self._shipping.result(left.total_seconds())
             except NotYetError:
-                return self._number  # it still writes: leave the rest to it
+                return self._number  # the upload is still running and stores the rest
         self._store(until=until)
         return self._number + (1 if self._in_store else 0)
 
-    def _enter(self, stream: Stream, lines: list[str]) -> None:
+    def _append_lines(self, stream: Stream, lines: list[str]) -> None:
         now = self._clock.now()
         for text in lines:
             if self._left > 0:
@@ -122,7 +122,7 @@ class RunLog:
 
     def _append(self, line: LogLine) -> None:
         encoded = encode_line(line)
-        self._left -= len(encoded)  # an empty line is one byte printed, and thirty kept
+        self._left -= len(encoded)  # an empty line prints one byte and is stored as thirty
         with self._lock:
             self._part += encoded
             if len(self._part) >= PART_BYTES:
@@ -132,7 +132,7 @@ class RunLog:
                 self._in_store = 0
 
     def _store(self, *, until: datetime | None) -> None:
-        """Store the full parts and the one under way. What fails is tried again the next time."""
+        """Store the full parts and the current one. Failures are retried the next time."""
         try:
             while self._full:
                 if until is not None and self._clock.now() >= until:
@@ -145,14 +145,14 @@ class RunLog:
             if data:
                 self._files.put(self._folder, part_name(self._fence, number), data)
                 with self._lock:
-                    if number == self._number:  # it may have become full meanwhile
+                    if number == self._number:  # it may have become full in the meantime
                         self._in_store = len(data)
-        except Exception:  # noqa: BLE001 — a log is worth less than the outcome that follows it
+        except Exception:  # noqa: BLE001 — the outcome that follows matters more than the log
             return
 
 
 class _Lines:
-    """Makes lines of pieces. Bytes that are no UTF-8 become `?`."""
+    """Splits pieces into lines. Bytes that are not UTF-8 become `?`."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
@@ -162,7 +162,7 @@ class _Lines:
         return self._split(self._decode(data))
 
     def rest(self) -> list[str]:
-        """What is left at the end, which no line's end follows."""
+        """The rest at the end, without a line end."""
         lines = self._split(self._decode(b"", final=True))
         last, self._begun = self._begun, ""
         return [*lines, last] if last else lines

@@ -1,4 +1,4 @@
-"""Makes one attempt: fetches the script and what it needs, runs it, and tells how it ended."""
+"""Runs one attempt: fetches the script and its inputs, runs it, and returns its result."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from nextfire.usecases.heart import Heart, too_large
 
 
 @dataclass(frozen=True, slots=True)
-class Attempted:
-    """How an attempt ended; `verdict`: what ended it, if its supervisor did; `given`: the JSON of
-    the result that the script of a SUCCEEDED one gave.
+class AttemptResult:
+    """The result of an attempt. `verdict`: why its supervisor stopped it, if it did; `given`: the
+    JSON result that the script returned, if it SUCCEEDED.
     """
 
     result: Result
@@ -40,7 +40,7 @@ class Attempted:
 
 
 class RunScript:
-    """Runs the scripts of one executor. `job_role`: the role they act in, if the pool has one."""
+    """Runs the scripts of one executor. `job_role`: their IAM role, if the pool has one."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class RunScript:
         self._clock = clock
         self._bucket = bucket
 
-    def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> Attempted:
-        """Run the script of *job* for *run*, for *longest* at most."""
+    def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> AttemptResult:
+        """Run the script of *job* for *run*, for at most *longest*."""
         masker = Masker()
         fetched: list[str] = []
         attempted = self._attempt(job, run, heart, longest, masker, fetched)
@@ -68,7 +68,7 @@ class RunScript:
             result = replace(attempted.result, script_sha256=fetched[0])
             attempted = replace(attempted, result=result)
         reason = masker.text(attempted.result.reason)
-        if len(reason) > MAX_REASON:  # the history keeps a hundred of them
+        if len(reason) > MAX_REASON:  # the history of a run keeps up to a hundred reasons
             reason = f"{reason[: MAX_REASON - 1]}…"
         return replace(attempted, result=replace(attempted.result, reason=reason))
 
@@ -80,7 +80,7 @@ class RunScript:
         longest: timedelta,
         masker: Masker,
         fetched: list[str],
-    ) -> Attempted:
+    ) -> AttemptResult:
         """The attempt; the script's digest is appended to *fetched* once it is known."""
         definition = job.definition
         began_at = self._clock.now()
@@ -92,7 +92,7 @@ class RunScript:
             environment = self._environment(job, masker)
             heart.load()
             with self._credentials(job, masker) as credentials:
-                # What it took to come here is no longer there to give.
+                # The preparation counts towards the limit of this host.
                 timeout = min(timeout, longest - (self._clock.now() - began_at))
                 call = ScriptCall(
                     name=source.name,
@@ -107,7 +107,7 @@ class RunScript:
                     },
                     masker=masker,
                 )
-                # Up to here nothing has kept the lease alive.
+                # Nothing has extended the lease so far.
                 verdict = heart.ask()
                 ended = (
                     self._runner.run(call, heart)
@@ -115,18 +115,18 @@ class RunScript:
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
         except (NotFoundError, InvalidInputError) as error:
-            return Attempted(Result(AttemptOutcome.FAILED, str(error), permanent=True))
+            return AttemptResult(Result(AttemptOutcome.FAILED, str(error), permanent=True))
         except UnavailableError as error:
-            return Attempted(Result(AttemptOutcome.FAILED, str(error)))
-        except Exception as error:  # noqa: BLE001 — on record it is seen; the worker goes on
-            why = f"could not be carried out: {type(error).__name__}: {error}"
-            return Attempted(Result(AttemptOutcome.FAILED, why))
+            return AttemptResult(Result(AttemptOutcome.FAILED, str(error)))
+        except Exception as error:  # noqa: BLE001 — it is recorded; the worker continues
+            why = f"could not be run: {type(error).__name__}: {error}"
+            return AttemptResult(Result(AttemptOutcome.FAILED, why))
         result = _result(ended, timeout, heart)
         given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
-        return Attempted(result, ended.stopped, given)
+        return AttemptResult(result, ended.stopped, given)
 
     def _environment(self, job: Job, masker: Masker) -> dict[str, str]:
-        """`target.env`, its references resolved; what they resolve to is added to *masker*."""
+        """`target.env` with its references resolved; the resolved values are added to *masker*."""
         environment = {}
         for name, value in job.definition.target.env.items():
             if isinstance(value, str):

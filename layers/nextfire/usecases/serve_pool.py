@@ -1,4 +1,4 @@
-"""The loop of a worker process: receive, carry out in slots, acknowledge, until told to stop."""
+"""The loop of a worker process: receive, process in slots, acknowledge, until stopped."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from nextfire.usecases.message_batch import MessageBatch
 
 _LONG_POLL = timedelta(seconds=20)
 POLL_AT_WORK = timedelta(seconds=2)
-"""While runs are running. SQS continues a poll that was broken off, and hides a message that is
-handed back in the meantime for a lease, unseen by anyone; so this poll is never broken off."""
+"""Poll duration while runs are running. SQS continues an interrupted poll, and would hide a message
+that is handed back meanwhile for a lease, without a receiver; so this poll is never interrupted."""
 _RECEIVE_AT_MOST = 10
 _AFTER_TROUBLE = timedelta(seconds=1)
-_FOR_A_SLOT = timedelta(seconds=1)
-"""Time between two looks at the task's protection while all slots are taken."""
+_SLOT_WAIT = timedelta(seconds=1)
+"""Time between two updates of the task's protection while all slots are taken."""
 _CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOCK_EVERY = 300.0
-"""Seconds between two looks at the service's clock; while ours is off, `_AFTER_TROUBLE`."""
+"""Seconds between two checks of this machine's clock; while it is off, `_AFTER_TROUBLE`."""
 
 T = TypeVar("T")
 
 
 class StopWaiting(BaseException):
-    """Ends a wait of `ServePool.serve`. Not an Exception, so that no library swallows it."""
+    """Ends a wait of `ServePool.serve`. Not an Exception, so that no library catches it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
     """The threads of a worker process.
 
-    `slots` carries out messages, `size` groups concurrently. `background` deletes messages, with
+    `slots` processes messages, up to `size` groups concurrently. `background` deletes messages, in
     one thread. `wait` returns when one of the futures is done, or after the duration. `monotonic`
-    counts seconds.
+    returns seconds.
     """
 
     slots: Executor
@@ -49,12 +49,12 @@ class Threads:
 
 
 class ServePool(Generic[D]):
-    """Serves one pool's *inbox* with up to `threads.size` groups of messages at a time.
+    """Serves one pool's *inbox*, up to `threads.size` groups of messages concurrently.
 
     It receives nothing while this machine's clock is off by more than 5 s: leases are instants,
     and a wrong clock would take runs from workers that are alive.
 
-    With `one_run` it receives a single message and ends when that is carried out.
+    With `one_run` it receives a single message and ends when that is processed.
     """
 
     def __init__(
@@ -86,28 +86,29 @@ class ServePool(Generic[D]):
         self._has_its_run = False
         self._stopping = False
         self._waits = False
-        self._clock_again_at = threads.monotonic() + _CLOCK_EVERY
+        self._next_clock_check = threads.monotonic() + _CLOCK_EVERY
         self._working: list[Future[list[D]]] = []
 
     def stop(self) -> bool:
-        """Receive nothing more and hand back what runs.
+        """Stop receiving, and hand back running runs.
 
         Returns:
-            Whether `serve` waits and may be interrupted: raise `StopWaiting` in its thread then.
+            Whether `serve` is waiting and may be interrupted: if so, raise `StopWaiting` in its
+            thread.
         """
-        # A plain flag: a signal handler may interrupt the very code that holds an Event's lock.
+        # A plain flag: a signal handler may interrupt the code that holds the lock of an Event.
         self._stopping = True
         waits, self._waits = self._waits, False  # the next call must not interrupt it again
         return waits
 
     def serve(self) -> None:
-        """Receive and carry out until `stop` is called or the one run has ended; then wait for the
-        slots to end.
+        """Receive and process messages until `stop` is called or the one run has ended; then wait
+        until all slots are done.
         """
         while not self._stopping and not (self._has_its_run and not self._prune()):
             self._serve_once()
         while self._prune():
-            self._threads.wait(self._working, _FOR_A_SLOT)
+            self._threads.wait(self._working, _SLOT_WAIT)
         self._acknowledger.close()
         self._protection.keep(working=False)
 
@@ -117,10 +118,10 @@ class ServePool(Generic[D]):
         if not self._clock_is_right():
             self._pause()
             return
-        # A slot first: a message received without a free one would age, hidden from others.
+        # Only with a free slot: otherwise a message would wait here, hidden from other workers.
         free = 0 if self._has_its_run else self._threads.size - working
         if free == 0:
-            self._threads.wait(self._working, _FOR_A_SLOT)
+            self._threads.wait(self._working, _SLOT_WAIT)
             return
         for group in self._receive(1 if self._one_run else min(free, _RECEIVE_AT_MOST)):
             self._has_its_run = self._one_run
@@ -132,7 +133,7 @@ class ServePool(Generic[D]):
         return stay
 
     def _prune(self) -> int:
-        """The number of slots that work."""
+        """The number of busy slots."""
         self._working = [work for work in self._working if not work.done()]
         return len(self._working)
 
@@ -140,21 +141,21 @@ class ServePool(Generic[D]):
         return self._stopping
 
     def _clock_is_right(self) -> bool:
-        """Whether this machine's clock can be trusted; unknown counts as yes."""
-        if self._threads.monotonic() < self._clock_again_at:
+        """Whether this machine's clock is accurate enough; unknown counts as yes."""
+        if self._threads.monotonic() < self._next_clock_check:
             return True
         try:
             wrong = clock_fault(self._service_clock)
-        except Exception:  # noqa: BLE001 — the service does not answer: receiving will report it
+        except Exception:  # noqa: BLE001 — the service does not answer: the next receive reports it
             wrong = None
         if wrong is None:
-            self._clock_again_at = self._threads.monotonic() + _CLOCK_EVERY
+            self._next_clock_check = self._threads.monotonic() + _CLOCK_EVERY
         else:
             self._notices.fail("receives nothing", wrong)
         return wrong is None
 
     def _receive(self, most: int) -> list[list[D]]:
-        """Messages, by group: those of one group are carried out one after the other."""
+        """Messages by group. The messages of one group are processed one after another."""
         idle = not self._prune()
 
         def receive() -> Sequence[D]:
@@ -165,9 +166,9 @@ class ServePool(Generic[D]):
             return received
 
         try:
-            # What arrived before an interruption is handed back by the slots.
+            # Messages that arrived before an interruption are handed back by the slots.
             received = self._unless_stopped(receive, interruptible=idle)
-        except Exception as error:  # noqa: BLE001 — whatever it is, the next one may succeed
+        except Exception as error:  # noqa: BLE001 — the next call may succeed
             self._notices.warn("receiving failed", error)
             self._pause()
             return []
@@ -180,10 +181,10 @@ class ServePool(Generic[D]):
         self._unless_stopped(lambda: self._clock.sleep(_AFTER_TROUBLE), interruptible=True)
 
     def _unless_stopped(self, wait: Callable[[], T], *, interruptible: bool) -> T | None:
-        """What *wait* returns; None if `stop` was called before or interrupted it."""
+        """The result of *wait*; None if `stop` was called before, or interrupted it."""
         found: T | None = None
         try:
-            # The interruption may come at any moment, so it is caught outside.
+            # The interruption may come at any moment, so an outer block catches it.
             try:
                 self._waits = interruptible
                 if not self._stopping:  # nothing would interrupt a wait that begins after `stop`
@@ -196,10 +197,10 @@ class ServePool(Generic[D]):
 
 
 def clock_fault(service_clock: ServiceClock) -> str | None:
-    """What is wrong with this machine's clock, and what to do about it; None: nothing.
+    """What is wrong with this machine's clock and how to fix it; None if it is accurate enough.
 
     Raises:
-        Exception: As `ServiceClock.deviation` does.
+        Exception: As for `ServiceClock.deviation`.
     """
     deviation = service_clock.deviation()
     if abs(deviation) <= _CLOCK_TOLERANCE:

@@ -1,4 +1,4 @@
-"""A watcher's life: hold the lease or stand by; holding it, poll and release."""
+"""The steps of a watcher: hold the lease or stand by; as the holder, poll and release."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nextfire.usecases.dispatch.tick import POLL_EVERY, Dispatch
 from nextfire.usecases.hold_lease import HoldLease
 
 ENOUGH = 1_000
-"""With so many entries held there is less need to poll: most of what is due is known."""
+"""With this many entries held, most due entries are known and polls are less frequent."""
 BUSY_POLL_EVERY = timedelta(seconds=2)
-"""How often then. Not never: what another tenant has due is to have its turn."""
+"""Poll interval with `ENOUGH` entries held. Polls never stop, so that other tenants get turns."""
 
 
 class Watch:
-    """One watcher of a group, stepped by whoever has the clock."""
+    """One watcher of a group. The caller has the clock and calls `step`."""
 
     def __init__(self, lease: HoldLease, dispatcher: Callable[[Lease], Dispatch]) -> None:
         self._lease = lease
@@ -33,10 +33,10 @@ class Watch:
         return self._dispatcher is not None
 
     def step(self, now: datetime) -> tuple[TickReport | None, datetime]:
-        """Do what is to be done at *now*.
+        """Do the work that is due at *now*.
 
         Returns:
-            What was done, None without the lease; and when to call again.
+            What was done (None without the lease), and when to call again.
 
         Raises:
             UnavailableError: A store did not answer. Call again soon; nothing is lost.
@@ -52,9 +52,9 @@ class Watch:
         every = POLL_EVERY if self._dispatcher.backlog < ENOUGH else BUSY_POLL_EVERY
         poll_at = now if self._polled_at is None else self._polled_at + every
         if now >= poll_at and not self._polled:
-            # Set first: a poll that fails is tried again at its time, releases go on meanwhile. It
-            # may take long: the lease is looked at again before anything is released; and
-            # something is, before the next poll, however long that one took.
+            # Set first: a failed poll is retried at the next interval, and releases continue
+            # meanwhile. A poll may take long, so the lease is checked again before a release; and
+            # there is always a release before the next poll, however long the last one took.
             self._polled_at, self._polled = now, True
             return self._dispatcher.poll(now), now
         self._polled = False
@@ -62,10 +62,10 @@ class Watch:
         return report, min(again_at, poll_at, self._dispatcher.next_at or again_at)
 
     def finish(self) -> TickReport:
-        """Wait for what is in flight. Returns what came of it."""
+        """Wait for the batches in flight. Returns their results."""
         return TickReport() if self._dispatcher is None else self._dispatcher.finish()
 
     def end(self) -> None:
-        """Let the lease go, so that the standby takes over at once."""
+        """Release the lease, so that the standby takes over immediately."""
         self._dispatcher = None
         self._lease.release()

@@ -1,4 +1,4 @@
-"""The loop of a watcher's invocation: step until its life ends, then release the lease."""
+"""The loop of a watcher's invocation: step until its time is over, then release the lease."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.watch import Watch
 
 AFTER_TROUBLE = timedelta(milliseconds=250)
-"""Time until the next step if a store did not answer."""
+"""Time until the next step after a store did not answer."""
 _PUBLISH_EVERY = timedelta(seconds=5)
 
 
 class WatcherNotices(Notices, Protocol):
-    """Where a watcher reports its steps."""
+    """Reports the steps of a watcher."""
 
     def took_lease(self, group: int, epoch: int) -> None:
-        """Log that this watcher holds the lease of *group* now."""
+        """Log that this watcher now holds the lease of *group*."""
 
     def tick(self, report: TickReport) -> None:
         """Count what a step did."""
 
     def flush(self) -> None:
-        """Publish what was counted since the last call."""
+        """Publish the counts since the last call."""
 
 
 class WatcherLife:
-    """Runs *watch* by *clock*. A process keeps it from one invocation to the next."""
+    """Steps *watch* by *clock*. A process keeps it from one invocation to the next."""
 
     def __init__(self, watch: Watch, clock: Clock, notices: WatcherNotices) -> None:
         self._watch = watch
@@ -37,7 +37,7 @@ class WatcherLife:
         self._notices = notices
         self._publish_at: datetime | None = None
         self.dispatched = 0
-        """Number of runs that were dispatched so far, in all lives."""
+        """Number of runs dispatched so far, in all lives."""
 
     @property
     def holds(self) -> bool:
@@ -45,7 +45,7 @@ class WatcherLife:
         return self._watch.holds
 
     def live(self, life: timedelta) -> int:
-        """Watch for *life*. Returns the number of runs that were dispatched in it."""
+        """Watch for *life*. Returns the number of runs dispatched in that time."""
         end_at, before = self._clock.now() + life, self.dispatched
         while (now := self._clock.now()) < end_at:
             again_at = self.turn(now)
@@ -62,7 +62,7 @@ class WatcherLife:
             self._notices.warn("the watcher retries a step", error)
             again_at = now + AFTER_TROUBLE
         if report is not None:
-            self._told(report)
+            self._record(report)
         if self._publish_at is None:
             self._publish_at = now + _PUBLISH_EVERY
         elif now >= self._publish_at:
@@ -70,15 +70,15 @@ class WatcherLife:
         return again_at
 
     def end(self) -> None:
-        """Release the lease, so that the standby takes over at once, and publish the counts."""
-        self._told(self._watch.finish())
+        """Release the lease, so that the standby takes over immediately, and publish the counts."""
+        self._record(self._watch.finish())
         try:
             self._watch.end()
         except UnavailableError as error:
             self._notices.warn("the lease was not released", error)
         self._publish(None)
 
-    def _told(self, report: TickReport) -> None:
+    def _record(self, report: TickReport) -> None:
         self.dispatched += len(report.dispatched)
         self._notices.tick(report)
 

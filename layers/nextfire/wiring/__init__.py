@@ -1,1 +1,1 @@
-"""What several handlers share: putting use cases on their adapters, and telling what happened."""
+"""Code that handlers share: connects use cases to adapters; logs and metrics."""

@@ -47,7 +47,7 @@ _MEBI = 1024 * 1024
 
 
 def terms_of(settings: ExecutorSettings, *, worker: str) -> Terms:
-    """The terms under which the executor called *worker* works."""
+    """The configuration of the executor named *worker*."""
     return Terms(
         worker=worker,
         pool=settings.pool,
@@ -58,10 +58,10 @@ def terms_of(settings: ExecutorSettings, *, worker: str) -> Terms:
 
 
 def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
-    """The adapters of an executor. Several threads may use them at once.
+    """The adapters of an executor. Thread-safe.
 
     Raises:
-        ValueError: Scripts cannot be run here; the message says what to do.
+        ValueError: Scripts cannot run here; the message says how to fix that.
     """
     if settings.metadata == "closed" and (still_open := close_metadata()):
         _log.warning("metadata is open to scripts: %s", still_open.reason)

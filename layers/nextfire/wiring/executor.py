@@ -1,4 +1,4 @@
-"""The executor's core and the Lambda executor's process, built of their ports."""
+"""Builds the executor's core and the process of the Lambda executor from their ports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nextfire.usecases.run_script import RunScript
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPorts:
-    """What an executor works with. `bucket` holds the scripts. `background` writes the logs."""
+    """The ports of an executor. `bucket` holds the scripts. `background` writes the logs."""
 
     jobs: JobStore
     runs: RunStore
@@ -44,7 +44,7 @@ class ExecutorPorts:
 
 
 def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
-    """The use case that carries out one message."""
+    """The use case that processes one message."""
     return ExecuteRun(
         jobs=ports.jobs,
         runs=ports.runs,
@@ -69,7 +69,7 @@ def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
 def build_executor(
     ports: ExecutorPorts, terms: Terms, notices: MessageNotices
 ) -> MessageBatch[Any]:
-    """The Lambda executor's process: each of its invocations carries out a batch, which Lambda
-    received with the queue's visibility timeout, and deletes.
+    """The process of the Lambda executor. Each invocation processes a batch, which Lambda receives
+    with the queue's visibility timeout and deletes.
     """
     return MessageBatch(execute_run_of(ports, terms), notices, lease=terms.lease)

@@ -1,4 +1,4 @@
-"""Logs and metrics, by Powertools: JSON lines, and CloudWatch's embedded metric format."""
+"""Logs and metrics with Powertools: JSON lines and CloudWatch's embedded metric format."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.domain.run import AttemptOutcome, Run, RunState
 
-if TYPE_CHECKING:  # each function has use cases of its own to import
+if TYPE_CHECKING:  # each function imports only the use cases that it needs
     from nextfire.usecases.audit import AuditReport
     from nextfire.usecases.dispatch.report import Dispatched, TickReport
     from nextfire.usecases.execute_run import Handled
 
 _NOTES = 20
-"""Lines that one step may log; a pool that is gone concerns thousands of entries at once."""
+"""Maximum lines that one step logs; a deleted pool affects thousands of entries at a time."""
 
 
 _VALUES = 99
-"""Values of a metric in one line of the log: with the hundredth, the limit of the embedded metric
-format, Powertools begins another. More lines would cost more than the runs that they tell of.
+"""Values of a metric per log line. At a hundred, the limit of the embedded metric format,
+Powertools starts another line. More lines would cost more than the runs that they report.
 """
 
 
 def representatives(values: Sequence[timedelta], most: int) -> list[timedelta]:
-    """*values* if they are at most *most* (≥ 2); else so many of them, from the least to the
-    greatest, at even distances in rank: their percentiles are the same.
+    """A sample of *values*: all of them up to *most* (≥ 2); above that, *most* of them, evenly
+    spaced by rank from the smallest to the largest, which preserves the percentiles.
     """
     if len(values) <= most:
         return list(values)
@@ -46,13 +46,13 @@ def _milliseconds(duration: timedelta) -> float:
 
 
 def _details(why: Exception | str) -> dict[str, Any]:
-    """The fields of a log line about trouble. Only an unexpected error needs its traceback."""
+    """The fields of a log line about an error. Only unexpected errors include their traceback."""
     expected = isinstance(why, str | UnavailableError)
     return {"error": str(why)} if expected else {"exc_info": why}
 
 
 class Telemetry:
-    """One function's logger and metrics. `service` is its folder's name."""
+    """The logger and the metrics of one function. `service` is the name of its folder."""
 
     def __init__(self, service: str) -> None:
         self.logger = Logger(service=service)
@@ -66,45 +66,45 @@ class Telemetry:
             self._pending = True
 
     def warn(self, what: str, why: Exception | str) -> None:
-        """Log trouble that passes by itself."""
+        """Log an error that resolves itself."""
         self.logger.warning(what, **_details(why))
 
     def fail(self, what: str, why: Exception | str) -> None:
-        """Log trouble that a person has to look at."""
+        """Log an error that an operator must look at."""
         self.logger.error(what, **_details(why))
 
     def took_lease(self, group: int, epoch: int) -> None:
         self.logger.info("holds the lease", group=group, epoch=epoch)
 
     def tick(self, report: TickReport) -> None:
-        """What a watcher's step did."""
+        """Log and count what a watcher's step did."""
         for run in report.dispatched:
             late = Metric.HELD_BACK_FOR if run.held_back else Metric.DISPATCH_LATENESS
             self._lateness[late].append(run.lateness)
         if self.logger.log_level <= logging.DEBUG:
-            self._tell_dispatched(report.dispatched)
+            self._log_dispatched(report.dispatched)
         self.count(Metric.DISPATCHED, len(report.dispatched))
         self.count(Metric.TICKS, int(report.polled))
         self.count(Metric.UNDELIVERED, report.undelivered)
         self.count(Metric.HELD_BACK, report.held_back)
-        self._skipped(report.skipped)
+        self._count_skipped(report.skipped)
         self.count(Metric.QUARANTINED, report.quarantined)
-        self._tell(report.notes)
+        self._log_notes(report.notes)
 
     def audited(self, report: AuditReport) -> None:
-        """What an auditor's page did."""
+        """Log and count what a page of the audit did."""
         self.count(Metric.AUDITED, report.jobs)
         self.count(Metric.REPAIRED, report.repaired)
         self.count(Metric.QUARANTINED, report.quarantined)
-        self._tell(report.notes)
+        self._log_notes(report.notes)
 
-    def _tell(self, notes: Sequence[str]) -> None:
+    def _log_notes(self, notes: Sequence[str]) -> None:
         for note in notes[:_NOTES]:
             self.logger.warning(note)
         if len(notes) > _NOTES:
             self.logger.warning("more of the same", count=len(notes) - _NOTES)
 
-    def _tell_dispatched(self, dispatched: Sequence[Dispatched]) -> None:
+    def _log_dispatched(self, dispatched: Sequence[Dispatched]) -> None:
         for run in dispatched:
             self.logger.debug(
                 "dispatched",
@@ -114,12 +114,12 @@ class Telemetry:
                 reason=run.reason,
             )
 
-    def _skipped(self, records: Sequence[Run]) -> None:
+    def _count_skipped(self, records: Sequence[Run]) -> None:
         self.count(Metric.SKIPPED, sum(run.covered for run in records))
         for record in records[:_NOTES]:
-            self._tell_skipped(record)
+            self._log_skipped(record)
 
-    def _tell_skipped(self, run: Run) -> None:
+    def _log_skipped(self, run: Run) -> None:
         self.logger.info(
             run.reason or "skipped",
             execution_id=run.key.execution_id,
@@ -129,20 +129,20 @@ class Telemetry:
         )
 
     def handled(self, handled: Handled) -> None:
-        """What became of a message."""
+        """Log and count the outcome of a message."""
         self.count(Metric.STARTED, int(handled.started))
         self.count(Metric.LOST, int(handled.lost))
         self.count(Metric.QUARANTINED, int(handled.quarantined))
         run = handled.run
         self.count(Metric.SKIPPED, int(handled.skipped))
-        self._skipped(handled.missed)
+        self._count_skipped(handled.missed)
         if handled.outcome is AttemptOutcome.SUCCEEDED:
             self.count(Metric.SUCCEEDED)
         elif handled.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT):
             self.count(Metric.FAILED)
         troubled = handled.quarantined or (run is not None and run.state is RunState.DEAD)
-        tell = self.logger.error if troubled else self.logger.info
-        tell(
+        log = self.logger.error if troubled else self.logger.info
+        log(
             handled.reason,
             execution_id=run.key.execution_id if run else None,
             tenant=run.key.job.tenant if run else None,
@@ -152,7 +152,7 @@ class Telemetry:
         )
 
     def flush(self) -> None:
-        """Write out the metrics that were counted since the last time."""
+        """Write the metrics that were counted since the last call."""
         for metric, values in self._lateness.items():
             for lateness in representatives(values, _VALUES):
                 self._metrics.add_metric(
@@ -166,7 +166,7 @@ class Telemetry:
 
 
 class WorkerTelemetry(Telemetry):
-    """Publishes each message at once: a worker lives long. Its threads take turns."""
+    """Publishes after each message, because a worker lives long. Serializes its threads."""
 
     def __init__(self, service: str) -> None:
         super().__init__(service)

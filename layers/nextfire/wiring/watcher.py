@@ -1,4 +1,4 @@
-"""The watcher's process, built of its ports."""
+"""Builds the watcher's process from its ports."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nextfire.usecases.watcher_life import WatcherLife, WatcherNotices
 
 @dataclass(frozen=True, slots=True)
 class WatcherPorts:
-    """What a watcher works with. `executor` makes single calls concurrently; on `lanes` up to
-    `at_once` batches are in flight.
+    """The ports of a watcher. `executor` makes single calls concurrently; `lanes` runs up to
+    `at_once` batches concurrently.
     """
 
     jobs: JobStore
@@ -33,8 +33,8 @@ class WatcherPorts:
 
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
-    """Which part of the work is this watcher's. `holder` names it in the lease of its *group*.
-    `budget`: due entries held in memory.
+    """The part of the work that this watcher does. `holder` names it in the lease of its *group*.
+    `budget`: maximum number of due entries in memory.
     """
 
     group: int
@@ -51,7 +51,7 @@ def build_dispatcher(
     epoch: int,
     budget: int = BUDGET,
 ) -> Dispatch:
-    """The use case that dispatches for the holder of *epoch*."""
+    """The use case that dispatches for the lease holder with this *epoch*."""
     return Dispatch(
         jobs=ports.jobs,
         due=ports.due,
@@ -82,5 +82,5 @@ def build_watch(ports: WatcherPorts, config: WatcherConfig, notices: WatcherNoti
 def build_watcher(
     ports: WatcherPorts, config: WatcherConfig, notices: WatcherNotices
 ) -> WatcherLife:
-    """A watcher's process: each of its invocations is a life."""
+    """A watcher's process. Each invocation runs one `WatcherLife.live`."""
     return WatcherLife(build_watch(ports, config, notices), ports.clock, notices)

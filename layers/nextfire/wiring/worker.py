@@ -1,4 +1,4 @@
-"""The worker's process, built of its ports."""
+"""Builds the worker's process from its ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nextfire.wiring.executor import ExecutorPorts, execute_run_of
 
 @dataclass(frozen=True, slots=True)
 class WorkerPorts(Generic[D]):
-    """What a worker works with, in addition to an executor's ports."""
+    """The ports of a worker, in addition to those of an executor."""
 
     executor: ExecutorPorts
     inbox: Inbox[D]
@@ -28,7 +28,7 @@ class WorkerPorts(Generic[D]):
 def build_worker(
     ports: WorkerPorts[D], terms: Terms, notices: MessageNotices, *, one_run: bool = False
 ) -> ServePool[D]:
-    """A worker's process: it serves its pool until it is stopped; with *one_run*, one message."""
+    """A worker's process. It serves its pool until it is stopped; with *one_run*, one message."""
     clock = ports.executor.clock
     acknowledger = Acknowledger(
         ports.inbox, ports.threads.background, clock, notices, ports.journal

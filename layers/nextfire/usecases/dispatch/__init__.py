@@ -1,12 +1,13 @@
-"""The tick: read what is due, send it, store its successor, delete it. In that order, always.
+"""The tick: read due entries, send their runs, store successors, delete the entries, in that order.
 
-- `tick`: the steps, on one screen
-- `reader`: what is due, read from the buckets of each shard
-- `holding`: what is held in memory until its instant, and whose turn it is
-- `deciding`: what becomes of each entry
-- `gates`: who has to wait: for room in a queue, for its turn, for its tenant's quota
-- `actions`: what is done for an entry
-- `waiting`: what has to wait, in the table
-- `quarantine`: what does not decode
+- `tick`: the steps of a tick
+- `reader`: reads due entries from the buckets of each shard
+- `holding`: entries held in memory until they are due, and the turns of tenants
+- `deciding`: decides what to do with each entry
+- `gates`: admission by queue capacity, overlap policy and tenant quota
+- `actions`: carries out the decisions
+- `waiting`: postpones and parks entries in the table
+- `parked`: finds parked entries
+- `quarantine`: sets undecodable entries aside
 - `report`: what a step did
 """

@@ -1,4 +1,4 @@
-"""What is done for entries that may go on. Each may be done again, by another watcher too."""
+"""Actions on admitted entries. Each is idempotent, also across watchers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, RunQueue, RunStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.cover_missed import Covered, cover_missed
-from nextfire.usecases.dispatch.report import Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 from nextfire.usecases.go_on_backfill import GoOnBackfill
 
-_COVER_FOR = timedelta(seconds=1)  # spent on missed occurrences in one step: the lease is short
-_BACKFILL_FOR = timedelta(milliseconds=500)  # spent on backfills in one step
+_COVER_FOR = timedelta(seconds=1)  # for missed occurrences in one step: the lease is short
+_BACKFILL_FOR = timedelta(milliseconds=500)  # for backfills in one step
 
-Followed = tuple[Due, FireEntry | None]
-"""What was done, and the entry that is to follow it."""
+Followed = tuple[DecidedEntry, FireEntry | None]
+"""An entry that was handled, and its successor, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """Single calls go side by side on `executor`."""
+    """Carries out decisions. Single calls run concurrently on `executor`."""
 
     jobs: JobStore
     runs: RunStore
@@ -39,8 +39,8 @@ class Actions:
     waiting: Waiting
     quotas: TenantQuotas
 
-    def send(self, going: Sequence[Due]) -> set[int]:
-        """Send the runs of *going*. Returns the indexes of those that were accepted."""
+    def send(self, going: Sequence[DecidedEntry]) -> set[int]:
+        """Send the runs of *going*. Returns the indexes of those that the queue accepted."""
         messages = [(d.pool, self._message(d)) for d in map(_sent, going)]
         return self.queue.send(messages) if messages else set()
 
@@ -58,12 +58,16 @@ class Actions:
             abreast=self.quotas.of(key.job.tenant).concurrent_runs,
         )
 
-    def cover(self, missed: Sequence[Due], now: datetime, report: TickReport) -> list[Followed]:
-        """Put on record what does not run. A job's entries one after the other, the earliest first;
-        for so long that the lease is not in danger: what is left comes again.
+    def cover(
+        self, missed: Sequence[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[Followed]:
+        """Write the records of occurrences that are skipped.
+
+        Entries of one job are covered one after another, the earliest first. The work is bounded in
+        time to protect the lease; entries that are left are postponed.
         """
         until = self.clock.now() + _COVER_FOR
-        by_job: dict[JobKey, list[Due]] = {}
+        by_job: dict[JobKey, list[DecidedEntry]] = {}
         for due in sorted(missed, key=lambda each: each.entry.sort_key):
             by_job.setdefault(due.entry.job, []).append(due)
         done: list[Followed] = []
@@ -78,19 +82,19 @@ class Actions:
                 report.skipped += [covered.written] if covered.written else []
             elif covered is None or isinstance(covered, UnavailableError):
                 again.append(due.stored)
-                report.notes.append(f"not on record yet, stays: {due.stored.slot.sort_key}")
+                report.notes.append(f"not recorded yet, entry stays: {due.stored.slot.sort_key}")
             else:
                 undecided.append(due.stored)
                 report.cannot_decide(due.stored, covered)
-        self.waiting.postpone(again, Why.NO_TIME)
-        self.waiting.postpone(undecided, Why.BROKEN)
+        self.waiting.postpone(again, WaitReason.NO_TIME)
+        self.waiting.postpone(undecided, WaitReason.BROKEN)
         return done
 
     def _cover(
-        self, of_job: Sequence[Due], until: datetime, now: datetime
-    ) -> list[tuple[Due, Covered | Exception | None]]:
-        """None: there was no time left."""
-        done: list[tuple[Due, Covered | Exception | None]] = []
+        self, of_job: Sequence[DecidedEntry], until: datetime, now: datetime
+    ) -> list[tuple[DecidedEntry, Covered | Exception | None]]:
+        """Cover the entries of one job. The result is None if there was no time left."""
+        done: list[tuple[DecidedEntry, Covered | Exception | None]] = []
         for due in of_job:
             entry, decision = due.entry, due.decision
             if (
@@ -104,16 +108,19 @@ class Actions:
                 covered = cover_missed(self.runs, entry, decision, now)
                 if decision.owned_until is None and covered.successor is None:
                     self.jobs.complete(decision.owner, now)
-            except Exception as error:  # noqa: BLE001 — the caller tells apart
+            except Exception as error:  # noqa: BLE001 — the caller handles each kind
                 done.append((due, error))
             else:
                 done.append((due, covered))
         return done
 
-    def end_replaced(self, sent: Sequence[Due], now: datetime, report: TickReport) -> set[Slot]:
-        """Have the runs end that those of *sent* replace, now that these are in the queue. Done
-        again, after a crash, it still concerns only what came before them. Returns the slots where
-        it failed.
+    def end_replaced(
+        self, sent: Sequence[DecidedEntry], now: datetime, report: TickReport
+    ) -> set[Slot]:
+        """Stop the runs that those of *sent* replace, now that the new runs are in the queue.
+
+        Idempotent: after a crash it still affects only earlier runs. Returns the slots of entries
+        whose stop failed.
         """
         ending = {
             due.stored.slot: self.executor.submit(
@@ -128,12 +135,12 @@ class Actions:
                 end.result()
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 failed.add(slot)
-                report.notes.append(f"the run before {slot.sort_key} is not stopped: {error}")
+                report.notes.append(f"the run before {slot.sort_key} was not stopped: {error}")
         return failed
 
-    def resume(self, ended: Sequence[Due], report: TickReport) -> list[Slot]:
-        """End the pauses of jobs, as of the instants of their entries; each with its first FIRE
-        entry. Returns what is done with.
+    def resume(self, ended: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
+        """End the pauses of jobs, effective at the instants of their RESUME entries, and store each
+        job's first FIRE entry. Returns the slots of entries that are done.
         """
         done: list[Slot] = []
         again: list[StoredEntry] = []
@@ -146,24 +153,24 @@ class Actions:
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], Why.BROKEN)
+                self.waiting.postpone([stored], WaitReason.BROKEN)
             else:
                 if resumed:
                     done.append(stored.slot)
                     report.notes.append(f"resumed {key.tenant}/{key.job_id}")
-                else:  # changed meanwhile, it is decided over again
+                else:  # the job changed concurrently: decide again
                     again.append(stored)
-        self.waiting.postpone(again, Why.NO_ANSWER)
+        self.waiting.postpone(again, WaitReason.NO_ANSWER)
         return done
 
-    def _resume(self, due: Due, decision: Resume) -> bool:
+    def _resume(self, due: DecidedEntry, decision: Resume) -> bool:
         job, first = decision.job.resumption(due.entry.at)
         counts = int(job.counted) - int(decision.job.counted)
         return self.jobs.update(job, first, self.clock.now(), counts=counts)
 
-    def go_on(self, backfills: Sequence[Due], report: TickReport) -> list[Slot]:
-        """Go on with backfills, side by side, for so long that others are not held up. Returns what
-        is done with.
+    def go_on(self, backfills: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
+        """Continue backfills concurrently, for a bounded time so that other entries are not
+        delayed. Returns the slots of entries that are done.
         """
         until = self.clock.now() + _BACKFILL_FOR
         going = [
@@ -181,17 +188,17 @@ class Actions:
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
             except Exception as error:  # noqa: BLE001 — one job's defect must not stop the others
                 report.cannot_decide(stored, error)
-                self.waiting.postpone([stored], Why.BROKEN)
+                self.waiting.postpone([stored], WaitReason.BROKEN)
             else:
                 if over:
                     done.append(stored.slot)
                 else:
                     again.append(stored)
-        self.waiting.postpone(again, Why.BACKFILL)
+        self.waiting.postpone(again, WaitReason.BACKFILL)
         return done
 
 
-def _sent(due: Due) -> Fire | Resend:
+def _sent(due: DecidedEntry) -> Fire | Resend:
     decision = due.decision
     assert isinstance(decision, Fire | Resend)  # noqa: S101 — for the type checker
     return decision

@@ -1,4 +1,4 @@
-"""What becomes of the entries of a batch: decided on the jobs as they are read."""
+"""Decides what to do with the entries of a batch, based on their jobs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports import JobStore
 from nextfire.domain.run import Trigger
 from nextfire.usecases.dispatch.holding import Holding
-from nextfire.usecases.dispatch.report import Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 
 _LEFT_FOR = timedelta(seconds=2)
 
@@ -32,47 +32,51 @@ Read = dict[Slot, Job | Exception | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
-    """Decides over batches. Single calls go side by side on `executor`."""
+class Decider:
+    """Decides on batches of entries. Single calls run concurrently on `executor`."""
 
     jobs: JobStore
     executor: Executor
     holding: Holding
     waiting: Waiting
 
-    def decide(self, batch: list[StoredEntry], now: datetime, report: TickReport) -> list[Due]:
-        """What is late, and was not held back before, is likely to have missed something: its job
-        is read consistently at once.
+    def decide(
+        self, batch: list[StoredEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
+        """Decide on *batch*. Entries that are late and were not held back have probably missed an
+        occurrence, so their jobs are read consistently right away.
         """
         late = dict.fromkeys(s.entry.job for s in batch if _is_late(s.entry, now))
-        asked = dict.fromkeys(s.entry.job for s in batch if _asks_for_job(s.entry))
+        asked = dict.fromkeys(s.entry.job for s in batch if _depends_on_job(s.entry))
         others = [key for key in asked if key not in late]
         if late and not others:
             sure = dict(self.jobs.get_many(late, consistent=True))
-        else:  # if it cannot be read, the others go on
-            sure = self._together(late)
+        else:  # a failure here does not affect the other entries
+            sure = self._read_batch(late)
         found = dict(self.jobs.get_many(others)) if others else {}
         jobs = found | sure
         read: Read = {s.slot: jobs.get(s.entry.job) for s in batch}
-        return self._decided(batch, read, now, report, sure=sure.keys())
+        return self._decide_each(batch, read, now, report, sure=sure.keys())
 
-    def _together(self, keys: Collection[JobKey]) -> dict[JobKey, Job | Exception]:
-        """The jobs, by consistent reads; if they cannot be had, the error in place of each."""
+    def _read_batch(self, keys: Collection[JobKey]) -> dict[JobKey, Job | Exception]:
+        """The jobs, by consistent reads; if the read fails, the error in place of each job."""
         try:
             return dict(self.jobs.get_many(keys, consistent=True)) if keys else {}
         except UnavailableError as error:
             return dict.fromkeys(keys, error)
 
-    def confirm(self, decided: list[Due], now: datetime, report: TickReport) -> list[Due]:
-        """Decide again, on consistent reads, where not just to send: the first read may have been
-        stale, and what does not run must be certain.
+    def confirm(
+        self, decided: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
+        """Decide again, on consistent reads, unless the decision is just to send a run: the first
+        read may have been stale, and a skipped occurrence must be certain.
         """
         unsure = [d.stored for d in decided if not (d.sure or is_certain(d.decision))]
-        read_again = self._decided(unsure, self._read(unsure), now, report)
+        read_again = self._decide_each(unsure, self._read(unsure), now, report)
         again = {due.stored.slot: due for due in read_again}
         asked = {stored.slot for stored in unsure}
-        confirmed: list[Due] = []
-        for due in decided:  # in this order: whoever is first has the room and the quota
+        confirmed: list[DecidedEntry] = []
+        for due in decided:  # keeps the order: the first entries get the room and the quota
             sure = again.get(due.stored.slot) if due.stored.slot in asked else due
             if sure is None:
                 continue
@@ -84,11 +88,11 @@ class Deciding:
         return confirmed
 
     def _read(self, entries: list[StoredEntry]) -> Read:
-        """Their jobs, by consistent reads: together, but for those that are to be written, which
-        are read whole, and those that are not found.
+        """Read the jobs of *entries* consistently: in one batch for FIRE entries; one by one, as
+        whole items, for jobs that will be written and jobs that the batch did not find.
         """
         together = dict.fromkeys(s.entry.job for s in entries if isinstance(s.entry, FireEntry))
-        found = self._together(together)
+        found = self._read_batch(together)
         alone = {
             key: self.executor.submit(self.jobs.get, key)
             for key in dict.fromkeys(s.entry.job for s in entries)
@@ -99,11 +103,11 @@ class Deciding:
             key = stored.entry.job
             try:
                 read[stored.slot] = found[key] if key in found else alone[key].result()
-            except Exception as error:  # noqa: BLE001 — told when it is decided over
+            except Exception as error:  # noqa: BLE001 — reported when the entry is decided
                 read[stored.slot] = error
         return read
 
-    def _decided(
+    def _decide_each(
         self,
         entries: list[StoredEntry],
         jobs: Read,
@@ -111,12 +115,13 @@ class Deciding:
         report: TickReport,
         *,
         sure: Collection[JobKey] = (),
-    ) -> list[Due]:
-        """The decisions, except for entries whose job cannot be read: one must not stop the others.
+    ) -> list[DecidedEntry]:
+        """Decide on each entry. Entries whose job cannot be read are postponed and do not affect
+        the others.
 
         *sure*: the jobs that were read consistently.
         """
-        decided: list[Due] = []
+        decided: list[DecidedEntry] = []
         unread: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
         for stored in entries:
@@ -126,15 +131,15 @@ class Deciding:
                     raise job
                 entry = stored.entry
                 is_sure = isinstance(entry, FireEntry) and entry.job in sure
-                decided.append(Due(stored, decide_due(entry, job, now), is_sure))
+                decided.append(DecidedEntry(stored, decide_due(entry, job, now), is_sure))
             except UnavailableError as error:
                 unread.append(stored)
                 report.notes.append(f"{stored.slot.sort_key} waits: {error}")
-            except Exception as error:  # noqa: BLE001 — kept where it is, told and alarmed
+            except Exception as error:  # noqa: BLE001 — stays in the table; reported and alarmed
                 undecided.append(stored)
                 report.cannot_decide(stored, error)
-        self.waiting.postpone(unread, Why.NO_ANSWER)
-        self.waiting.postpone(undecided, Why.BROKEN)
+        self.waiting.postpone(unread, WaitReason.NO_ANSWER)
+        self.waiting.postpone(undecided, WaitReason.BROKEN)
         return decided
 
 
@@ -142,34 +147,34 @@ def _is_late(entry: DueEntry, now: datetime) -> bool:
     return isinstance(entry, FireEntry) and not entry.held and now - entry.at > MISFIRE_AFTER
 
 
-def _asks_for_job(entry: DueEntry) -> bool:
-    """Whether its decision depends on the job: a retry has been decided over."""
+def _depends_on_job(entry: DueEntry) -> bool:
+    """Whether the decision depends on the job. A retry is already decided."""
     if not isinstance(entry, DispatchEntry):
         return True
     return entry.trigger is Trigger.MANUAL and entry.exclusive
 
 
-def misses(due: Due) -> bool:
-    """Whether something of the entry's chain does not run."""
+def misses(due: DecidedEntry) -> bool:
+    """Whether an occurrence of the entry's chain is skipped."""
     return isinstance(due.decision, Cover) or (
         isinstance(due.decision, Fire) and bool(due.decision.missed)
     )
 
 
-def _covering_first(due: Due) -> Due:
-    """*due*, with what was missed put on record before anything of its job is sent."""
+def _covering_first(due: DecidedEntry) -> DecidedEntry:
+    """*due*, changed to record the missed occurrences before any run of its job is sent."""
     decision = due.decision
     if isinstance(decision, Fire) and decision.cover_first is not None:
         return replace(due, decision=decision.cover_first)
     return due
 
 
-def in_order(decided: list[Due]) -> tuple[list[Due], list[StoredEntry]]:
-    """*decided* without what follows a missed stretch in its own chain; and that.
+def in_order(decided: list[DecidedEntry]) -> tuple[list[DecidedEntry], list[StoredEntry]]:
+    """*decided* without the entries that follow a missed range in their chain; and those entries.
 
-    A watcher that died between storing a successor and deleting its entry left both: what the first
-    one covers is to be on record before the other is decided over, or its occurrence would be sent,
-    and covered as well.
+    A watcher that died after it stored a successor and before it deleted the entry left both in the
+    table. The range of the first must be on record before the second is decided; otherwise its
+    occurrence would be both sent and covered.
     """
     missed: dict[tuple[str, int], datetime] = {}
     fires = [(due, due.entry) for due in decided if isinstance(due.entry, FireEntry)]

@@ -1,6 +1,6 @@
-"""Who has to wait: for room in its pool's queue, for its job's turn, for its tenant's quota.
+"""Gates: admission by room in the pool's queue, the job's overlap policy and the tenant's quota.
 
-A gate lets through what may go on, and postpones the rest. Gates are used by several threads.
+A gate admits some entries and postpones the rest. Several threads use the gates.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from nextfire.domain.job import Job
 from nextfire.domain.ports import ControlStore, RunQueue, RunStore
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch.holding import BATCH
-from nextfire.usecases.dispatch.report import Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 
 _ROOM_AFTER = timedelta(seconds=1)
 _PARTS = 10
-_KEEPS_ROOM = 100  # a queue that is bounded to less is for those who come first
+_KEEPS_ROOM = 100  # queues with a smaller bound are first come, first served
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Who gets how much. `backlogs`: by pool, the messages that its queue may hold; a pool that is
-    not named has no bound. `weights`: by tenant, its part of the turns where all cannot go at once;
-    1 where it is not named. `quotas`: what each may have at most.
+    """How resources are shared. `backlogs`: by pool, the maximum number of messages in its queue;
+    a pool that is not listed has no bound. `weights`: by tenant, its share of the turns under
+    contention (default 1). `quotas`: each tenant's maximums.
     """
 
     backlogs: Mapping[str, int] = field(default_factory=dict)
@@ -44,20 +44,22 @@ class Shares:
 
 
 class Gate(Protocol):
-    """Lets some through."""
+    """Admits some entries and postpones the rest."""
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
-        """Those of *wanted* that may go on; the others are postponed."""
+    def admit(
+        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
+        """Those of *wanted* that are admitted; the others are postponed."""
 
 
 @dataclass(slots=True)
 class _Room:
-    """How many messages a queue still takes, as it said at `asked_at` and less what was sent.
+    """Remaining capacity of a queue: its backlog at `asked_at`, less what was sent since.
 
-    The last tenth, `kept`, of a queue of some size is for tenants of whom nothing waits for room:
-    one that fills a queue does not keep the others out of it. Each gets a part of it, the same for
-    all, each time that the queue is asked. `refused`: the tenants of whom something has to wait;
-    `before`: those when it was asked last.
+    The last tenth of a larger queue (`kept`) is reserved for tenants that have nothing waiting for
+    room, so that one tenant that fills the queue does not lock out the others. Each such tenant
+    gets an equal part of it for each reading of the backlog. `refused`: the tenants with a refused
+    entry; `before`: those of the previous reading.
     """
 
     left: int
@@ -65,25 +67,25 @@ class _Room:
     kept: int
     before: Collection[str] = ()
     refused: set[str] = field(default_factory=set)
-    given: Counter[str] = field(default_factory=Counter)
+    granted: Counter[str] = field(default_factory=Counter)
 
-    def lets_in(self, entry: DueEntry) -> bool:
-        """Whether there is room for *entry*; if so, that is taken."""
+    def admits(self, entry: DueEntry) -> bool:
+        """Whether there is room for *entry*. If so, the room is taken."""
         tenant = entry.job.tenant
         if self.left <= self.kept:
             waits = entry.held or tenant in self.refused or tenant in self.before
             part = 0 if waits else max(self.kept // _PARTS, 1)
-            if self.left <= 0 or (self.kept and self.given[tenant] >= part):
+            if self.left <= 0 or (self.kept and self.granted[tenant] >= part):
                 self.refused.add(tenant)
                 return False
-            self.given[tenant] += 1
+            self.granted[tenant] += 1
         self.left -= 1
         return True
 
 
-class PoolRoom:
-    """Lets through what the pools' queues can take. The misfire policy decides over what the others
-    miss meanwhile.
+class QueueRoomGate:
+    """Admits runs that their pools' queues have room for. The misfire policy decides on the
+    occurrences that the others miss while they wait.
     """
 
     def __init__(self, queue: RunQueue, bounds: Mapping[str, int], waiting: Waiting) -> None:
@@ -93,11 +95,13 @@ class PoolRoom:
         self._rooms: dict[str, _Room] = {}
         self._lock = threading.Lock()
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
-        admitted: list[Due] = []
+    def admit(
+        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
+        admitted: list[DecidedEntry] = []
         held_back: list[StoredEntry] = []
         for pool in dict.fromkeys(p for due in wanted if (p := self._bounded(due)) is not None):
-            self._ask(pool, now, report)
+            self._refresh_room(pool, now, report)
         with self._lock:
             for due in wanted:
                 if self._has_room(due):
@@ -105,44 +109,44 @@ class PoolRoom:
                 else:
                     held_back.append(due.stored)
         if held_back:
-            report.notes.append(f"{len(held_back)} runs wait for their pools' queues")
+            report.notes.append(f"{len(held_back)} runs wait for room in their pools' queues")
             report.held_back += len(held_back)
-            self._waiting.postpone(held_back, Why.NO_ROOM)
+            self._waiting.postpone(held_back, WaitReason.NO_ROOM)
         return admitted
 
-    def _bounded(self, due: Due) -> str | None:
-        """The pool in whose queue *due* needs room, if that has a bound."""
+    def _bounded(self, due: DecidedEntry) -> str | None:
+        """The pool of *due* if its queue has a bound and *due* needs room in it."""
         if isinstance(due.decision, Fire | Resend | Cover) and due.decision.pool in self._bounds:
             return due.decision.pool
         return None
 
-    def _has_room(self, due: Due) -> bool:
+    def _has_room(self, due: DecidedEntry) -> bool:
         pool = self._bounded(due)
         if pool is None:
             return True
         room = self._rooms[pool]
-        # What does not run takes no room, but waits for it: others may be sent before it.
-        return room.left > 0 if isinstance(due.decision, Cover) else room.lets_in(due.entry)
+        # A skipped occurrence takes no room but waits for it: others may be sent before it.
+        return room.left > 0 if isinstance(due.decision, Cover) else room.admits(due.entry)
 
-    def _ask(self, pool: str, now: datetime, report: TickReport) -> None:
-        """The queue is asked once, and again when what was sent since may have filled it."""
+    def _refresh_room(self, pool: str, now: datetime, report: TickReport) -> None:
+        """Read the backlog once, and again when the runs sent since may have filled the queue."""
         room, bound = self._rooms.get(pool), self._bounds[pool]
         if room is not None and (room.left > room.kept or now - room.asked_at < _ROOM_AFTER):
             return
         try:
             left = bound - self._queue.backlog(pool)
         except Exception as error:  # noqa: BLE001 — one pool's queue must not stop the others
-            left = BATCH  # a bound that is passed does no harm; a run that waits may
-            report.notes.append(f"the backlog of pool {pool} is not known: {error}")
+            left = BATCH  # exceeding the bound is harmless; blocking runs may not be
+            report.notes.append(f"the backlog of pool {pool} is unknown: {error}")
         kept = bound // _PARTS if bound >= _KEEPS_ROOM else 0
         before = () if room is None else room.refused
         with self._lock:
             self._rooms[pool] = _Room(left, now, kept, before)
 
 
-class Turns:
-    """Lets through what may join its job's earlier runs in the queue, and says which of those it
-    replaces. Only jobs whose overlap policy asks for it pay for the question.
+class OverlapGate:
+    """Admits runs that may be queued while earlier runs of their job exist, and determines which
+    of those runs they replace. Only jobs with an overlap policy that needs it cost a query.
     """
 
     def __init__(self, runs: RunStore, executor: Executor, waiting: Waiting) -> None:
@@ -150,15 +154,20 @@ class Turns:
         self._executor = executor
         self._waiting = waiting
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:  # noqa: ARG002 — a gate's
+    def admit(
+        self,
+        wanted: list[DecidedEntry],
+        now: datetime,  # noqa: ARG002 — part of the Gate protocol
+        report: TickReport,
+    ) -> list[DecidedEntry]:
         asked = {
             due.stored.slot: self._executor.submit(self._overlap, due, *question)
             for due in wanted
-            if (question := _asks_for_turn(due)) is not None
+            if (question := _overlap_check(due)) is not None
         }
         if not asked:
             return wanted
-        admitted: list[Due] = []
+        admitted: list[DecidedEntry] = []
         held_back: list[StoredEntry] = []
         undecided: list[StoredEntry] = []
         for due in wanted:
@@ -173,16 +182,16 @@ class Turns:
                 report.cannot_decide(due.stored, error)
                 continue
             if overlap.joins:
-                admitted.append(_with_end(due, overlap))
+                admitted.append(_with_stop(due, overlap))
             else:
                 held_back.append(due.stored)
                 report.notes.append(f"{due.stored.slot.sort_key} waits: {overlap.reason}")
         report.held_back += len(held_back)
-        self._waiting.postpone(held_back, Why.NO_TURN)
-        self._waiting.postpone(undecided, Why.BROKEN)
+        self._waiting.postpone(held_back, WaitReason.NO_TURN)
+        self._waiting.postpone(undecided, WaitReason.BROKEN)
         return admitted
 
-    def _overlap(self, due: Due, job: Job, run: RunKey) -> OverlapDecision:
+    def _overlap(self, due: DecidedEntry, job: Job, run: RunKey) -> OverlapDecision:
         at, decision = run.scheduled_at, due.decision
         before = self._runs.between(
             job.key, "0", runs_from(at), newest_first=True, page=1, lenient=True
@@ -191,9 +200,9 @@ class Turns:
         return decide_overlap(job, at, before, missed_from=missed[0].first if missed else None)
 
 
-def _asks_for_turn(due: Due) -> tuple[Job, RunKey] | None:
-    """The job and the run whose turn it is to be: not that of a retry, which has had it, nor of a
-    version that nobody knows any more.
+def _overlap_check(due: DecidedEntry) -> tuple[Job, RunKey] | None:
+    """The job and the run to check for overlap. None for a retry, which was checked before, and for
+    a job version that has been forgotten.
     """
     match due.decision:
         case Fire() | Resend() | Cover() as decision if decision.exclusive:
@@ -206,7 +215,7 @@ def _answer(asked: Future[OverlapDecision] | None) -> OverlapDecision:
     return OverlapDecision(True) if asked is None else asked.result()
 
 
-def _with_end(due: Due, overlap: OverlapDecision) -> Due:
+def _with_stop(due: DecidedEntry, overlap: OverlapDecision) -> DecidedEntry:
     decision = due.decision
     if overlap.cancel is None or not isinstance(decision, Fire | Resend):
         return due
@@ -217,8 +226,8 @@ def _with_end(due: Due, overlap: OverlapDecision) -> Due:
 
 
 class TenantRates:
-    """Lets through what the tenants' quotas of runs per minute allow; the others wait for the next
-    minute. Only tenants that have one pay for the question.
+    """Admits runs within their tenants' quotas of runs per minute; the others wait for the next
+    minute. Only tenants that have such a quota cost a request.
     """
 
     def __init__(
@@ -228,26 +237,28 @@ class TenantRates:
         self._quotas = quotas
         self._executor = executor
         self._waiting = waiting
-        self._spent: dict[str, datetime] = {}
+        self._used_up: dict[str, datetime] = {}
 
     def unspent(
         self, batch: list[StoredEntry], now: datetime, report: TickReport
     ) -> list[StoredEntry]:
-        """*batch* without the entries of tenants that have had all their runs of this minute: those
-        are not even decided over.
+        """*batch* without the entries of tenants whose quota for this minute is used up: they are
+        postponed without a decision.
         """
         minute = floor_minute(now)
-        if minute not in [*self._spent.values()]:
+        if minute not in [*self._used_up.values()]:
             return batch
         over = [
             s
             for s in batch
-            if isinstance(s.entry, _SENT) and self._spent.get(s.entry.job.tenant) == minute
+            if isinstance(s.entry, _SENT) and self._used_up.get(s.entry.job.tenant) == minute
         ]
         self._wait(over, report)
         return [stored for stored in batch if stored not in over]
 
-    def admit(self, wanted: list[Due], now: datetime, report: TickReport) -> list[Due]:
+    def admit(
+        self, wanted: list[DecidedEntry], now: datetime, report: TickReport
+    ) -> list[DecidedEntry]:
         minute = floor_minute(now)
         most = {
             tenant: rate
@@ -258,7 +269,7 @@ class TenantRates:
             return wanted
         firing = Counter(due.tenant for due in wanted if _is_sent(due))
         left = self._take(minute, {t: (firing[t], most[t]) for t in most if firing[t]}, report)
-        admitted: list[Due] = []
+        admitted: list[DecidedEntry] = []
         over: list[StoredEntry] = []
         again: list[StoredEntry] = []
         for due in wanted:
@@ -272,15 +283,16 @@ class TenantRates:
                 admitted.append(due)
             else:
                 over.append(due.stored)
-        self._waiting.postpone(again, Why.NO_ANSWER)
+        self._waiting.postpone(again, WaitReason.NO_ANSWER)
         self._wait(over, report)
         return admitted
 
     def _take(
         self, minute: datetime, wanted: Mapping[str, tuple[int, int]], report: TickReport
     ) -> dict[str, int]:
-        """How many runs each tenant of *wanted* (how many, of how many) may have now; one whose
-        quota is not known is left out.
+        """How many runs each tenant may send now; a tenant whose quota is unknown is left out.
+
+        *wanted*: by tenant, the number of runs to send and its quota per minute.
         """
         asked = {
             tenant: self._executor.submit(self._control.take_runs, tenant, minute, firing, rate)
@@ -291,21 +303,21 @@ class TenantRates:
             try:
                 left[tenant] = answer.result()
             except UnavailableError as error:
-                report.notes.append(f"the quota of {tenant} is not known: {error}")
+                report.notes.append(f"the quota of {tenant} is unknown: {error}")
             else:
                 if left[tenant] < wanted[tenant][0]:
-                    self._spent[tenant] = minute
+                    self._used_up[tenant] = minute
         return left
 
     def _wait(self, entries: list[StoredEntry], report: TickReport) -> None:
         if entries:
             report.notes.append(f"{len(entries)} runs wait for their tenants' quotas")
             report.held_back += len(entries)
-            self._waiting.postpone(entries, Why.NO_QUOTA)
+            self._waiting.postpone(entries, WaitReason.NO_QUOTA)
 
 
 _SENT = (FireEntry, DispatchEntry)
 
 
-def _is_sent(due: Due) -> bool:
+def _is_sent(due: DecidedEntry) -> bool:
     return isinstance(due.decision, Fire | Resend)

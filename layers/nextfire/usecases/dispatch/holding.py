@@ -1,4 +1,4 @@
-"""What is held in memory: nothing of it is written, so a watcher that dies loses nothing."""
+"""Due entries held in memory. None of this is written, so a watcher that dies loses nothing."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from nextfire.domain.fair_queue import FairQueue
 from nextfire.domain.ids import JobKey
 
 BATCH = 100
-"""Entries handled together; the keys of one BatchGetItem."""
+"""Entries that are handled together: the maximum number of keys of one BatchGetItem."""
 _SPARE_EVERY = timedelta(seconds=10)
-_SPARE_PART = BATCH // 4  # of a batch, where more is ready than goes
+_SPARE_PART = BATCH // 4  # share of a batch for spare entries when more is ready than fits
 _FRESH = timedelta(seconds=5)
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 
 
 class Holding:
-    """Entries until they are done with, used by several threads.
+    """Holds entries until they are handled. Used by several threads.
 
-    An entry is held until its instant, then ready: tenants take turns. Those of a batch are *in
-    work*; what else is due of their jobs waits until they are done, so that of a job one thing goes
-    on at a time. What can wait is *spare*: it goes where nothing else is ready, and once in ten
-    seconds all the same. A slot that is ignored is not held again before its time.
+    An entry is held until it is due, then it is ready: tenants take turns. The entries of a batch
+    are *in flight*; other due entries of their jobs wait until those are done, so each job has at
+    most one entry in flight. An entry that can wait is *spare*: it is taken when nothing else is
+    ready, and every ten seconds in any case. An ignored slot is not held again until its time.
 
     Args:
-        weights: Of the tenants' turns.
-        budget: Entries in memory; a quarter more for those that have just come due.
+        weights: Weights of the tenants' turns.
+        budget: Maximum number of entries in memory; a quarter more for those that just became due.
     """
 
     def __init__(self, weights: Mapping[str, int], budget: int) -> None:
@@ -41,28 +41,28 @@ class Holding:
         self._spare: dict[Slot, StoredEntry] = {}
         self._spare_at: datetime | None = None
         self._ignored: dict[Slot, datetime] = {}
-        self._gone: dict[Slot, datetime] = {}
-        self._in_work: set[Slot] = set()
+        self._deleted: dict[Slot, datetime] = {}
+        self._in_flight: set[Slot] = set()
         self._was_spare: set[Slot] = set()
-        self._jobs: set[JobKey] = set()
-        self._behind: dict[JobKey, list[StoredEntry]] = {}
+        self._busy_jobs: set[JobKey] = set()
+        self._blocked: dict[JobKey, list[StoredEntry]] = {}
 
     def __len__(self) -> int:
         return len(self._held) + len(self._spare)
 
     @property
     def room(self) -> int:
-        """How many more entries are to be read."""
+        """How many more entries to read."""
         return max(self._budget - len(self), 0)
 
     @property
     def busy(self) -> bool:
-        """Whether more is ready than is in work."""
+        """Whether entries are ready and not yet in flight."""
         return bool(self._ready)
 
     @property
     def next_at(self) -> datetime | None:
-        """When there is something to do: the past, if there is something now."""
+        """When the next entry is ready; in the past if one is ready now. None: nothing is held."""
         with self._lock:
             if self._ready:
                 return self._ready.next_at
@@ -71,17 +71,17 @@ class Holding:
             return self._heap[0][0] if self._heap else None
 
     def knows(self, slot: Slot) -> bool:
-        """Whether *slot* is held, in work, or to be left alone."""
+        """Whether *slot* is held, in flight, ignored or deleted."""
         return (
             slot in self._held
-            or slot in self._in_work
-            or slot in self._gone
+            or slot in self._in_flight
+            or slot in self._deleted
             or slot in self._ignored
             or slot in self._spare
         )
 
     def hold(self, stored: StoredEntry, now: datetime) -> None:
-        """Hold *stored* until its instant, unless the memory is used up: then it is read again."""
+        """Hold *stored* until it is due. If the memory is used up it is dropped, and read again."""
         with self._lock:
             if self.knows(stored.slot):
                 return
@@ -92,8 +92,8 @@ class Holding:
             heapq.heappush(self._heap, (stored.entry.at, stored.slot))
 
     def take(self, now: datetime, *, full: bool = False) -> list[StoredEntry]:
-        """Up to `BATCH` entries whose instant has come, now in work; see `done`. *full*: so many,
-        or none.
+        """Take up to `BATCH` entries that are due; they are in flight until `done`. *full*: take a
+        full batch or nothing.
         """
         with self._lock:
             while self._heap and self._heap[0][0] <= now:
@@ -113,8 +113,8 @@ class Holding:
             if spare:
                 self._spare_at = now
             batch += spare
-            self._in_work.update(stored.slot for stored in batch)
-            self._jobs.update(stored.entry.job for stored in batch)
+            self._in_flight.update(stored.slot for stored in batch)
+            self._busy_jobs.update(stored.entry.job for stored in batch)
             return batch
 
     def _take_ready(self, most: int) -> list[StoredEntry]:
@@ -122,32 +122,36 @@ class Holding:
         while self._ready and len(batch) < most:
             stored = self._ready.pop()
             if stored.slot not in self._held:
-                continue  # pushed twice: it was spare until an instant, and read again before that
-            if stored.entry.job in self._jobs:
-                self._behind.setdefault(stored.entry.job, []).append(stored)
+                continue  # pushed twice: it was spare until an instant, and was read before that
+            if stored.entry.job in self._busy_jobs:
+                self._blocked.setdefault(stored.entry.job, []).append(stored)
                 continue
             del self._held[stored.slot]
             batch.append(stored)
         return batch
 
     def _take_spare(self, most: int) -> list[StoredEntry]:
-        slots = [s for s, each in self._spare.items() if each.entry.job not in self._jobs][:most]
+        slots = [s for s, each in self._spare.items() if each.entry.job not in self._busy_jobs][
+            :most
+        ]
         self._was_spare.update(slots)
         return [self._spare.pop(slot) for slot in slots]
 
     def done(self, batch: Collection[StoredEntry]) -> None:
-        """*batch* is in work no more."""
+        """Mark *batch* as done: its entries are not in flight anymore."""
         with self._lock:
             for stored in batch:
-                self._in_work.discard(stored.slot)
+                self._in_flight.discard(stored.slot)
                 self._was_spare.discard(stored.slot)
-                self._jobs.discard(stored.entry.job)
-                for behind in self._behind.pop(stored.entry.job, ()):
+                self._busy_jobs.discard(stored.entry.job)
+                for behind in self._blocked.pop(stored.entry.job, ()):
                     self._ready.push(behind)
 
     def set_aside(self, stored: StoredEntry, until: datetime | None) -> bool:
-        """Keep *stored*, of a batch, as spare, *until* then at the latest. False if it was spare
-        when the batch was taken, so that it has waited, or if the memory is used up.
+        """Keep *stored*, an entry of a batch, as spare, until *until* at the latest.
+
+        Returns False if it was spare when the batch was taken, so it has waited already, or if the
+        memory is used up.
         """
         slot = stored.slot
         with self._lock:
@@ -159,23 +163,23 @@ class Holding:
             return True
 
     def ignore(self, slots: Iterable[Slot], until: datetime) -> None:
-        """Leave *slots* alone until then."""
+        """Ignore *slots* until *until*."""
         with self._lock:
             self._ignored.update((slot, until) for slot in slots)
 
     def waits(self, slot: Slot) -> bool:
-        """Whether *slot* is held, being dispatched or ignored, and not deleted."""
-        return any(slot in known for known in (self._held, self._in_work, self._ignored))
+        """Whether *slot* is held, in flight or ignored, and not deleted."""
+        return any(slot in known for known in (self._held, self._in_flight, self._ignored))
 
     def deleted(self, slots: Iterable[Slot], now: datetime) -> None:
-        """*slots* are being deleted: reads that began before, or a little later, may show them."""
+        """*slots* are being deleted: reads that began before that, or soon after, may show them."""
         with self._lock:
-            self._gone.update((slot, now + _SEEN_AGAIN) for slot in slots)
+            self._deleted.update((slot, now + _SEEN_AGAIN) for slot in slots)
 
     def forget(self, now: datetime, reads_since: datetime) -> None:
-        """To be called before each poll. What was to be ignored until *now* may be held again; of
-        what was deleted that which no read can show any more that began at *reads_since* or later.
+        """Forget ignored slots whose time is over at *now*, and deleted slots that no read that
+        began at or after *reads_since* can still show. Call this before each poll.
         """
         with self._lock:
             self._ignored = {slot: until for slot, until in self._ignored.items() if until > now}
-            self._gone = {slot: at for slot, at in self._gone.items() if at > reads_since}
+            self._deleted = {slot: at for slot, at in self._deleted.items() if at > reads_since}

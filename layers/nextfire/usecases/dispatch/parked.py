@@ -1,4 +1,4 @@
-"""Entries that are due and wait are parked in the buckets of the next hour: where, and whose."""
+"""Parked entries: due entries that wait in the buckets of the next hour."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import DueStore
 
 READS_AT_MOST = 16
-"""Queries for parked entries, of a shard in one poll: a new holder reads an hour in five polls."""
+"""Queries for parked entries per shard and poll: a new lease holder reads an hour in five polls."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 ENTRIES_AT_MOST = 500
-"""Parked entries that are read of a shard in one poll."""
+"""Parked entries read per shard and poll."""
 
 
 @dataclass(slots=True)
 class _Place:
-    """How far a bucket has been read. `seen`: the tenants that have entries there."""
+    """How far a bucket has been read. `seen`: the tenants that have entries in it."""
 
     minute: datetime
     after: Slot | None = None
     seen: set[str] = field(default_factory=set)
 
 
-class Parked:
+class ParkedEntries:
     """Finds parked entries when their tenants can continue. Used by several threads.
 
-    Memory holds which tenants have entries in which bucket. It is only a hint: a new holder does
-    not know it, and reads each bucket of the next hour once.
+    It remembers which tenants have entries in which bucket. This is only a hint: a new lease holder
+    starts without it, and reads each bucket of the next hour once.
     """
 
     def __init__(self, due: DueStore) -> None:
@@ -53,7 +53,7 @@ class Parked:
             return set().union(*buckets)
 
     def note(self, minute: datetime, tenants: Collection[str]) -> None:
-        """Entries of *tenants* have been parked in the buckets of *minute*."""
+        """Remember that entries of *tenants* were parked in the buckets of *minute*."""
         with self._lock:
             for shard, known in self._known.items():
                 known.setdefault(minute, set()).update(tenants)
@@ -62,12 +62,12 @@ class Parked:
                     place.seen.update(tenants)
 
     def look_for(self, wanted: Collection[str]) -> None:
-        """Read the entries of the tenants that are *wanted*, the first of them first."""
+        """Read the entries of the *wanted* tenants, in that order of priority."""
         with self._lock:
             self._wanted = wanted
 
     def read(self, shard: int, now: datetime) -> list[StoredEntry | BrokenEntry]:
-        """The next parked entries of *shard*, of other tenants too; each poll reads further."""
+        """The next parked entries of *shard*, including other tenants'; each poll reads further."""
         found: list[StoredEntry | BrokenEntry] = []
         for _ in range(READS_AT_MOST):
             place = self._next(shard, now)
@@ -88,11 +88,11 @@ class Parked:
                 )
             ]
             found += page
-            self._come_to(shard, place, page, ended=len(page) < rest)
+            self._advance(shard, place, page, ended=len(page) < rest)
         return found
 
     def _next(self, shard: int, now: datetime) -> _Place | None:
-        """The bucket to read next: one that is begun, or not known yet, or of a wanted tenant."""
+        """The bucket to read next: partly read, not yet known, or of a wanted tenant."""
         with self._lock:
             present = floor_minute(now)
             if shard not in self._unread:
@@ -100,7 +100,7 @@ class Parked:
                 self._unread[shard] = [present + n * MINUTE for n in minutes]
             known = self._known[shard]
             for minute in [each for each in known if each <= present]:
-                del known[minute]  # it is read anyway
+                del known[minute]  # present buckets are read in any case
             self._unread[shard] = [m for m in self._unread[shard] if m > present]
             place = self._places.get(shard)
             if place is not None and place.minute > present:
@@ -122,7 +122,7 @@ class Parked:
                 return next((minute for minute in minutes if minute > last), minutes[0])
         return None
 
-    def _come_to(
+    def _advance(
         self,
         shard: int,
         place: _Place,
@@ -147,16 +147,16 @@ class Parked:
                 self._unread[shard].remove(minute)
 
 
-class Spread:
-    """Which minute has quota left for an entry that waits for its tenant's; an estimate."""
+class QuotaSpread:
+    """Estimates which minute has quota left for an entry that waits for its tenant's quota."""
 
     def __init__(self) -> None:
         self._filled: dict[str, tuple[datetime, int]] = {}
 
     def minute_for(self, tenant: str, rate: int, now: datetime) -> datetime:
-        """The minute for the next of *tenant*'s entries, which may have *rate* in each.
+        """The minute for the next entry of *tenant*, which may send *rate* runs in each minute.
 
-        Each minute gets one more than that: so the quota is seen to be used up when it is.
+        Each minute gets one entry more than that, so that the used-up quota is noticed.
         """
         first, last = floor_minute(now) + MINUTE, floor_minute(now) + PARKED_AT_MOST
         minute, placed = self._filled.get(tenant, (first, 0))

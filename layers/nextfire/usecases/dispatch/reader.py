@@ -1,4 +1,4 @@
-"""What is due, read from the buckets of each shard: where its cursor is, and what comes late."""
+"""Reads due entries from the buckets of each shard, from its cursor on."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from nextfire.domain.due import BrokenEntry, Slot, StoredEntry, bucket_name
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, ControlStore, DueStore
-from nextfire.usecases.dispatch.parked import Parked
+from nextfire.usecases.dispatch.parked import ParkedEntries
 
 LOOK_AHEAD = timedelta(seconds=2)
 CLOSED_AFTER = timedelta(seconds=30)
-"""How long after a bucket's minute writers may still be writing into it."""
+"""How long after the end of a bucket's minute writers may still write into it."""
 ENDING_EVERY = timedelta(seconds=2)
-"""How often a bucket is read between the end of its minute and its closing."""
+"""How often a bucket is read between the end of its minute and its close."""
 STRAGGLER_BUCKETS = 10
 READ_AT_MOST = 2_000
-"""Entries read from a shard in one poll; the rest waits in the table, the earliest come first."""
+"""Entries read per shard and poll; the rest waits in the table. The earliest are read first."""
 READ_AT_LEAST = 50
-"""…however little room there is in memory: what has just come due is to be seen."""
+"""Minimum of entries read, however full memory is: entries that just became due must be seen."""
 BUCKETS_AT_MOST = 60
-"""Buckets read from a shard in one poll. After an outage of days the cursor needs several polls to
-reach the present; one long poll would outlive the lease, and so would the next holder's.
+"""Buckets read per shard and poll. After an outage of days the cursor takes several polls to reach
+the present; a single long poll would outlive the lease, and so would the next holder's.
 """
-_WRITTEN_LATE = 2 * LOOK_AHEAD  # an entry may come into the table so long after it was due
-_UNSEEDED = timedelta(minutes=10)  # a shard without cursor was never written to before
+_WRITTEN_LATE = 2 * LOOK_AHEAD  # how long after it is due an entry may still be written
+_UNSEEDED = timedelta(minutes=10)  # a shard without a cursor was never written to before that
 _READ_FOR = timedelta(milliseconds=300)
-"""Waited for the shards in one poll: nothing is begun meanwhile."""
+"""Maximum wait for the shards in one poll: no other work begins meanwhile."""
 _NO_TIME = timedelta()
 _MOMENT = timedelta(milliseconds=1)
 
@@ -41,8 +41,8 @@ Hold = Callable[[Found], None]
 
 
 class _When(Enum):
-    """Which buckets of a shard: those left in the past, the present ones, or those of the future
-    that hold what is parked.
+    """Which buckets of a shard: closed ones of the past, present ones, or future ones with parked
+    entries.
     """
 
     PAST = auto()
@@ -52,7 +52,7 @@ class _When(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Buckets that are read together."""
+    """Buckets of a shard that are read together."""
 
     shard: int
     when: _When
@@ -65,11 +65,11 @@ class BucketReader:
         due: The entries.
         control: The cursors.
         clock: The time.
-        executor: On it the shards are read side by side.
-        shards: Those of the group.
-        epoch: Of the lease: a cursor that a later holder has moved is not moved back.
-        room: How many more entries can be held; all shards together read about as many.
-        parked: The entries that wait in future buckets; each poll reads some of them.
+        executor: Reads the shards concurrently.
+        shards: The shards of the group.
+        epoch: The epoch of the lease. It never moves back a cursor that a later holder has moved.
+        room: How many more entries can be held. All shards together read about that many.
+        parked: Finds entries parked in future buckets; each poll reads some of them.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class BucketReader:
         shards: Collection[int],
         epoch: int,
         room: Callable[[], int],
-        parked: Parked,
+        parked: ParkedEntries,
     ) -> None:
         self._due = due
         self._control = control
@@ -108,17 +108,16 @@ class BucketReader:
         }
 
     def reads_since(self, now: datetime) -> datetime:
-        """When the oldest read began that may still be answered; *now* if there is none."""
+        """When the oldest unanswered read began; *now* if no read is unanswered."""
         return min((self._began[part] for part in self._reading), default=now)
 
     def read(self, now: datetime, hold: Hold, notes: list[str]) -> None:
-        """Read every bucket from the cursors on; move the cursors over closed, empty ones.
+        """Read every bucket from the cursors on; move the cursors past closed, empty buckets.
 
-        A shard that does not answer in time holds up nothing: the reads that follow take its answer
-        when it has come, and read the others.
+        A slow shard does not delay the others: a later poll takes its answer once it has arrived.
 
         Raises:
-            UnavailableError: A read failed. What was read is held, of the other shards too.
+            UnavailableError: A read failed. Entries that were read are held, also of other shards.
         """
         self._seed(now)
         room = self._room()
@@ -137,11 +136,11 @@ class BucketReader:
         self._control.seed_cursors(max(self._shards) + 1, floor_minute(now) - _UNSEEDED)
         cursors = self._control.cursors(self._shards)
         if len(cursors) < len(self._shards):
-            raise UnavailableError("A cursor has gone as soon as it was set. Try again.")
+            raise UnavailableError("A cursor disappeared right after it was set. Try again.")
         self._cursors.update(cursors)
 
     def _read_shards(self, now: datetime, hold: Hold, notes: list[str]) -> UnavailableError | None:
-        """Hold what the shards answer in time. Returns the trouble of one that cannot be read."""
+        """Hold what the shards return in time. Returns the error of a shard that failed, if any."""
         slow = set(self._reading)
         for part in [*self._parts(now)]:
             if part not in slow:
@@ -165,8 +164,8 @@ class BucketReader:
         return trouble
 
     def _parts(self, now: datetime) -> Iterator[_Part]:
-        """What is to be read. What was left in the past, or is parked, is read apart: that may
-        take many reads, and the present is not to wait for them.
+        """The parts to read. Past and parked buckets are separate parts: they may take many reads,
+        and the present must not wait for them.
         """
         for shard in self._shards:
             present = _Part(shard, _When.PRESENT)
@@ -183,7 +182,7 @@ class BucketReader:
             self._cursors[shard] = minute
 
     def _read_stragglers(self, hold: Hold, notes: list[str]) -> UnavailableError | None:
-        """Hold what the shards answer in time; what they do not is read in a minute."""
+        """Hold what the shards return in time; a slow shard is read again a minute later."""
         until = self._clock.now() + _READ_FOR
         slow = {part.shard for part in self._reading}
         answering = [shard for shard in self._shards if shard not in slow]
@@ -199,7 +198,7 @@ class BucketReader:
         return trouble
 
     def _stragglers(self, shard: int) -> Found:
-        """What was written late into buckets that the cursor has passed."""
+        """Entries that were written late, into buckets that the cursor has passed."""
         found: Found = []
         for back in range(1, STRAGGLER_BUCKETS + 1):
             minute = self._cursors[shard] - back * MINUTE
@@ -208,7 +207,7 @@ class BucketReader:
         return found
 
     def _read_past(self, shard: int, now: datetime) -> tuple[Found, datetime]:
-        """What was left of *shard* in closed buckets, and where its cursor may stand."""
+        """Entries left in closed buckets of *shard*, and how far its cursor may move."""
         found: Found = []
         cursor = minute = self._cursors[shard]
         present = _first_of_present(now)
@@ -222,8 +221,8 @@ class BucketReader:
         return found, cursor
 
     def _read_present(self, shard: int, now: datetime) -> tuple[Found, datetime]:
-        """What is due of *shard* in the buckets that are, or just were, written to; and where its
-        cursor may stand.
+        """Due entries in the buckets of *shard* that writers use now or used until recently; and
+        how far its cursor may move.
         """
         found: Found = []
         cursor = self._cursors[shard]
@@ -234,7 +233,7 @@ class BucketReader:
                 cursor += MINUTE
             minute += MINUTE
         elif now >= minute + MINUTE + LOOK_AHEAD:
-            # Only what is written late still comes there: looked at less often.
+            # Only late writes still arrive there, so it is read less often.
             if now < self._ending_read_at.get(shard, now - ENDING_EVERY) + ENDING_EVERY:
                 minute += MINUTE
             else:
@@ -252,9 +251,11 @@ class BucketReader:
         return [*islice(whole, self._most)]
 
     def _read_open(self, minute: datetime, shard: int, now: datetime) -> Found:
-        """What is due in a bucket that is still written to. Where much waits, its keys come first:
-        what has come due since the last poll, however long ago that was, is read as well, or it
-        might never be; and of what lies between a part in each poll, from where the last one ended.
+        """Due entries of a bucket that writers still use.
+
+        A backlog sorts before newer entries and could hide them forever. So the entries that became
+        due since the last poll, however long ago it was, are read as well; and of the entries in
+        between each poll reads one part, from where the last one stopped.
         """
         until, most = now + LOOK_AHEAD, self._most
         due = self._due.read(minute, shard, before=until, consistent=False, page=most)
@@ -267,10 +268,10 @@ class BucketReader:
         known_until = self._read_until.get(bucket, minute) - _WRITTEN_LATE
         self._read_until[bucket] = until
         end = found[-1].slot
-        found += self._fresh(minute, shard, now, found[-1], known_until)
-        return found if self._full else found + self._between(minute, shard, until, end)
+        found += self._read_newly_due(minute, shard, now, found[-1], known_until)
+        return found if self._full else found + self._read_between(minute, shard, until, end)
 
-    def _fresh(
+    def _read_newly_due(
         self,
         minute: datetime,
         shard: int,
@@ -278,10 +279,10 @@ class BucketReader:
         last: StoredEntry | BrokenEntry,
         known_until: datetime,
     ) -> Found:
-        """What has come due since the last poll, behind *last*."""
+        """Entries behind *last* that became due since the last poll."""
         until, found = now + LOOK_AHEAD, []
-        # What was carried along into this bucket was due before its minute. What is due together
-        # with the last one, however much, is left to the parts.
+        # Entries that were moved into this bucket were due before its minute. Entries due at the
+        # same instant as the last one, however many, are left to the parts in between.
         at = last.entry.at if isinstance(last, StoredEntry) else minute
         for since in (max(minute, at + _MOMENT, min(now, known_until)), now):
             if since >= until:
@@ -295,8 +296,8 @@ class BucketReader:
                 break
         return found
 
-    def _between(self, minute: datetime, shard: int, until: datetime, end: Slot) -> Found:
-        """The next part of what lies behind *end*."""
+    def _read_between(self, minute: datetime, shard: int, until: datetime, end: Slot) -> Found:
+        """The next part of the entries behind *end*."""
         bucket, most = bucket_name(minute, shard), 2 * self._most
         reached = max(self._reached.get(bucket, end), end, key=_by_key)
         behind = self._due.read(
@@ -315,5 +316,5 @@ def _by_key(slot: Slot) -> str:
 
 
 def _first_of_present(now: datetime) -> datetime:
-    """The minute before this one: those that began earlier are closed."""
+    """The minute before the current one. Buckets of earlier minutes are closed."""
     return floor_minute(now) - MINUTE

@@ -1,4 +1,4 @@
-"""What a step of the watcher did, for logs and metrics; and the value that goes through a step."""
+"""What a step of the watcher did, for logs and metrics; and the decided entry of a step."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from nextfire.domain.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """An entry that is due, and what was decided over it. `sure`: by a consistent read of its job.
-    `ends`: the run that it replaces, and why, where it does.
+class DecidedEntry:
+    """A due entry and the decision on it. `sure`: the job was read consistently. `ends`: the run
+    that it replaces and the reason, if any.
     """
 
     stored: StoredEntry
@@ -34,8 +34,8 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """A run that was sent, and how late. `held_back`: it had to wait for its pool's queue, its
-    job's turn or its tenant's quota, and that is why.
+    """A run that was sent, and its lateness. `held_back`: it is late because it waited for its
+    pool's queue, its job's turn or its tenant's quota.
     """
 
     run: RunKey
@@ -46,8 +46,8 @@ class Dispatched:
 
 @dataclass(slots=True)
 class TickReport:
-    """What one step did. `skipped`: the records that it wrote for what does not run; `held_back`:
-    how often a due run had to wait in the table; `notes`: what was not simply dispatched, and why.
+    """What one step did. `skipped`: the new records of skipped occurrences; `held_back`: how often
+    a due run had to wait in the table; `notes`: entries that were not simply dispatched, and why.
     """
 
     dispatched: list[Dispatched] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The tick of the watcher that holds its group's lease."""
+"""The tick of the watcher that holds the lease of its group."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from nextfire.domain.due_decisions import (
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
 from nextfire.usecases.dispatch.actions import Actions, Followed
-from nextfire.usecases.dispatch.deciding import Deciding, in_order, misses
-from nextfire.usecases.dispatch.gates import Gate, PoolRoom, Shares, TenantRates, Turns
+from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
+from nextfire.usecases.dispatch.gates import Gate, OverlapGate, QueueRoomGate, Shares, TenantRates
 from nextfire.usecases.dispatch.holding import Holding
-from nextfire.usecases.dispatch.parked import Parked
+from nextfire.usecases.dispatch.parked import ParkedEntries
 from nextfire.usecases.dispatch.quarantine import Quarantine
 from nextfire.usecases.dispatch.reader import LOOK_AHEAD, BucketReader, Found
-from nextfire.usecases.dispatch.report import Dispatched, Due, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, Why
+from nextfire.usecases.dispatch.report import DecidedEntry, Dispatched, TickReport
+from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
 from nextfire.usecases.go_on_backfill import GoOnBackfill
 
 POLL_EVERY = timedelta(milliseconds=500)
 BUDGET = 20_000
-"""Entries in memory, where nobody says how much memory there is."""
+"""Default number of entries in memory, if the amount of memory is not configured."""
 _SLOW = timedelta(seconds=1)
 _LANES_AT_LEAST = 2
-_TOGETHER = timedelta(milliseconds=100)
-_WAITED_FOR = 0.05  # seconds, for a batch in flight where no other can be begun
+_GATHER_FOR = timedelta(milliseconds=100)
+_WAIT_SECONDS = 0.05  # seconds to wait for a batch in flight if no other can begin
 
 
 class Dispatch:
-    """The dispatching of one group's shards by the holder of its lease.
+    """Dispatches the due entries of one group's shards, for the holder of its lease.
 
-    `poll` brings what is due within 2 s from the table into memory; `release` dispatches what has
-    come due, tenants by turns. Between the two nothing is written, so a watcher that dies loses
-    nothing: its successor reads the same entries.
+    `poll` reads the entries that are due within 2 s from the table into memory; `release`
+    dispatches those that are due, in turns by tenant. Nothing is written between the two, so a
+    watcher that dies loses nothing: its successor reads the same entries.
 
     Args:
-        executor: For single calls, side by side.
-        lanes: On it up to `at_once` batches are in flight, each with its calls one after the other.
-        budget: Entries held in memory.
+        executor: Runs single calls concurrently.
+        lanes: Runs up to `at_once` batches concurrently; the calls of a batch are sequential.
+        budget: Maximum number of entries in memory.
     """
 
     def __init__(
@@ -75,16 +75,16 @@ class Dispatch:
         self._executor = executor
         self._lanes = lanes
         self._at_once = at_once
-        self._begun_at = datetime.min.replace(tzinfo=UTC)
-        self._now_at_once = at_once
-        self._flying: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
+        self._last_begun_at = datetime.min.replace(tzinfo=UTC)
+        self._current_lanes = at_once
+        self._in_flight: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
         self._report = TickReport()
-        self._trouble: UnavailableError | None = None
+        self._error: UnavailableError | None = None
         self._holding = holding = Holding(shares.weights, budget)
-        self._parked = parked = Parked(due)
+        self._parked = parked = ParkedEntries(due)
         self._waiting = waiting = Waiting(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
-        self._deciding = Deciding(jobs, executor, holding, waiting)
+        self._deciding = Decider(jobs, executor, holding, waiting)
         self._reader = BucketReader(
             due,
             control,
@@ -95,8 +95,8 @@ class Dispatch:
             room=lambda: holding.room,
             parked=parked,
         )
-        self._room: Gate = PoolRoom(queue, shares.backlogs, waiting)
-        self._turns: Gate = Turns(runs, executor, waiting)
+        self._room: Gate = QueueRoomGate(queue, shares.backlogs, waiting)
+        self._turns: Gate = OverlapGate(runs, executor, waiting)
         self._rates = TenantRates(control, shares.quotas, executor, waiting)
         backfill = GoOnBackfill(jobs, runs, due, queue, clock)
         self._actions = Actions(
@@ -105,19 +105,19 @@ class Dispatch:
 
     @property
     def backlog(self) -> int:
-        """How many entries are held."""
+        """Number of entries held."""
         return len(self._holding)
 
     @property
     def next_at(self) -> datetime | None:
-        """When there is something to release: the past, if there is something now."""
+        """When the next entry is ready to release; in the past if one is ready now."""
         return self._holding.next_at
 
     def poll(self, now: datetime) -> TickReport:
-        """Hold what is due.
+        """Read due entries into memory.
 
         Raises:
-            UnavailableError: A read failed. What was read is held.
+            UnavailableError: A read failed. The entries that were read are held.
         """
         report = TickReport()
         self._holding.forget(now, self._reader.reads_since(now))
@@ -129,91 +129,91 @@ class Dispatch:
     def _hold(self, found: Found, now: datetime, report: TickReport) -> None:
         for stored in found:
             if self._holding.knows(stored.slot):
-                continue  # most of what a poll finds, an earlier one found
+                continue  # most entries of a poll are known from an earlier one
             if not isinstance(stored, BrokenEntry):
-                if self._waiting.lets_in(stored, now):
+                if self._waiting.admits(stored, now):
                     self._holding.hold(stored, now)
-            # One that is read along with parked entries is set aside in its minute.
+            # A broken entry among parked ones is set aside when its minute comes.
             elif stored.slot.minute <= now + LOOK_AHEAD:
                 again = self._quarantine.set_aside(stored, now, report)
                 if again is not None:
                     self._holding.ignore([stored.slot], now + again)
 
     def release(self, now: datetime) -> TickReport:
-        """Begin to dispatch what has come due, in batches, as many as may be in flight.
+        """Start to dispatch due entries, in batches, up to the number allowed in flight.
 
         Returns:
-            What came of those that have ended.
+            The results of the batches that have ended.
 
         Raises:
-            UnavailableError: Nothing of a batch could be decided. Its entries are read again.
+            UnavailableError: A batch could not be decided at all. Its entries are read again.
         """
-        self._land()
+        self._collect()
         begun = 0
-        for _ in range(self._now_at_once - len(self._flying)):
-            # A call for a few costs as much as one for many: what comes due beside a batch waits a
-            # moment for others.
-            alone = not self._flying or now - self._begun_at >= _TOGETHER
+        for _ in range(self._current_lanes - len(self._in_flight)):
+            # A call for a few entries costs as much as one for many: next to a batch in flight, an
+            # incomplete batch waits a moment for more entries.
+            alone = not self._in_flight or now - self._last_begun_at >= _GATHER_FOR
             batch = self._holding.take(now, full=not alone)
             if not batch:
                 break
             begun += 1
-            self._begun_at = now
-            self._flying[self._lanes.submit(self._carry_out, batch, now)] = batch, now
+            self._last_begun_at = now
+            self._in_flight[self._lanes.submit(self._carry_out, batch, now)] = batch, now
         next_at = self._holding.next_at
-        if not begun and self._flying and next_at is not None and next_at <= now:
-            with suppress(Exception):  # told below; the oldest is likely to be the next to end
-                next(iter(self._flying)).result(_WAITED_FOR)
-        self._land()
-        return self._reported()
+        if not begun and self._in_flight and next_at is not None and next_at <= now:
+            with suppress(Exception):  # reported below; the oldest is likely to end next
+                next(iter(self._in_flight)).result(_WAIT_SECONDS)
+        self._collect()
+        return self._take_report()
 
     def finish(self) -> TickReport:
-        """Wait for what is in flight, before the lease is let go."""
-        for flight in [*self._flying]:
-            with suppress(Exception):  # told below
+        """Wait for the batches in flight, before the lease is released."""
+        for flight in [*self._in_flight]:
+            with suppress(Exception):  # reported below
                 flight.result()
-        self._land()
-        self._trouble = None  # it is noted, and nobody comes again to whom the rest could be told
-        return self._reported()
+        self._collect()
+        self._error = None  # noted in the report; no later call could raise it
+        return self._take_report()
 
-    def _land(self) -> None:
-        """Take the reports of the batches that have ended. What one fails with loses nothing
-        of the others: their reports are kept until they are returned.
+    def _collect(self) -> None:
+        """Collect the reports of the batches that have ended. A failed batch does not affect the
+        reports of the others: they are kept until they are returned.
         """
-        for flight in [each for each in self._flying if each.done()]:
-            batch, begun_at = self._flying.pop(flight)
+        for flight in [each for each in self._in_flight if each.done()]:
+            batch, begun_at = self._in_flight.pop(flight)
             self._holding.done(batch)
             self._adapt(self._clock.now() - begun_at)
             try:
                 self._report += flight.result()
             except UnavailableError as error:
-                self._trouble = error
+                self._error = error
                 self._report.notes.append(str(error))
 
-    def _reported(self) -> TickReport:
-        """What came of the batches that have ended, once."""
-        trouble, self._trouble = self._trouble, None
+    def _take_report(self) -> TickReport:
+        """The results of the batches that have ended; each is returned once."""
+        trouble, self._error = self._error, None
         if trouble is not None and not self._report.dispatched:
             raise trouble
         report, self._report = self._report, TickReport()
         return report
 
     def _adapt(self, took: timedelta) -> None:
-        """Where batches take long, they wait for the core and not for answers: more of them would
-        only be in the way of each other, and of what is read.
+        """Adapt the number of batches in flight. Slow batches wait for the CPU core and not for
+        responses: more of them would only delay each other and the reads.
         """
         if took > _SLOW:
-            self._now_at_once = max(self._now_at_once - 1, min(_LANES_AT_LEAST, self._at_once))
+            self._current_lanes = max(self._current_lanes - 1, min(_LANES_AT_LEAST, self._at_once))
         elif took < _SLOW / 2:
-            self._now_at_once = min(self._now_at_once + 1, self._at_once)
+            self._current_lanes = min(self._current_lanes + 1, self._at_once)
 
     def _carry_out(self, batch: list[StoredEntry], now: datetime) -> TickReport:
-        """Decide, admit, send, store what follows, delete: in this order for each entry."""
+        """Decide, admit, send, store successors, delete: in this order for each entry."""
         report = TickReport()
         batch = self._rates.unspent(batch, now, report)
         if not batch:
             return report
-        # Room is asked for first: what waits for it, second after second, costs no certainty.
+        # Room comes first: entries that wait for it, second after second, cost no consistent read.
         decided, followers = in_order(self._deciding.decide(batch, now, report))
         certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
@@ -231,8 +231,8 @@ class Dispatch:
             report += self._carry_out(followers, now)
         return report
 
-    def _send(self, going: list[Due], report: TickReport) -> list[Followed]:
-        """Send the runs; of those that were accepted, what is to follow."""
+    def _send(self, going: list[DecidedEntry], report: TickReport) -> list[Followed]:
+        """Send the runs. Returns those that the queue accepted, with their successors."""
         sent = self._actions.send(going)
         done_at = self._clock.now()
         followed: list[Followed] = []
@@ -241,35 +241,35 @@ class Dispatch:
             decision = due.decision
             assert isinstance(decision, Fire | Resend)  # noqa: S101 — for the type checker
             if index not in sent:
-                # Nor is its successor stored: a chain is to have one end, and that waits.
+                # Its successor is not stored either: a chain has one end, the entry that waits.
                 unsent.append(due.stored)
                 report.undelivered += 1
                 key = due.stored.slot.sort_key
-                report.notes.append(f"not sent, stays: {key} to {decision.pool}")
+                report.notes.append(f"not sent, stays in the table: {key} to {decision.pool}")
                 continue
             followed.append((due, decision.successor if isinstance(decision, Fire) else None))
             due_at = decision.due_at if isinstance(decision, Fire) else due.entry.at
             report.dispatched.append(
                 Dispatched(decision.run, done_at - due_at, decision.reason, due.entry.held)
             )
-        self._waiting.postpone(unsent, Why.NO_ANSWER)
+        self._waiting.postpone(unsent, WaitReason.NO_ANSWER)
         return followed
 
     def _cover(
-        self, missed: list[Due], now: datetime, report: TickReport, *, at_once: bool
+        self, missed: list[DecidedEntry], now: datetime, report: TickReport, *, at_once: bool
     ) -> list[Followed]:
-        """Put on record what does not run: *at_once*, or when nothing else is to be done, or
-        together with the job's next run.
+        """Write records of skipped occurrences: now if *at_once*; otherwise when there is nothing
+        else to do, or together with the next run of the job.
         """
         covering = missed if at_once else [due for due in missed if not self._may_wait(due)]
         return self._actions.cover(covering, now, report) if covering else []
 
-    def _may_wait(self, due: Due) -> bool:
+    def _may_wait(self, due: DecidedEntry) -> bool:
         assert isinstance(due.decision, Cover)  # noqa: S101 — for the type checker
         return self._holding.set_aside(due.stored, due.decision.next_at)
 
     def _follow(self, followed: list[Followed], now: datetime, report: TickReport) -> list[Slot]:
-        """Store what follows, and end what is replaced. Returns what is done with."""
+        """Store successors and stop replaced runs. Returns the slots of entries that are done."""
         unended = self._actions.end_replaced([due for due, _ in followed], now, report)
         marked = [(due, held_as(due.entry, successor, now)) for due, successor in followed]
         successors = [successor for _, successor in marked if successor is not None]
@@ -280,14 +280,14 @@ class Dispatch:
             if successor is not None and successor not in in_store:
                 waiting.append(due.stored)
                 key = due.stored.slot.sort_key
-                report.notes.append(f"successor not stored, stays: {key}")
+                report.notes.append(f"successor not stored, entry stays: {key}")
             elif due.stored.slot in unended:
                 waiting.append(due.stored)
             else:
                 gone.append(due.stored.slot)
-        self._waiting.postpone(waiting, Why.NO_ANSWER)
+        self._waiting.postpone(waiting, WaitReason.NO_ANSWER)
         return gone
 
 
-def _of(kinds: object, decided: Iterable[Due]) -> list[Due]:
+def _of(kinds: object, decided: Iterable[DecidedEntry]) -> list[DecidedEntry]:
     return [due for due in decided if isinstance(due.decision, kinds)]  # type: ignore[arg-type]

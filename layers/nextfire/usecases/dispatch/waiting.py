@@ -1,4 +1,4 @@
-"""What is due and has to wait stays in the table: when it is looked at again, and where."""
+"""Postpones due entries that have to wait: when they are tried again, and in which bucket."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, DueStore
 from nextfire.domain.quotas import TenantQuotas
 from nextfire.usecases.dispatch.holding import Holding
-from nextfire.usecases.dispatch.parked import Parked, Spread
+from nextfire.usecases.dispatch.parked import ParkedEntries, QuotaSpread
 
 _NEAR = 1_000
-"""Entries of a tenant that wait in their buckets, in the first minute; more are parked."""
+"""Waiting entries per tenant that stay in their buckets in the first minute; more are parked."""
 _LOOKS = 100
-"""Parked entries, of all tenants together, that are tried at a time after a try was in vain. Each
-try costs a read of the job; without a bound, these would cost more than the moves.
+"""Parked entries, of all tenants together, that are tried at a time after a try failed. Each try
+costs a read of the job; without a bound, the tries would cost more than moving the entries.
 """
-_PARKED_AGAIN = timedelta(seconds=2)
-"""How long a parked entry is left alone at least."""
-_QUOTA_SEEN_AFTER = timedelta(seconds=5)
-"""How long after a minute's begin it is known whether its quota is used up by what is due in it."""
+_PARKED_RETRY_AFTER = timedelta(seconds=2)
+"""Minimum time between two tries of a parked entry."""
+_QUOTA_KNOWN_AFTER = timedelta(seconds=5)
+"""How long after the start of a minute it is known whether its due runs use up its quota."""
 
 
-class Why(Enum):
-    """Why entries wait; the seconds until they are looked at again; whether they are *held back*:
-    due, and only their pool, job or tenant is in the way, so their lateness counts apart.
+class WaitReason(Enum):
+    """Why entries wait. Each value has the seconds until the next try, and whether the entry is
+    *held back*: only its pool, job or tenant delays it, so its lateness is counted separately.
     """
 
     NO_ROOM = (1, True)
     NO_TURN = (5, True)
-    NO_QUOTA = (60, True)  # to the next minute
+    NO_QUOTA = (60, True)  # until the next minute
     NO_ANSWER = (2, False)
     NO_TIME = (0.1, False)
     BACKFILL = (5, False)
     BROKEN = (60, False)
 
-    def __init__(self, seconds: float, held: bool) -> None:  # noqa: FBT001 — of the lines above
+    def __init__(self, seconds: float, held: bool) -> None:  # noqa: FBT001 — see the lines above
         self.after = timedelta(seconds=seconds)
         self.held = held
 
@@ -51,14 +51,19 @@ class Why(Enum):
 class Waiting:
     """Postpones entries. Used by several threads.
 
-    What waits for long is *parked*: moved to a bucket as far ahead as it is late, so that each move
-    doubles the time to the next one, and nothing has to be stored about it. `wanted` says whose
-    parked entries are to be read before their minute; that is how they continue as soon as they
-    can.
+    An entry that waits for long is *parked*: moved to a bucket as far ahead as it is late. Each
+    move doubles the time to the next one, and no extra state is stored. `wanted` returns the
+    tenants whose parked entries are read before their minute, so that they continue as soon as
+    possible.
     """
 
     def __init__(
-        self, due: DueStore, holding: Holding, parked: Parked, clock: Clock, quotas: TenantQuotas
+        self,
+        due: DueStore,
+        holding: Holding,
+        parked: ParkedEntries,
+        clock: Clock,
+        quotas: TenantQuotas,
     ) -> None:
         self._due = due
         self._holding = holding
@@ -67,36 +72,34 @@ class Waiting:
         self._quotas = quotas
         self._lock = threading.Lock()
         self._near: dict[Slot, str] = {}
-        self._waiting: Counter[str] = Counter()  # as of the last poll, and what it lets in
+        self._waiting: Counter[str] = Counter()  # as of the last poll, plus those let in since
         self._allowed: dict[str, int] = {}
         self._tries = 0
-        self._tried: dict[str, int] = {}  # by tenant, the number of its last try
-        self._least = _LOOKS
+        self._tried: dict[str, int] = {}  # by tenant, the sequence number of its last try
+        self._min_tries = _LOOKS
         self._no_quota_until: dict[str, datetime] = {}
-        self._spread = Spread()
+        self._spread = QuotaSpread()
 
     def wanted(self, now: datetime) -> Mapping[str, int]:
-        """By tenant, how many parked entries may be tried now; once for each poll. The tenants that
-        were not tried for the longest time come first.
+        """By tenant, how many parked entries may be tried now. Called once per poll. The tenants
+        that have not been tried for the longest time come first.
 
-        As long as all that are tried continue, it is twice as many each time.
+        The number doubles each time, as long as all entries that are tried continue.
         """
         tenants = self._parked.tenants
         with self._lock:
-            self._least = max(_LOOKS // max(len(tenants), 1), 1)
+            self._min_tries = max(_LOOKS // max(len(tenants), 1), 1)
             self._waiting = waiting = self._count()
             for tenant in tenants - waiting.keys():
-                self._allowed[tenant] = min(2 * self._allowed.get(tenant, self._least), _NEAR)
+                self._allowed[tenant] = min(2 * self._allowed.get(tenant, self._min_tries), _NEAR)
             for tenant in self._allowed.keys() - tenants:
                 del self._allowed[tenant]
             return {
                 tenant: left for tenant in tenants if (left := self._left(tenant, waiting, now)) > 0
             }
 
-    def lets_in(self, stored: StoredEntry, now: datetime) -> bool:
-        """Whether to hold *stored*, which is not known: one that is parked only if it may be tried
-        now.
-        """
+    def admits(self, stored: StoredEntry, now: datetime) -> bool:
+        """Whether to hold *stored*, an unknown entry: a parked one only if it may be tried now."""
         if not stored.is_parked(now):
             return True
         tenant = stored.entry.job.tenant
@@ -112,25 +115,26 @@ class Waiting:
     def _left(self, tenant: str, waiting: Counter[str], now: datetime) -> int:
         if now < self._no_quota_until.get(tenant, now):
             return 0
-        return self._allowed.get(tenant, self._least) - waiting[tenant]
+        return self._allowed.get(tenant, self._min_tries) - waiting[tenant]
 
     def _count(self) -> Counter[str]:
-        """By tenant, what is being tried, or was just now and has to wait."""
+        """By tenant, the number of entries that are being tried or were tried and wait."""
         self._near = {s: t for s, t in self._near.items() if self._holding.waits(s)}
         return Counter(self._near.values())
 
-    def postpone(self, entries: Sequence[StoredEntry], why: Why) -> None:
-        """Look at *entries* again after a while.
+    def postpone(self, entries: Sequence[StoredEntry], why: WaitReason) -> None:
+        """Try *entries* again later.
 
-        Those of the past come along to the present: otherwise one that cannot be sent would hold
-        its cursor back, and every poll would read all buckets since. What is held back for more
-        than a minute, what is too much of a tenant to be read again and again, and what waits for
-        a later minute's quota, is parked. What is parked already stays where it is.
+        Entries in past buckets move to the present one: otherwise an entry that cannot be sent
+        would hold back the cursor, and every poll would read all buckets since. Three kinds are
+        parked: entries held back for more than a minute, entries above a tenant's limit of frequent
+        retries, and entries that wait for the quota of a later minute. Parked entries stay where
+        they are.
         """
         if not entries:
             return
         now = self._clock.now()
-        near, far = self._part(entries, why, now)
+        near, far = self._partition(entries, why, now)
         present = bucket_name(floor_minute(now), 0)
         self._move([s for s in near if s.slot.bucket < present], now, why)
         for minute, parked in far.items():
@@ -138,14 +142,14 @@ class Waiting:
             self._parked.note(minute, {s.entry.job.tenant for s in parked})
         unmarked = [s for s in near if why.held and not s.entry.held and s.slot.bucket >= present]
         if unmarked:
-            with suppress(UnavailableError):  # it only tells why they are late
+            with suppress(UnavailableError):  # the mark only explains the lateness
                 self._due.mark_held(unmarked)
 
-    def _part(
-        self, entries: Sequence[StoredEntry], why: Why, now: datetime
+    def _partition(
+        self, entries: Sequence[StoredEntry], why: WaitReason, now: datetime
     ) -> tuple[list[StoredEntry], Mapping[datetime, list[StoredEntry]]]:
-        """Those that wait where they are, and are ignored for a while; and those to park, by the
-        minute of their new bucket.
+        """Split *entries* into those that wait where they are, which are ignored for a while; and
+        those to park, by the minute of their new bucket.
         """
         next_minute = floor_minute(now) + MINUTE
         near: list[StoredEntry] = []
@@ -154,13 +158,13 @@ class Waiting:
             waiting = self._count()
             for stored in entries:
                 tenant = stored.entry.job.tenant
-                if why is Why.NO_QUOTA:
-                    self._no_quota_until[tenant] = next_minute + _QUOTA_SEEN_AFTER
+                if why is WaitReason.NO_QUOTA:
+                    self._no_quota_until[tenant] = next_minute + _QUOTA_KNOWN_AFTER
                 elif why.held:
-                    self._allowed[tenant] = self._least
-                # One in a future bucket is parked already, or was found by the look-ahead.
+                    self._allowed[tenant] = self._min_tries
+                # An entry in a future bucket is parked already, or was found by the look-ahead.
                 if stored.slot.minute < next_minute and (
-                    why is Why.NO_QUOTA
+                    why is WaitReason.NO_QUOTA
                     or (why.held and now - stored.entry.at >= MINUTE)
                     or waiting[tenant] >= _NEAR
                 ):
@@ -170,30 +174,30 @@ class Waiting:
                 near.append(stored)
                 self._near[stored.slot] = tenant
             for stored in near:
-                wait = max(why.after, _PARKED_AGAIN) if stored.is_parked(now) else why.after
-                until = next_minute if why is Why.NO_QUOTA else now + wait
+                wait = max(why.after, _PARKED_RETRY_AFTER) if stored.is_parked(now) else why.after
+                until = next_minute if why is WaitReason.NO_QUOTA else now + wait
                 self._holding.ignore([stored.slot], until)
         return near, far
 
-    def _minute_for(self, entry: DueEntry, why: Why, now: datetime) -> datetime:
-        """The minute of the bucket in which to park *entry*."""
-        if why is Why.NO_QUOTA and not entry.held:
+    def _minute_for(self, entry: DueEntry, why: WaitReason, now: datetime) -> datetime:
+        """The minute of the bucket to park *entry* in."""
+        if why is WaitReason.NO_QUOTA and not entry.held:
             rate = self._quotas.of(entry.job.tenant).runs_per_minute or _NEAR
             return self._spread.minute_for(entry.job.tenant, rate, now)
         late = now - entry.at if why.held else MINUTE
         return floor_minute(now + min(max(late, MINUTE), PARKED_AT_MOST))
 
-    def _move(self, entries: list[StoredEntry], at: datetime, why: Why) -> None:
-        """Move *entries* to the bucket of what is written at *at*, which is not theirs."""
+    def _move(self, entries: list[StoredEntry], at: datetime, why: WaitReason) -> None:
+        """Move *entries* to the bucket for writes at *at*, which differs from their bucket."""
         if entries:
-            moving = dict.fromkeys(_marked(s.entry) if why.held else s.entry for s in entries)
+            moving = dict.fromkeys(_mark_held(s.entry) if why.held else s.entry for s in entries)
             moved = self._due.put(moving, at)
             left = [stored.slot for stored in entries if stored.entry in moved]
             self._due.delete(left)
             with self._lock:
                 for slot in left:
-                    self._near.pop(slot, None)  # what it makes wait lies elsewhere
+                    self._near.pop(slot, None)  # its copy waits in another slot
 
 
-def _marked(entry: DueEntry) -> DueEntry:
+def _mark_held(entry: DueEntry) -> DueEntry:
     return entry if entry.held else replace(entry, held=True)
