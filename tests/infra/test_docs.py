@@ -33,27 +33,21 @@ from tests.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
-AUDIT = ROOT / "docs" / "audit.md"
-DEPLOY = ROOT / "docs" / "deploy.md"
+DEPLOY = ROOT / "docs" / "operate" / "deploy.md"
 POLICIES = ROOT / "docs" / "policies.md"
 PAGES = [
     README,
-    ARCHITECTURE,
-    DEPLOY,
-    POLICIES,
-    ROOT / "docs" / "api.md",
-    ROOT / "docs" / "client.md",
-    ROOT / "docs" / "runs.md",
-    ROOT / "docs" / "events.md",
-    ROOT / "docs" / "identity.md",
-    ROOT / "docs" / "schedules.md",
-    ROOT / "docs" / "scripts.md",
-    ROOT / "docs" / "operate" / "security.md",
-    ROOT / "docs" / "tenants.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
+DECISIONS = sorted((ROOT / "docs" / "internals" / "decisions").glob("0*.md"))
+
+
+def _path(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
 
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -106,7 +100,7 @@ def commands(page: Path, program: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
@@ -114,7 +108,7 @@ def test_make_targets_exist(page: Path) -> None:
     assert {words[0] for words in commands(page, "make")} <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_commands_and_their_options_exist(page: Path) -> None:
     for words in commands(page, "nextfire"):
         line = " ".join(["nextfire", *words])
@@ -131,7 +125,7 @@ def test_commands_and_their_options_exist(page: Path) -> None:
                 assert word.partition("=")[0] in known, line
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in _LINK.findall(_FENCED.sub("", page.read_text())):
         if "://" in target:
@@ -378,7 +372,7 @@ def value(text: str) -> object:
         return text
 
 
-@pytest.mark.parametrize("page", [README, DEPLOY], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, DEPLOY], ids=_path)
 def test_settings_are_those_of_the_app_with_their_defaults(page: Path) -> None:
     columns = ("key", "meaning", "unit", "default")
     for row in table(page, *columns):
@@ -452,10 +446,25 @@ def test_variables_of_a_script_are_those_it_gets() -> None:
     assert {name for name in named if name.startswith("NEXTFIRE_")} == given
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, AUDIT, DEPLOY], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_path)
 def test_tests_named_are_there(page: Path) -> None:
-    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", page.read_text())
+    """Tests as `tests/FILE.py::[CLASS::]NAME`, and files of tests."""
+    text = page.read_text()
 
-    assert named
-    for path, name in named:
+    for path, name in re.findall(r"(tests/[\w/]+\.py)::(?:\w+::)?(\w+)", text):
         assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name}"
+    for path in re.findall(r"`(tests/[\w/.-]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_index_of_decisions_lists_each_with_its_title() -> None:
+    index = (ROOT / "docs" / "internals" / "decisions" / "README.md").read_text()
+    listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", index, re.MULTILINE)
+
+    assert [file for _, _, file in listed] == [page.name for page in DECISIONS]
+    for number, title, file in listed:
+        text = DECISIONS[0].with_name(file).read_text()
+        assert file.startswith(f"{int(number):04}-")
+        assert text.startswith(f"# {number}. {title}\n")
+        headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        assert headings == ["Context", "Decision", "Consequences"], file

@@ -1,5 +1,5 @@
-"""Each section of docs/identity.md names the tests that prove it; the tests that pages on security
-name exist.
+"""Each section of docs/operate/identity.md names the tests that prove it; the tests that other
+pages on security name exist.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "identity.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "operate" / "identity.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"^- `(tests/[^`]+)`$", PAGE, re.MULTILINE)
-PAGES = ("operate/security.md", "scripts.md", "audit.md")
+PAGES = ("operate/security.md", "scripts.md", "operate/audit.md")
 """A test is named as ``path::name``; without a folder it is of `tests/security`."""
 ELSEWHERE = [
     (page, name)
