@@ -16,7 +16,7 @@ project = "nextfire"
 html_title = "nextfire"
 extensions = ["myst_parser", "sphinxcontrib.mermaid"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/**/*.md", "examples/*.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "examples/*.md"]
 exclude_patterns = [
     *(".*", "build", "cdk.out", "site"),
     *("benchmarks", "cli", "functions", "infra", "layers", "tests"),
