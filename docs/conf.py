@@ -35,7 +35,11 @@ html_show_sphinx = False
 
 DECISIONS = "docs/internals/decisions"
 SECTIONS = {
-    "Use": ["docs/tutorial.md", "docs/guide/*.md", "examples/README.md"],
+    "Use": [
+        *("docs/tutorial.md", "docs/guide/schedules.md", "docs/guide/operating-jobs.md"),
+        *("docs/guide/runs.md", "docs/guide/policies.md", "docs/guide/scripts.md"),
+        *("docs/guide/*.md", "examples/README.md"),
+    ],
     "Operate": ["docs/operate/deploy.md", "docs/operate/*.md"],
     "Reference": ["docs/reference/*.md"],
     "Internals": [
