@@ -24,6 +24,8 @@ exclude_patterns = [
 
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
+mermaid_height = "auto"
+mermaid_fullscreen_button = "Enlarge"
 # Some examples are parts of JSON documents, or shorten values with an ellipsis.
 suppress_warnings = ["misc.highlighting_failure"]
 
