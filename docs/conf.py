@@ -25,7 +25,7 @@ exclude_patterns = [
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 mermaid_height = "auto"
-mermaid_fullscreen_button = "Enlarge"
+mermaid_fullscreen_button = "+"
 # Some examples are parts of JSON documents, or shorten values with an ellipsis.
 suppress_warnings = ["misc.highlighting_failure"]
 
