@@ -6,7 +6,7 @@ CDK := $(BIN)/python -m infra
 PROVE := PYTHONPATH=layers:cli:. $(BIN)/python -m tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up down test test-long simulate crashes model mutants fuzz soak check docs bench synth deploy bootstrap destroy clean
+.PHONY: help install demo up down test test-long simulate crashes model mutants fuzz soak check docs site bench synth deploy bootstrap destroy clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,12 @@ check: install ## Lint, format, types, import contracts
 docs: install ## Generate the reference pages from the API, the settings, the command and the client
 	for page in reference settings_reference cli_reference client_reference; do PYTHONPATH=layers:cli:. $(BIN)/python -m docs.$$page || exit 1; done
 
+site: .nextfire/docs/.installed ## Build the searchable documentation into site/; fails on dead links
+	.nextfire/docs/bin/sphinx-build --fail-on-warning --keep-going --quiet -d .nextfire/doctrees -c docs . site
+
+.nextfire/docs/.installed: pyproject.toml uv.lock | .nextfire/uv/bin/uv
+	UV_PROJECT_ENVIRONMENT=.nextfire/docs .nextfire/uv/bin/uv sync --frozen --only-group docs --python $(PYTHON) && touch $@
+
 bench: install ## Measure what is promised; NAME=… says what, without it they are listed
 	$(BIN)/python -m benchmarks $(NAME)
 
@@ -75,4 +81,4 @@ destroy: install ## Remove the stack and keep its data; DATA=yes deletes the dat
 	$(if $(filter yes,$(DATA)),$(CDK) deploy -c removeData=true &&) $(CDK) destroy $(if $(filter yes,$(DATA)),-c removeData=true)
 
 clean: ## Delete what was built; local data stay
-	rm -rf .venv cdk.out .nextfire/uv .nextfire/build .nextfire/aws-cdk-* .nextfire/dynamodb-local-*
+	rm -rf .venv cdk.out site .nextfire/uv .nextfire/docs .nextfire/doctrees .nextfire/build .nextfire/aws-cdk-* .nextfire/dynamodb-local-*

@@ -54,7 +54,7 @@ def worker(
         raise CliError(
             error.problem,
             "`nextfire worker` runs the worker of a checkout: change into one. The image of\n"
-            "functions/worker needs none: see docs/deploy.md.",
+            "functions/worker needs none: see docs/operate/deploy.md.",
         ) from error
     account = _account(caller, stack)
     outputs = account.outputs(stack or DEPLOYED)

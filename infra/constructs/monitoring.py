@@ -72,7 +72,7 @@ class Monitoring(Construct):
             "auditlog-behind",
             function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),
             "Changes have waited for more than 15 minutes to be appended to the audit chain: see "
-            "the runbook in docs/audit.md.",
+            "the runbook in docs/operate/audit.md.",
             threshold=_AUDIT_AGE_LIMIT_MS,
         )
         self._alarm(
@@ -80,7 +80,7 @@ class Monitoring(Construct):
             failures.metric_approximate_number_of_messages_visible(period=_MINUTE),
             "Changes were not appended to the audit chain for 6 hours and were skipped: the queue "
             "names the stream and the records, which the stream keeps for 18 hours more: see the "
-            "runbook in docs/audit.md.",
+            "runbook in docs/operate/audit.md.",
         )
 
     def _alarm_on_promises(self) -> None:

@@ -38,7 +38,7 @@ def test_a_broken_protocol_is_shown(broken: Broken) -> None:
 def test_what_is_open_is_known(name: str) -> None:
     violation = explore(OPEN[name].model).violation
 
-    assert violation is not None, "closed at last: tell of it in docs/reliability.md"
+    assert violation is not None, "no longer found: move it to the fixed ones in docs/defects.md"
     assert violation.property == OPEN[name].property, str(violation)
 
 

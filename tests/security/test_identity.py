@@ -30,7 +30,7 @@ from tests.integration.test_api_isolation import OPERATIONS, OWNED, SHARED
 if TYPE_CHECKING:
     pass
 
-PAGE = Path(__file__).parents[2] / "docs" / "identity.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operate" / "identity.md"
 KEY_ID = "00000000000000aa"
 HERE, ELSEWHERE = "203.0.113.9", "198.51.100.7"
 ETL = {"team": "etl"}

@@ -153,7 +153,7 @@ def test_outside_of_a_checkout_there_is_no_worker_to_run(
 
     assert result.exit_code == 1
     assert "not in a checkout" in result.stderr
-    assert "docs/deploy.md" in result.stderr
+    assert "docs/operate/deploy.md" in result.stderr
 
 
 def test_pool_whose_runs_have_a_task_each_is_not_served_from_here() -> None:

@@ -124,8 +124,8 @@ class Client:
             endpoint: The API's URL, without ``/v1``. Default: ``NEXTFIRE_ENDPOINT``, else the local
                 stack of the working folder.
             key: An API key, with its endpoint. Default: ``NEXTFIRE_API_KEY``, else that of the
-                user's file for this endpoint (docs/identity.md). The local stack of a folder gets
-                its own key only.
+                user's file for this endpoint (docs/operate/identity.md). The local stack of a
+                folder gets its own key only.
             auth: ``keys``, ``iam`` (a SigV4 signature of the caller's AWS credentials) or ``jwt``
                 (a token, from ``NEXTFIRE_TOKEN``). Default: ``NEXTFIRE_AUTH``, else what there is,
                 in the order keys, jwt, iam.

@@ -18,7 +18,7 @@ KEY_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """A tenant that a key can name; an AWS account's id is one."""
 SECRET_BYTES = 32
 SCANNER = r"\bnfk_[A-Za-z0-9][A-Za-z0-9_-]{0,63}\.[0-9a-f]{16}\.[0-9A-Za-z]{49}\b"
-"""The published expression that finds keys in text; docs/identity.md has the same."""
+"""The published expression that finds keys in text; docs/operate/identity.md has the same."""
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET_DIGITS = 43
