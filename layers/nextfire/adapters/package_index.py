@@ -50,7 +50,7 @@ _ANY_URL = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s/?#)`]+)[^\s)`]*")
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """The package index of a pool. `credentials`: returns USER:PASSWORD; called per installation."""
+    """A pool's package index. `credentials`: returns USER:PASSWORD; called per installation."""
 
     url: str = PUBLIC_INDEX
     credentials: Callable[[], str] | None = field(default=None, repr=False)

@@ -17,7 +17,7 @@ _GONE_WITHIN = 10.0  # seconds
 
 
 def kill_descendants() -> None:
-    """Kill all descendants of this process. They are stopped first, so that none forks meanwhile."""
+    """Kill all descendants of this process; stop them first, so that none forks meanwhile."""
     stopped: set[int] = set()
     for _ in range(_STOPS_AT_MOST):
         fresh = descendants(os.getpid()) - stopped

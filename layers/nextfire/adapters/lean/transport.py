@@ -1,4 +1,4 @@
-"""HTTP with connections that are kept open, by urllib3."""
+"""HTTP with persistent connections, on urllib3."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _UNTRUSTED = (CertificateError, SSLCertVerificationError)
 
 
 class LostError(UnansweredError):
-    """The connection could not be made, or ended before the whole response was read."""
+    """The connection failed, or ended before the whole response was read."""
 
 
 class TimedOutError(UnansweredError):
-    """No connection, or no response, in time."""
+    """Connecting or reading the response timed out."""
 
 
 class UntrustedError(UnansweredError):
@@ -51,8 +51,8 @@ class Response:
 
 
 class _Current(threading.local):
-    """Of the request that this thread sends: whether it needs a new connection, and whether it was
-    sent on one that had been used before.
+    """State of the request that this thread sends. `fresh`: it needs a new connection. `reused`: it
+    was sent on a connection that had been used before.
     """
 
     fresh = False
@@ -101,28 +101,28 @@ class _TlsPool(_Fresh, HTTPSConnectionPool):
 
 
 class Transport:
-    """Sends POST requests to *endpoint*. Threads share it; sockets are not inherited by children.
+    """Sends POST requests to *endpoint*. Thread-safe; child processes do not inherit the sockets.
 
-    *connect* and *read* are timeouts in seconds: of the connection, and of each wait for data.
+    *connect* and *read* are timeouts in seconds: for the connection, and for each wait for data.
     """
 
     def __init__(self, endpoint: str, *, connect: float, read: float) -> None:
         self._pool = _pool_of(endpoint)
-        # A proxy of plain HTTP is given the whole URL; one of TLS is asked for a tunnel.
+        # For plain HTTP a proxy gets the absolute URL; for TLS it opens a tunnel.
         plain = endpoint.startswith("http://") and proxy_for(endpoint) is not None
         self._url = f"{endpoint}/" if plain else "/"
         self._timeout = Timeout(connect=connect, read=read)
 
     def send(self, headers: Mapping[str, str], body: bytes) -> Response:
-        """The response, whatever its status.
+        """Send a request and return its response, regardless of the status.
 
-        A server closes connections that were idle for long. A request that meets such an end, and
-        got no byte in return, is sent again at once on a new connection.
+        Servers close connections after some idle time. If that happens to a request on a reused
+        connection, before any byte of the response, it is resent immediately on a new connection.
 
         Raises:
-            LostError: As its docstring says.
-            TimedOutError: As its docstring says.
-            UntrustedError: As its docstring says.
+            LostError: See its docstring.
+            TimedOutError: See its docstring.
+            UntrustedError: See its docstring.
         """
         try:
             return self._send(headers, body)
@@ -171,7 +171,7 @@ def _pool_of(endpoint: str) -> HTTPConnectionPool:
 
 
 def _proxy_headers(proxy: str) -> dict[str, str]:
-    """The user and password of the URL *proxy*, as a proxy reads them."""
+    """Headers that authenticate with the user and password of the URL *proxy*."""
     parts = urlsplit(proxy)
     if not parts.username or not parts.password:
         return {}
@@ -191,7 +191,7 @@ def _as_ours(error: HTTPError) -> UnansweredError:
             "clock. Trust a private certificate authority with AWS_CA_BUNDLE, for example "
             "AWS_CA_BUNDLE=/etc/ssl/private-ca.pem"
         )
-    # urllib3 counts a refused connection as one that timed out.
+    # urllib3 classifies a refused connection as a timeout.
     timed_out = isinstance(error, ReadTimeoutError | ConnectTimeoutError)
     timed_out = timed_out and not isinstance(error, NewConnectionError)
     return (TimedOutError if timed_out else LostError)(_text(error))
