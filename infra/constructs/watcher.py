@@ -1,4 +1,4 @@
-"""The rules that wake the watcher: one per group, every minute."""
+"""The rules that invoke the watcher: one per group, every minute."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -11,7 +11,7 @@ WAKE_EVERY = Duration.minutes(1)
 
 
 class WatcherRules(Construct):
-    """Invokes *watcher* for each of *groups* groups; a missed minute is not made up for."""
+    """Invokes *watcher* for each of *groups* groups. Missed invocations are not repeated."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, watcher: Function, groups: int
