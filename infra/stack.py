@@ -172,7 +172,7 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        # Before it drops replaced schedules, it checks that watchers have dispatched all of them.
+        # Before it drops data that watchers may need, it checks that they have dispatched all of it.
         allow(api.role, dynamodb("PutItem", "Query"), stores.due.table_arn)
         # It cancels runs, and lists and redrives dead runs. Undoing a skip deletes a record.
         allow(
