@@ -25,7 +25,7 @@ from uv import find_uv_bin
 _log = logging.getLogger(__name__)
 
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
-_CALLERS = "client"
+_CLIENT_PACKAGE = "client"
 """The package of the core for API clients; it is not deployed."""
 
 
@@ -136,7 +136,7 @@ class Build:
         core = layers / "nextfire"
 
         def ignored(at: str, names: list[str]) -> set[str]:
-            callers = {_CALLERS} if Path(at) == core else set()
+            callers = {_CLIENT_PACKAGE} if Path(at) == core else set()
             return {*_IGNORED(at, names), *callers}
 
         shutil.copytree(core, folder / "nextfire", ignore=ignored)

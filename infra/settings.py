@@ -34,7 +34,7 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 MIN_LIFE = timedelta(minutes=2)
 LAMBDA_LIMIT = timedelta(minutes=15)
 SQS_VISIBILITY_LIMIT = timedelta(hours=12)
-OUTPUTS_KEPT = timedelta(days=97)
+OUTPUT_RETENTION = timedelta(days=97)
 """Longer than the lifetime of run records, which are removed some days after 90 days."""
 _OWN_MEMORY = 128
 """MiB of a function or a task that are reserved for the executor."""

@@ -172,7 +172,7 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        # Before it drops data that watchers may need, it checks that they have dispatched all of it.
+        # Before it drops data that watchers may need, it checks that they no longer need it.
         allow(api.role, dynamodb("PutItem", "Query"), stores.due.table_arn)
         # It cancels runs, and lists and redrives dead runs. Undoing a skip deletes a record.
         allow(
@@ -312,7 +312,7 @@ class NextfireStack(Stack):
             auditor.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn
         )
         for pool in self._pools:
-            pool.grant_count(auditor.role)
+            pool.grant_read_size(auditor.role)
         self._encryption.allow(auditor.role, "dynamodb", TABLES)
         AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
         return auditor
@@ -428,13 +428,13 @@ class NextfireStack(Stack):
     def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
         wide = self._settings.pool_access == "all"
         ExecutorAccess(role, pool, self._stores, wide=wide).grant()
-        self._events.grant_tell(role)
+        self._events.grant_publish(role)
         if index_secret := pool.settings.package_index_secret:
             kind = (
                 "ssm:GetParameter" if ":ssm:" in index_secret else "secretsmanager:GetSecretValue"
             )
             allow(role, [kind], index_secret)
-        pool.grant_work(role)
+        pool.grant_consume(role)
         self._encryption.allow(role, "dynamodb", TABLES)
         self._encryption.allow(role, "s3", WRITE)
         self._encryption.allow(role, "sqs", WRITE)

@@ -18,7 +18,7 @@ from infra.constructs.function import Function
 from infra.settings import Auth, Settings
 
 HEALTH_PATH = "/v1/health"
-VERDICT_KEPT = timedelta(seconds=30)
+AUTHORIZER_CACHE_TTL = timedelta(seconds=30)
 """How long the gateway caches the authorizer's result: a revoked key is accepted for up to that
 long."""
 _BEARER = "$request.header.Authorization"
@@ -51,7 +51,7 @@ def _authorizer(settings: Settings, keys: Function | None) -> apigateway.IHttpRo
             keys.function,
             identity_source=[_BEARER],
             response_types=[authorizers.HttpLambdaResponseType.SIMPLE],
-            results_cache_ttl=Duration.seconds(int(VERDICT_KEPT.total_seconds())),
+            results_cache_ttl=Duration.seconds(int(AUTHORIZER_CACHE_TTL.total_seconds())),
         )
     if settings.jwt is not None:
         return authorizers.HttpJwtAuthorizer(

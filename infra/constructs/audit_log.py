@@ -16,12 +16,12 @@ from infra.settings import Settings, Target
 from nextfire.domain.change import CHANGED_BY
 
 _BATCH = 100
-_GATHERED_FOR = Duration.seconds(5)
+_BATCHING_WINDOW = Duration.seconds(5)
 """How long Lambda collects changes before it invokes the function: fewer, larger objects."""
-_GIVEN_UP_AFTER = Duration.hours(6)
+_MAX_RECORD_AGE = Duration.hours(6)
 """Maximum age of a record. Outages of S3 up to that long lose no events. A record that always fails
 is skipped then, and the stream keeps it for 18 of its 24 hours more, for inspection."""
-_WITH_CHANGED_BY = lambda_.FilterCriteria.filter(
+_HAS_CHANGED_BY = lambda_.FilterCriteria.filter(
     {"dynamodb": {"NewImage": {CHANGED_BY: {"S": lambda_.FilterRule.exists()}}}}
 )
 
@@ -68,10 +68,10 @@ class AuditLog(Construct):
             event_source_arn=stream_arn,
             starting_position="TRIM_HORIZON",
             batch_size=_BATCH,
-            maximum_batching_window_in_seconds=int(_GATHERED_FOR.to_seconds()),
+            maximum_batching_window_in_seconds=int(_BATCHING_WINDOW.to_seconds()),
             bisect_batch_on_function_error=True,
             maximum_retry_attempts=-1,
-            maximum_record_age_in_seconds=int(_GIVEN_UP_AFTER.to_seconds()),
+            maximum_record_age_in_seconds=int(_MAX_RECORD_AGE.to_seconds()),
             destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
                 on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
                     destination=self.failures.queue_arn
@@ -89,5 +89,5 @@ def _filter(table: str) -> lambda_.CfnEventSourceMapping.FilterCriteriaProperty 
     """
     if table == "keys":
         return None
-    pattern = lambda_.CfnEventSourceMapping.FilterProperty(pattern=_WITH_CHANGED_BY["pattern"])
+    pattern = lambda_.CfnEventSourceMapping.FilterProperty(pattern=_HAS_CHANGED_BY["pattern"])
     return lambda_.CfnEventSourceMapping.FilterCriteriaProperty(filters=[pattern])

@@ -19,7 +19,7 @@ TABLES = (
     *("kms:ReEncryptFrom", "kms:ReEncryptTo"),
 )
 """Permissions that DynamoDB requires to read and write items of an encrypted table."""
-_OF_LOGS = (
+_LOG_ACTIONS = (
     *("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
     *("kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
 )
@@ -69,7 +69,7 @@ class Encryption(Construct):
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
-                actions=[*_OF_LOGS],
+                actions=[*_LOG_ACTIONS],
                 resources=["*"],  # in a key policy this means the key itself
                 conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
             )

@@ -14,6 +14,6 @@ class Events(Construct):
         super().__init__(scope, construct_id)
         self.bus = events.EventBus(self, "Bus")
 
-    def grant_tell(self, grantee: iam.IGrantable) -> None:
+    def grant_publish(self, grantee: iam.IGrantable) -> None:
         """Grant the permission to publish events, for executors."""
         allow(grantee, ["events:PutEvents"], self.bus.event_bus_arn)

@@ -69,11 +69,11 @@ class Pool(Construct):
             operations.append("SendMessageBatch")
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
 
-    def grant_count(self, grantee: iam.IGrantable) -> None:
+    def grant_read_size(self, grantee: iam.IGrantable) -> None:
         """Grant the permission of an auditor: to read the size of the queue."""
         grants.allow(grantee, grants.sqs("GetQueueAttributes"), self.queue.queue_arn)
 
-    def grant_work(self, grantee: iam.IGrantable) -> None:
+    def grant_consume(self, grantee: iam.IGrantable) -> None:
         """Grant the permissions of an executor of this pool."""
         operations = [
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",

@@ -7,7 +7,7 @@ from constructs import Construct
 
 from infra.constructs.function import Function
 
-WAKE_EVERY = Duration.minutes(1)
+INVOKE_EVERY = Duration.minutes(1)
 
 
 class WatcherRules(Construct):
@@ -21,13 +21,13 @@ class WatcherRules(Construct):
             events.Rule(
                 self,
                 f"Group{group}",
-                schedule=events.Schedule.rate(WAKE_EVERY),
+                schedule=events.Schedule.rate(INVOKE_EVERY),
                 targets=[
                     targets.LambdaFunction(
                         watcher.function,
                         event=events.RuleTargetInput.from_object({"group": group}),
                         retry_attempts=0,
-                        max_event_age=WAKE_EVERY,
+                        max_event_age=INVOKE_EVERY,
                     )
                 ],
             )

@@ -32,7 +32,7 @@ _MOST_READS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _CachedBatch:
     """The cached part of a batch."""
 
     recorded_at: datetime
@@ -46,7 +46,7 @@ class S3AuditLog:
         self._client = client
         self._bucket = bucket
         self._last: Batch | None = None
-        self._remembered: dict[int, _Known] = {}
+        self._remembered: dict[int, _CachedBatch] = {}
         self._ids = 0
 
     def last(self) -> Batch | None:
@@ -84,7 +84,7 @@ class S3AuditLog:
                 break
             ids.update(known.ids)
             number -= 1
-        self._forget_before(number)
+        self._evict_before(number)
         return ids
 
     def append(self, batch: Batch) -> bool:
@@ -116,10 +116,10 @@ class S3AuditLog:
     def _remember(self, batch: Batch) -> None:
         if batch.number not in self._remembered:
             ids = tuple(str(event["id"]) for event in batch.events)
-            self._remembered[batch.number] = _Known(parse_instant(batch.recorded_at), ids)
+            self._remembered[batch.number] = _CachedBatch(parse_instant(batch.recorded_at), ids)
             self._ids += len(ids)
 
-    def _forget_before(self, needed: int) -> None:
+    def _evict_before(self, needed: int) -> None:
         """If the cache is too large, evict the oldest batches, but none from *needed* on."""
         if self._ids <= _REMEMBERED:
             return

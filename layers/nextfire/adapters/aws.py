@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nextfire.adapters.aws_errors import (
-    ContendedError,
+    TransactionConflictError,
     error_code,
     failed,
     refused,
     translated,
 )
 from nextfire.adapters.items import Item
-from nextfire.adapters.lazily import Lazily
+from nextfire.adapters.lazily import LazyClient
 from nextfire.adapters.lean.dynamodb import LeanDynamoDb
 from nextfire.adapters.lean.json_client import JsonClient, Patience
 from nextfire.adapters.lean.sqs import LeanSqs
@@ -112,7 +112,7 @@ def _lean() -> bool:
 
 
 def _lazy(service: str) -> Any:
-    return Lazily(lambda: _of_boto3(service, _USUAL))
+    return LazyClient(lambda: _of_boto3(service, _USUAL))
 
 
 def _of_boto3(service: str, patience: Patience, **more: Any) -> Any:
@@ -171,7 +171,7 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
                 return index, dict(reason.get("Item", {}))
         codes = ", ".join(str(reason.get("Code")) for reason in reasons)
         contended = "TransactionConflict" in codes
-        kind = ContendedError if contended else UnavailableError
+        kind = TransactionConflictError if contended else UnavailableError
         raise kind(f"{what}: transaction cancelled ({codes}). Try again.") from error
     return None
 

@@ -108,7 +108,7 @@ def is_transient(error: HasResponse) -> bool:
     return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
 
 
-class ContendedError(UnavailableError):
+class TransactionConflictError(UnavailableError):
     """A concurrent transaction touched the same item. Nothing was written."""
 
 

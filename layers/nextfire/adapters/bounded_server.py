@@ -35,7 +35,7 @@ _SHARE_OF_CORE = 0.5
 """Fraction of one core that all runs together may use; divided equally."""
 _BURST = 0.25
 """Seconds of CPU time that a run may use before it is throttled."""
-_LOOK_AGAIN = 0.05
+_ACCEPT_RETRY_AFTER = 0.05
 _GONE_WITHIN = 5.0
 
 
@@ -184,7 +184,7 @@ class BoundedServer:
         loop, serving = asyncio.get_running_loop(), asyncio.current_task()
         if not serving:  # asyncio.run makes a task of every coroutine
             raise RuntimeError("not a task")
-        self._stop = _once_from_another_thread(loop, serving)
+        self._stop = _canceller_of(loop, serving)
         self._pace = Pace(
             lambda: self._room.share_of_core, now=time.monotonic(), spent=time.thread_time()
         )
@@ -221,7 +221,7 @@ class BoundedServer:
                     client, _ = self._listener.accept()
                     client.setblocking(False)
                     return client
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_ACCEPT_RETRY_AFTER)
 
     async def _served(self, client: socket.socket) -> None:
         try:
@@ -243,7 +243,7 @@ async def _readable(sock: socket.socket) -> None:
         loop.remove_reader(sock)
 
 
-def _once_from_another_thread(
+def _canceller_of(
     loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]
 ) -> Callable[[], object]:
     def stop() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _REFUSED = "ConditionalCheckFailedException"
 _TRIES = 4
-_MOST_SEEN = 10_000
+_MAX_CACHED = 10_000
 _KEPT = timedelta(hours=1)
 """How long the item of a refilled bucket is kept. It is equivalent to an absent item."""
 
@@ -38,7 +38,7 @@ class DynamoDbBucketStore:
             if wish.tokens == 0:
                 return wish
             done, seen = self._update(name, seen, wish.tokens, at, limit)
-            if len(self._seen) >= _MOST_SEEN:
+            if len(self._seen) >= _MAX_CACHED:
                 self._seen.clear()
             if done is not None:
                 self._seen[name] = done

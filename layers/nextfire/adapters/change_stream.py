@@ -10,7 +10,7 @@ from nextfire.domain.change import CHANGED_BY, MAX_TEXT, ItemChange, read_change
 
 KEYS = "keys"
 """The table whose writes are all audit events, with or without an API request."""
-_BY_USE = frozenset({"last_used_on"})
+_USAGE_ATTRIBUTES = frozenset({"last_used_on"})
 """Attributes that the authorizer writes to a key. They are not a change of the key."""
 
 
@@ -40,7 +40,7 @@ def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> ItemChang
     by = new.get(CHANGED_BY)
     if by == old.get(CHANGED_BY) or by is None:
         expired = record.get("userIdentity", {}).get("principalId") == "dynamodb.amazonaws.com"
-        if table != KEYS or expired or {*attributes} <= _BY_USE:
+        if table != KEYS or expired or {*attributes} <= _USAGE_ATTRIBUTES:
             return None
         by = None
     return ItemChange(

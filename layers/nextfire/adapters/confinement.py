@@ -87,7 +87,7 @@ def enter_process_namespace() -> None:
     _unshare(_CLONE_NEWPID)
 
 
-def children_stay(namespace: int) -> None:
+def leave_process_namespace(namespace: int) -> None:
     """Put future children of this process into its own PID namespace, descriptor *namespace*.
 
     Reverts `enter_process_namespace`.
@@ -208,7 +208,7 @@ def limit(limits: Iterable[tuple[int, int]]) -> None:
         resource.setrlimit(kind, (bound, bound))
 
 
-def refuse_calls(program: bytes) -> None:
+def install_filter(program: bytes) -> None:
     """Install the seccomp filter *program* for this process and its descendants.
 
     Also sets `no_new_privs`: programs that the process starts gain no privileges.
@@ -220,14 +220,14 @@ def refuse_calls(program: bytes) -> None:
         OSError: The system call failed.
     """
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _leave_others_alone()
+    _isolate_from_others()
     if program:
         code = ctypes.create_string_buffer(program)
         described = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
         prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(described))
 
 
-def _leave_others_alone() -> None:
+def _isolate_from_others() -> None:
     """Isolate from processes of the same user, if the kernel has Landlock ABI 6 (Linux 6.12).
 
     This process and its descendants can no longer signal other processes, inspect them, or connect
@@ -301,7 +301,7 @@ def _try_mounts() -> None:
 
 
 def _try_filter() -> None:
-    refuse_calls(_ALLOW_ALL)
+    install_filter(_ALLOW_ALL)
 
 
 def _works_in_child(work: Callable[[], None]) -> bool:

@@ -26,12 +26,12 @@ _LEASE_FIELDS = ("holder", "epoch", "beat", "released")
 _CURSOR_FIELDS = ("minute", "epoch")
 _AUDIT_KEY: Item = {"id": {"S": "audit"}}
 _AUDIT_FIELDS = ("started_at", "since", "tenant", "job_id", "done")
-_BEGINNING, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_MIN_INSTANT, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _LAST_EPOCH = to_ms(_END)
 """Upper bound of epochs. No watcher writes a higher number."""
 _TAKEN_FIELDS = ("minute", "taken")
 _TRIES = 8  # attempts of a write that conflicts with other watchers' writes for the same tenant
-_CLOCKS_DIFFER = timedelta(minutes=1)
+_CLOCK_SKEW = timedelta(minutes=1)
 _SET_BACK = timedelta(days=1)
 _AHEAD = timedelta(hours=1)
 
@@ -124,7 +124,7 @@ class DynamoDbControlStore:
             for shard, cursor in decoded.items()
             if cursor is not None and cursor <= minute + _AHEAD
         }
-        back = max(min([minute, *sound.values()]) - _SET_BACK, _BEGINNING)
+        back = max(min([minute, *sound.values()]) - _SET_BACK, _MIN_INSTANT)
         for shard in set(range(shards)) - sound.keys():
             if shard in items:
                 self._set_cursor(shard, back, 0, _unchanged(items[shard], _CURSOR_FIELDS))
@@ -155,13 +155,13 @@ class DynamoDbControlStore:
         for _ in range(_TRIES):
             if granted <= 0:
                 return 0
-            there = self._count_taken(key, minute, granted, most)
+            there = self._add_taken(key, minute, granted, most)
             if there is None:
                 return granted
             taken = _decode_taken(there, minute)
             if taken is not None:
                 granted = most - taken  # less than the rejected number
-            elif self._begin_minute(key, there, minute, granted):
+            elif self._start_minute(key, there, minute, granted):
                 return granted
         raise UnavailableError(
             f"Too many concurrent updates of the run count of tenant {tenant!r}. Try again."
@@ -176,7 +176,7 @@ class DynamoDbControlStore:
             )
         return _decode_taken(answer.get("Item", {}), minute) or 0
 
-    def _count_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
+    def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
         """Add *granted* to the count if it fits. Returns None, or the item that fails the
         condition.
         """
@@ -195,7 +195,7 @@ class DynamoDbControlStore:
                         {
                             ":granted": granted,
                             ":minute": isoformat(minute),
-                            ":ahead": isoformat(minute + _CLOCKS_DIFFER),
+                            ":ahead": isoformat(minute + _CLOCK_SKEW),
                             ":none": 0,
                             ":text": "S",
                             ":number": "N",
@@ -210,7 +210,7 @@ class DynamoDbControlStore:
             return dict(error.response.get("Item", {}))
         return None
 
-    def _begin_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
+    def _start_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
         """Start the count of *minute* at *granted*, replacing the item *there*. False if it has
         changed.
         """
@@ -336,7 +336,7 @@ def _decode_cursor(item: Mapping[str, Any]) -> datetime | None:
         minute = floor_minute(parse_instant(values["minute"]))
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
-    return minute if _BEGINNING <= minute < _END else None
+    return minute if _MIN_INSTANT <= minute < _END else None
 
 
 def _decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
@@ -349,7 +349,7 @@ def _decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
         taken = _count(values["taken"])
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
-    return taken if sound and minute <= there <= minute + _CLOCKS_DIFFER else None
+    return taken if sound and minute <= there <= minute + _CLOCK_SKEW else None
 
 
 def _encode_audit(audit: Audit) -> Item:
@@ -378,7 +378,7 @@ def _decode_audit(item: Mapping[str, Any]) -> Audit:
             values["done"],
         )
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        return _BrokenAudit(_BEGINNING, done=True, raw=dict(item))
+        return _BrokenAudit(_MIN_INSTANT, done=True, raw=dict(item))
 
 
 def _count(value: object) -> int:

@@ -36,7 +36,7 @@ _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
-_KEY_OF_ANOTHER = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
+_UNKNOWN_KIND_KEY = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
 _KINDS = {
     "FIRE": FireEntry,
     "RETRY": DispatchEntry,
@@ -107,7 +107,7 @@ class DynamoDbDueStore:
         for chunk in chunks([*dict.fromkeys(slots)], _GET_LIMIT):
             keys: list[Any] = [_key(slot) for slot in chunk]
             while keys:
-                with translated("look into slots"):
+                with translated("check slots"):
                     answer = self._client.batch_get_item(
                         RequestItems={
                             self._table: {
@@ -392,7 +392,7 @@ def _is_foreign(slot: Slot, item: Mapping[str, Any]) -> bool:
     """Whether both its kind and its key show a kind of entry that this version does not know."""
     kind = item.get("kind", {}).get("S")
     named = isinstance(kind, str) and kind not in _KINDS
-    return named and _KEY_OF_ANOTHER.match(slot.sort_key) is not None
+    return named and _UNKNOWN_KIND_KEY.match(slot.sort_key) is not None
 
 
 def _salvage(slot: Slot, item: Mapping[str, Any]) -> tuple[datetime | None, JobKey | None]:

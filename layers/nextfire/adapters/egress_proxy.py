@@ -26,7 +26,7 @@ MAX_HEAD = 16 * 1024
 _HEAD_WITHIN = 10.0  # seconds, like the next three
 _RESOLVED_WITHIN = 10.0
 _CONNECTED_WITHIN = 10.0
-_FAREWELL = 1.0
+_RESPONSE_TIMEOUT = 1.0
 _ADDRESSES = 4
 """Maximum number of addresses tried per host."""
 _RESOLVERS = 2
@@ -295,7 +295,7 @@ async def _answer(client: socket.socket, refusal: _RefusalError) -> None:
     lines += [f"{name}: {value}" for name, value in headers.items()]
     loop = asyncio.get_running_loop()
     with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(_FAREWELL):
+        async with asyncio.timeout(_RESPONSE_TIMEOUT):
             await loop.sock_sendall(client, "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
             client.shutdown(socket.SHUT_WR)
             # If the connection were closed now, a client that still sends would lose the response.

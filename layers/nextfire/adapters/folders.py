@@ -97,7 +97,7 @@ def _sweep_ipc(user: int) -> None:
                     remove_one(int(row.split()[1]))
 
 
-def without_long_wait(removal: Callable[[], None]) -> None:
+def run_in_background_if_slow(removal: Callable[[], None]) -> None:
     """Run *removal*; after 2 s it continues in the background. The process exits after it."""
     thread = threading.Thread(target=removal, name="removal", daemon=False)
     try:

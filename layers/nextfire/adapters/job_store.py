@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
 from nextfire.adapters.aws import chunks, transact, transact_all
-from nextfire.adapters.aws_errors import ContendedError, error_code, refused, translated
+from nextfire.adapters.aws_errors import TransactionConflictError, error_code, refused, translated
 from nextfire.adapters.due_store import entry_item
 from nextfire.adapters.items import Item, to_item
 from nextfire.domain.backfill import Backfill, Order
@@ -170,7 +170,7 @@ class DynamoDbJobStore:
             request["ExpressionAttributeValues"] |= to_item({":after": after})
         found: list[str] = []
         while len(found) < limit:
-            with translated("list ids of jobs"):
+            with translated("list job ids"):
                 answer = self._client.query(**request, Limit=limit - len(found))
             found += [item["job_id"]["S"] for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer:
@@ -206,7 +206,7 @@ class DynamoDbJobStore:
             there = self._complete(job, now, counted=counted)
             if there is None:
                 return True
-            if not _is_so(there, job) or ("counted" in there) == counted:
+            if not _is_unchanged(there, job) or ("counted" in there) == counted:
                 return False
             counted = not counted  # it has changed since *job* was read
 
@@ -314,7 +314,7 @@ class DynamoDbJobStore:
         for left in reversed(range(_TRIES)):
             try:
                 refused = transact_all(self._client, [*writes], what)
-            except ContendedError:
+            except TransactionConflictError:
                 if not left:
                     raise
                 time.sleep(random.uniform(0, _BETWEEN_TRIES))  # noqa: S311 — not a secret
@@ -328,7 +328,7 @@ class DynamoDbJobStore:
         raise AssertionError("not reached")
 
 
-def _is_so(item: Mapping[str, Any], job: Job) -> bool:
+def _is_unchanged(item: Mapping[str, Any], job: Job) -> bool:
     """Whether *item* is *job*, still ACTIVE and with the same schedule version."""
     wanted = {
         "uid": {"S": job.uid},
@@ -489,16 +489,16 @@ def _definition(item: Mapping[str, Any]) -> JobDefinition:
 
 def _payload(text: str) -> Any:
     """Decode strict JSON. Values that a response cannot hold are found here, not in a listing."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
 
 
-def _no_number(name: str) -> Never:
+def _reject_constant(name: str) -> Never:
     raise ValueError(f"{name} is not a JSON value")
 
 
 def _finite(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
+    return number if math.isfinite(number) else _reject_constant(text)
 
 
 @lru_cache(maxsize=512)

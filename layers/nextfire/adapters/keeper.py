@@ -44,9 +44,9 @@ from nextfire.adapters.confinement import (
     enter_file_namespace,
     enter_network,
     enter_process_namespace,
+    install_filter,
     limit,
     prctl,
-    refuse_calls,
 )
 from nextfire.adapters.process_table import kill_descendants, send, tasks_of
 
@@ -228,7 +228,7 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     if channel >= 0:
         os.set_inheritable(channel, True)
         environment[request[Request.CHANNEL]] = str(channel)
-    refuse_calls(request[Request.FILTER])
+    install_filter(request[Request.FILTER])
     program = request[Request.PROGRAM]
     os.execve(program[0], program, environment)  # noqa: S606
 

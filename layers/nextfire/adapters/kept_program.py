@@ -52,8 +52,8 @@ class KeptProgram:
         self._over = False
         self.keeper: int | None = None
         self._report = b""
-        self._heard = 0
-        self._reports = Stream(control.fileno(), self._hear)
+        self._received = 0
+        self._reports = Stream(control.fileno(), self._read_reports)
         self.sources: list[Source] = [self._reports]
         self.started = False
         self.exited = False
@@ -110,7 +110,7 @@ class KeptProgram:
         with suppress(OSError):
             self._control.send(order, socket.MSG_DONTWAIT)
 
-    def _hear(self, data: bytes) -> None:
+    def _read_reports(self, data: bytes) -> None:
         *lines, self._report = (self._report + data).split(b"\n")
         for line in lines:
             match line.decode(errors="replace").partition(" "):
@@ -128,8 +128,8 @@ class KeptProgram:
                     self.left_nothing = True
                     with suppress(ValueError):
                         self.exit_code = int(code)
-        self._heard += len(data)
-        if self._heard > _REPORTS_AT_MOST:
+        self._received += len(data)
+        if self._received > _REPORTS_AT_MOST:
             # The reports do not come from an intact keeper: ignore all of them.
             self.left_nothing, self.exit_code, self._report = False, None, b""
             self.kill_keeper()

@@ -95,7 +95,7 @@ class DynamoDbKeyStore:
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
         try:
-            with translated("note use of key"):
+            with translated("record use of key"):
                 self._client.update_item(
                     TableName=self._table,
                     Key=_key(tenant, key_id),

@@ -33,8 +33,8 @@ import struct
 from nextfire.adapters.confinement import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
-    children_stay,
     enter_process_namespace,
+    leave_process_namespace,
     prctl,
 )
 from nextfire.adapters.keeper import drain, keep
@@ -124,7 +124,7 @@ class _Launcher:
             pid = os.fork()
         finally:
             if pid:
-                children_stay(self._own_namespace)
+                leave_process_namespace(self._own_namespace)
         return pid
 
     def _become_keeper(self, flags: int, descriptors: list[int]) -> None:

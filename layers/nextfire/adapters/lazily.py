@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Lazily:
+class LazyClient:
     """A proxy for the object that *build* returns. The first attribute access calls *build*."""
 
     def __init__(self, build: Callable[[], Any]) -> None:

@@ -41,7 +41,7 @@ _CONNECTIONS = 128
 _PIECE = 256 * 1024
 _PAGE_BYTES = 64 * 1024 * 1024
 _REDIRECTS = 5
-_REFUSALS_KEPT = 20
+_MAX_REFUSALS = 20
 _PAGE = re.compile(r"simple/([A-Za-z0-9._-]{1,128})/?")
 _FILE = re.compile(r"file/([0-9]{1,7})/[^/]+?(\.metadata)?")
 _OWN_URL = re.compile(r"http://127\.0\.0\.1:[0-9]+/[\w-]+/(?:simple/|file/[0-9]+/)?")
@@ -120,7 +120,7 @@ class IndexProxy:
 
     def _answer_page(self, request: _Handler, name: str) -> None:
         if self._allowed is not None and name not in self._allowed:
-            if len(self.refused) < _REFUSALS_KEPT:
+            if len(self.refused) < _MAX_REFUSALS:
                 self.refused[name] = None
             request.reply(HTTPStatus.NOT_FOUND)
             return
@@ -143,7 +143,7 @@ class IndexProxy:
     def _move(self, url: str) -> str:
         """The URL for the installer: a URL of this proxy if the index itself hosts the file."""
         if _origin(url) != _origin(self._base):
-            return _secured(url)
+            return _with_https(url)
         with self._lock:
             self._files.append(url)
             number = len(self._files) - 1
@@ -160,7 +160,7 @@ class IndexProxy:
         with self._response(request.command, url, headers) as (answer, at):
             if answer is not None and answer.status in range(300, 400) and at != url:
                 # The file is on another host, under a URL that is valid for this file only.
-                request.reply(HTTPStatus.FOUND, {"Location": _secured(at)})
+                request.reply(HTTPStatus.FOUND, {"Location": _with_https(at)})
             elif answer is None or answer.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
                 request.reply(self._failed(answer))
             else:
@@ -241,7 +241,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or usual
 
 
-def _secured(url: str) -> str:
+def _with_https(url: str) -> str:
     """*url* with https, except on loopback."""
     if urlsplit(url).hostname in LOOPBACK:
         return url

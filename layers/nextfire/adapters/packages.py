@@ -28,7 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nextfire.adapters.folders import LockedFolder, without_long_wait
+from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow
 from nextfire.adapters.package_index import IndexProxy, PackageIndex
 from nextfire.adapters.removal import remove
 from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
@@ -198,9 +198,9 @@ class Packages:
         Raises:
             PackageRefusedError: It does not. The message gives the reason.
         """
-        self._wanted(inline)
+        self._checked_requirements(inline)
 
-    def _wanted(self, inline: Inline) -> list[str] | Lock:
+    def _checked_requirements(self, inline: Inline) -> list[str] | Lock:
         """The requirements or the lock to install, checked against the policy."""
         if inline.locked is not None:
             return read_lock(inline.locked, inline.dependencies, self._policy)
@@ -230,7 +230,7 @@ class Packages:
                 self._used_at[path] = time.monotonic()
                 evicted = self._evict()
             for each in evicted:
-                without_long_wait(partial(remove, each))
+                run_in_background_if_slow(partial(remove, each))
 
     def install(
         self,
@@ -251,7 +251,7 @@ class Packages:
             PackageRefusedError: The pool's policy does not allow them.
             UnavailableError, NotFoundError, InvalidInputError: The index's secret is not readable.
         """
-        wanted = self._wanted(inline)
+        wanted = self._checked_requirements(inline)
         proxy = IndexProxy(self._index, self._served(wanted))
         log = Capture(_PRINTED_BYTES)
         cache = sandbox.folder / "tmp" / "uv"
@@ -337,7 +337,7 @@ class Packages:
                 raise
         finally:
             if fresh.exists():
-                without_long_wait(partial(remove, fresh))
+                run_in_background_if_slow(partial(remove, fresh))
 
     def _copy(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
         """Copy folders and regular files; skip links and special files.

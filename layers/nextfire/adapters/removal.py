@@ -72,7 +72,7 @@ def _empty(top: int, until: float) -> None:
     Raises:
         OSError: An entry cannot be removed.
     """
-    while entries := _some(top):
+    while entries := _list_batch(top):
         failure: OSError | None = None
         failed = 0
         for entry in entries:
@@ -96,7 +96,7 @@ def _remove_entry(top: int, entry: os.DirEntry[str]) -> None:
         os.rmdir(entry.name, dir_fd=top)
         return
     with open_folder(entry.name, inside=top) as folder:
-        while inner := _some(folder):
+        while inner := _list_batch(folder):
             for each in inner:
                 if each.is_dir(follow_symlinks=False):
                     with open_folder(each.name, inside=folder):
@@ -107,6 +107,6 @@ def _remove_entry(top: int, entry: os.DirEntry[str]) -> None:
     os.rmdir(entry.name, dir_fd=top)
 
 
-def _some(folder: int) -> list[os.DirEntry[str]]:
+def _list_batch(folder: int) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return list(islice(entries, _AT_A_TIME))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NOTE = "#note#"
 """Prefix of the id of a note. Tenant names are never empty, so request ids cannot have it."""
-_NOTES_KEPT = timedelta(days=1)
+_NOTE_RETENTION = timedelta(days=1)
 """As long as the table's stream keeps the write."""
 _REFUSED = "ConditionalCheckFailedException"
 
@@ -99,7 +99,7 @@ class DynamoDbRequestStore:
         item = {
             "request": f"{_NOTE}{request_id}#{secrets.token_hex(4)}",
             CHANGED_BY: changed_by,
-            "expires_at": _seconds(now + _NOTES_KEPT),
+            "expires_at": _seconds(now + _NOTE_RETENTION),
         }
         with translated("note request"):
             self._client.put_item(TableName=self._table, Item=to_item(item))

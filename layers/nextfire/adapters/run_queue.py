@@ -126,7 +126,7 @@ class SqsDelivery:
         # Rounded up: a message that reappears a moment too early would have to be hidden again.
         seconds = math.ceil(min(max(duration, timedelta()), _MAX_HIDE).total_seconds())
         try:
-            with translated("hide message"):
+            with translated("change message visibility"):
                 self.client.change_message_visibility(
                     QueueUrl=self.queue_url,
                     ReceiptHandle=self.receipt_handle,
@@ -194,7 +194,7 @@ class SqsInbox:
             {"Id": str(index), "ReceiptHandle": delivery.receipt_handle, "VisibilityTimeout": 0}
             for index, delivery in enumerate(deliveries)
         ]
-        with translated("show messages"):
+        with translated("make messages visible"):
             answer = self._client.change_message_visibility_batch(
                 QueueUrl=self._queue_url, Entries=entries
             )

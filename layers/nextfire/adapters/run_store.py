@@ -52,12 +52,12 @@ _MUTABLE = (
     *("attempts", "expires_at", "attention", "attention_at"),
     *("result", "result_bytes", "result_file", CHANGED_BY),
 )
-_PASSED_OVER = ("state", "finished_at", "reason", "pool", "dispatched_at", "expires_at")
-_MOST = 10**15
+_SKIPPED_FIELDS = ("state", "finished_at", "reason", "pool", "dispatched_at", "expires_at")
+_MAX_COUNT = 10**15
 _SHA256_BYTES = 32
 _INDEX = "attention"
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
-_TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
+_RETRYABLE = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
 """States that a run with a cancel request must not enter: it would be retried."""
 
 
@@ -135,7 +135,7 @@ class DynamoDbRunStore:
         removes = ", ".join(f"#{n}" for n in _MUTABLE if fields.get(n) is None)
         condition = "#fence = :was_fence AND #state = :was_running"
         values |= {":was_fence": was.fence, ":was_running": RunState.RUNNING.value}
-        if to.state in _TRIED_AGAIN:
+        if to.state in _RETRYABLE:
             condition += " AND attribute_not_exists(cancel_requested)"
         if lapsed and was.lease_until is not None:
             condition += " AND lease_until = :was_lease"
@@ -191,7 +191,7 @@ class DynamoDbRunStore:
 
     def skip(self, run: Run) -> Run:
         if run.on_request:
-            return self._pass_over(run)
+            return self._skip_requested(run)
         try:
             with translated("skip run"):
                 self._client.put_item(
@@ -209,12 +209,12 @@ class DynamoDbRunStore:
             return _decode(item)
         return run
 
-    def _pass_over(self, run: Run) -> Run:
+    def _skip_requested(self, run: Run) -> Run:
         """Skip a run that a user requested. The request's attributes are not written again:
         executors may not write them.
         """
         fields = _encode(run)
-        names = [name for name in _PASSED_OVER if fields[name] is not None]
+        names = [name for name in _SKIPPED_FIELDS if fields[name] is not None]
         return self._change(
             run.key,
             what="skip run",
@@ -769,14 +769,14 @@ def _count(values: Mapping[str, Any], name: str, default: int = 0) -> int:
         ValueError: The value is not an integer in range, so it cannot be incremented and stored.
     """
     value = values.get(name, default)
-    if not 0 <= value <= _MOST or value % 1:
-        raise ValueError(f"invalid {name} {value}: an integer from 0 to {_MOST}")
+    if not 0 <= value <= _MAX_COUNT or value % 1:
+        raise ValueError(f"invalid {name} {value}: an integer from 0 to {_MAX_COUNT}")
     return int(value)
 
 
 def _int(value: Any) -> int | None:
-    if value is not None and not -_MOST <= value <= _MOST:
-        raise ValueError(f"{value} is out of range: the maximum is ±{_MOST}")
+    if value is not None and not -_MAX_COUNT <= value <= _MAX_COUNT:
+        raise ValueError(f"{value} is out of range: the maximum is ±{_MAX_COUNT}")
     return None if value is None else int(value)
 
 

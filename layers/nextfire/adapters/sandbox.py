@@ -20,7 +20,7 @@ from typing import Any
 
 from nextfire.adapters import confinement
 from nextfire.adapters.covered import Covered
-from nextfire.adapters.folders import LockedFolder, sweep, sweep_user, without_long_wait
+from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow, sweep, sweep_user
 from nextfire.adapters.host_abilities import abilities_of_host
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.kept_program import KeptProgram, in_memory, supervise
@@ -375,7 +375,7 @@ class Sandboxes:
             yield sandbox
         finally:
             alone = sandbox is None or sandbox.alone
-            without_long_wait(partial(self._clear, folder, user, alone=alone))
+            run_in_background_if_slow(partial(self._clear, folder, user, alone=alone))
 
     def _clear(self, folder: LockedFolder, user: ScriptUser | None, *, alone: bool) -> None:
         try:

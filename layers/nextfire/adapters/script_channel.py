@@ -24,7 +24,7 @@ from nextfire.domain.run import MAX_VALUE_BYTES
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
 """Larger than a value: a request may hold blanks and escapes that the stored value does not."""
-_SAVES_KEPT = 10
+_SAVE_BURST = 10
 _SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
 
 
@@ -44,7 +44,7 @@ class Channel:
         self._reply = b""
         self._closed = False
         self._ending = False
-        self._saves = float(_SAVES_KEPT)
+        self._saves = float(_SAVE_BURST)
         self._saved_at = time.monotonic()
         self.result: bytes | None = None
 
@@ -117,7 +117,7 @@ class Channel:
 
     def _slow_down(self) -> None:
         now = time.monotonic()
-        self._saves = min(self._saves + (now - self._saved_at) / _SAVE_EVERY, _SAVES_KEPT)
+        self._saves = min(self._saves + (now - self._saved_at) / _SAVE_EVERY, _SAVE_BURST)
         self._saved_at = now
         if self._saves < 1:
             time.sleep(_SAVE_EVERY)

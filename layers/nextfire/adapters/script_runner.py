@@ -177,7 +177,7 @@ class ProcessScriptRunner:
         err = _Output("stderr", self._output_cap, call.masker, supervisor)
         with ExitStack() as stack:
             try:
-                environment = self._furnish(sandbox, call)
+                environment = self._prepare(sandbox, call)
                 timeout = call.timeout
                 if call.name.endswith(".zip"):
                     began = time.monotonic()
@@ -186,7 +186,7 @@ class ProcessScriptRunner:
                     # time than its host lives, and would be handed back again and again.
                     timeout -= timedelta(seconds=time.monotonic() - began)
                 else:
-                    program = self._single(sandbox, call, environment, supervisor, stack)
+                    program = self._prepare_file(sandbox, call, environment, supervisor, stack)
                 if isinstance(program, ScriptExit):
                     return program
                 if timeout <= timedelta(0):
@@ -227,7 +227,7 @@ class ProcessScriptRunner:
                 err.feed(network.notices.popleft().encode())
         return self._exit(end, out.end(), err.end(), channel.result)
 
-    def _furnish(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
+    def _prepare(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
         """Add the files that all scripts get to the sandbox. Returns the script's environment."""
         library = sandbox.make_folder("lib")
         sandbox.write("lib/nextfire_job.py", self._job_module)
@@ -283,7 +283,7 @@ class ProcessScriptRunner:
         archive.unlink(missing_ok=True)
         return _unless_stopped(supervisor) or folder
 
-    def _single(
+    def _prepare_file(
         self,
         sandbox: Sandbox,
         call: ScriptCall,
@@ -310,12 +310,14 @@ class ProcessScriptRunner:
                 permanent=True,
             )
         if inline.dependencies:
-            problem = self._provide(sandbox, call, inline, environment, supervisor, stack)
+            problem = self._install_dependencies(
+                sandbox, call, inline, environment, supervisor, stack
+            )
             if problem is not None:
                 return problem
         return sandbox.write(_file_name(call.name), call.source)
 
-    def _provide(
+    def _install_dependencies(
         self,
         sandbox: Sandbox,
         call: ScriptCall,

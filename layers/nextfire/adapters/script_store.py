@@ -98,7 +98,7 @@ class S3ScriptStore:
     def _versions(self, url: str) -> Iterator[str]:
         """The ids of the script's versions, latest first; at most `_VERSIONS_SEARCHED`."""
         bucket, key = split_url(url)
-        with _asking("list versions of script", url):
+        with _translated_errors("list versions of script", url):
             answer = self._client.list_object_versions(
                 Bucket=bucket, Prefix=key, MaxKeys=_VERSIONS_SEARCHED
             )
@@ -112,7 +112,7 @@ class S3ScriptStore:
         """
         bucket, key = split_url(url)
         try:
-            with _asking("look at version of script", url):
+            with _translated_errors("read version of script", url):
                 head = self._client.head_object(
                     Bucket=bucket, Key=key, VersionId=version, ChecksumMode="ENABLED"
                 )
@@ -134,7 +134,7 @@ class S3ScriptStore:
             request["IfNoneMatch"] = copy.etag
         checked = time.monotonic()
         try:
-            with _asking("fetch script", url):
+            with _translated_errors("fetch script", url):
                 answer = self._client.get_object(**request)
                 return _Copy(answer["ETag"], _script(answer, url), checked)
         except refused() as error:
@@ -164,7 +164,7 @@ def _base64(sha256: str) -> str:
 
 
 @contextmanager
-def _asking(what: str, url: str) -> Iterator[None]:
+def _translated_errors(what: str, url: str) -> Iterator[None]:
     """Translate errors of an S3 request for *url*."""
     try:
         with translated(what):

@@ -12,7 +12,7 @@ from nextfire.domain.ports import Clock
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-_LEFT_OUT = timedelta(seconds=1)
+_DATE_RESOLUTION = timedelta(seconds=1)
 """A Date header has a resolution of one second."""
 
 
@@ -27,7 +27,7 @@ def deviation(asked_at: datetime, date: datetime, answered_at: datetime) -> time
     Returns:
         Positive if the local clock is ahead, negative if it is behind, 0 if it may be right.
     """
-    ahead = asked_at - (date + _LEFT_OUT)
+    ahead = asked_at - (date + _DATE_RESOLUTION)
     behind = date - answered_at
     return max(ahead, timedelta()) - max(behind, timedelta())
 

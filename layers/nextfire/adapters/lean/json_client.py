@@ -83,9 +83,9 @@ class JsonClient:
         attempt, cost = 1, 0
         while True:
             try:
-                answer = self._authentic(operation, body)
+                answer = self._attempt(operation, body)
             except (RefusedError, UnansweredError) as error:
-                trouble = _trouble(error)
+                trouble = _failure_cause(error)
                 if trouble is None or attempt >= self._attempts:
                     raise
                 cost = self._budget.take(trouble)
@@ -98,7 +98,7 @@ class JsonClient:
             answer["ResponseMetadata"]["RetryAttempts"] = attempt - 1
             return answer
 
-    def _authentic(self, operation: str, body: bytes) -> dict[str, Any]:
+    def _attempt(self, operation: str, body: bytes) -> dict[str, Any]:
         """Make one attempt. If AWS rejects it for expired credentials or for clock skew, sign and
         send it again, once for each cause.
         """
@@ -106,7 +106,7 @@ class JsonClient:
         while True:
             credentials = self._credentials.get()
             try:
-                return self._once(operation, body, credentials)
+                return self._send_once(operation, body, credentials)
             except RefusedError as error:
                 code = error_code(error)
                 if may_refresh and code in EXPIRED_CREDENTIALS:
@@ -119,7 +119,7 @@ class JsonClient:
                         continue
                 raise
 
-    def _once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
+    def _send_once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
         headers = {**self._headers, "x-amz-target": f"{self._prefix}.{operation}"}
         signed = self._signer.sign(headers, body, credentials, self._now() + self._offset)
         response = self._transport.send(signed | _UNSIGNED, body)
@@ -147,7 +147,7 @@ class JsonClient:
         return True
 
 
-def _trouble(error: RefusedError | UnansweredError) -> Trouble | None:
+def _failure_cause(error: RefusedError | UnansweredError) -> Trouble | None:
     """The cause of a failure that may be retried; None if a retry would fail again."""
     if isinstance(error, RefusedError):
         if error_code(error) in EXPIRED_CREDENTIALS or not is_transient(error):

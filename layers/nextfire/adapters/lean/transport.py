@@ -50,7 +50,7 @@ class Response:
     body: bytes
 
 
-class _Current(threading.local):
+class _RequestState(threading.local):
     """State of the request that this thread sends. `fresh`: it needs a new connection. `reused`: it
     was sent on a connection that had been used before.
     """
@@ -59,10 +59,10 @@ class _Current(threading.local):
     reused = False
 
 
-_current = _Current()
+_current = _RequestState()
 
 
-class _Noting:
+class _TrackingConnection:
     def request(self, *args: Any, **options: Any) -> None:
         _current.reused = getattr(self, "proven", False)
         super().request(*args, **options)  # type: ignore[misc]
@@ -77,26 +77,26 @@ class _Noting:
         super().close()  # type: ignore[misc]
 
 
-class _PlainConnection(_Noting, HTTPConnection):
+class _PlainConnection(_TrackingConnection, HTTPConnection):
     pass
 
 
-class _TlsConnection(_Noting, HTTPSConnection):
+class _TlsConnection(_TrackingConnection, HTTPSConnection):
     pass
 
 
-class _Fresh:
+class _FreshConnectionPool:
     def _get_conn(self, timeout: float | None = None) -> Any:
         if _current.fresh:
             return self._new_conn()  # type: ignore[attr-defined]
         return super()._get_conn(timeout)  # type: ignore[misc]
 
 
-class _PlainPool(_Fresh, HTTPConnectionPool):
+class _PlainPool(_FreshConnectionPool, HTTPConnectionPool):
     ConnectionCls = _PlainConnection
 
 
-class _TlsPool(_Fresh, HTTPSConnectionPool):
+class _TlsPool(_FreshConnectionPool, HTTPSConnectionPool):
     ConnectionCls = _TlsConnection
 
 
@@ -130,12 +130,12 @@ class Transport:
             if not (_current.reused and _is_closed_by_server(error)):
                 raise LostError(_text(error)) from error
         except HTTPError as error:
-            raise _as_ours(error) from error
+            raise _translate(error) from error
         _current.fresh = True
         try:
             return self._send(headers, body)
         except HTTPError as error:
-            raise _as_ours(error) from error
+            raise _translate(error) from error
         finally:
             _current.fresh = False
 
@@ -184,7 +184,7 @@ def _is_closed_by_server(error: ProtocolError) -> bool:
     return isinstance(cause, RemoteDisconnected | ConnectionResetError | BrokenPipeError)
 
 
-def _as_ours(error: HTTPError) -> UnansweredError:
+def _translate(error: HTTPError) -> UnansweredError:
     if isinstance(error, SSLError) and isinstance(error.args[0], _UNTRUSTED):
         return UntrustedError(
             f"Invalid certificate: {error}. Check the endpoint's host name and this machine's "
