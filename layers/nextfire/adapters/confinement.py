@@ -193,7 +193,7 @@ def become_user(ids: tuple[int, int, int, Sequence[int]]) -> None:
         raise OSError(f"user: cannot become user {user}: {error}") from error
 
 
-def limit(limits: Iterable[tuple[int, int]]) -> None:
+def set_limits(limits: Iterable[tuple[int, int]]) -> None:
     """Set resource limits. *limits*: pairs of a resource and a value for its soft and hard limit.
 
     A value above the current hard limit is lowered to it.

@@ -20,7 +20,7 @@ _TOP_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class CoveredFolders:
     """The folders of a host that are replaced for its scripts.
 
     `shared`: replaced by a folder of the run. `hidden`: appear empty. Folders inside them that the

@@ -12,7 +12,7 @@ Move = Callable[[str], str]
 """Maps the absolute URL of a file, without its fragment, to the URL to use instead."""
 
 
-def moved(page: bytes, kind: str, at: str, move: Move) -> bytes:
+def rewrite_links(page: bytes, kind: str, at: str, move: Move) -> bytes:
     """Replace the file URLs in *page*.
 
     Args:

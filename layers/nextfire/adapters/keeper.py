@@ -45,8 +45,8 @@ from nextfire.adapters.confinement import (
     enter_network,
     enter_process_namespace,
     install_filter,
-    limit,
     prctl,
+    set_limits,
 )
 from nextfire.adapters.process_table import kill_descendants, send, tasks_of
 
@@ -212,7 +212,7 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # after the change of user, which clears it
     if os.getppid() != parent:
         os._exit(1)  # the parent died before the call above; no signal will come
-    limit(
+    set_limits(
         [
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_NPROC, request[Request.PROCESSES]),

@@ -24,7 +24,7 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from nextfire.adapters.index_pages import moved
+from nextfire.adapters.index_pages import rewrite_links
 from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class IndexProxy:
         try:
             if len(data) > _PAGE_BYTES:
                 raise ValueError("the page is too large")
-            data = moved(data, kind, at, self._move)
+            data = rewrite_links(data, kind, at, self._move)
         except ValueError as error:
             self.problem = f"the page of {name!r} is not usable: {error}"
             request.reply(HTTPStatus.BAD_GATEWAY)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nextfire.adapters import confinement
-from nextfire.adapters.covered import Covered
+from nextfire.adapters.covered import CoveredFolders
 from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow, sweep, sweep_user
 from nextfire.adapters.host_abilities import abilities_of_host
 from nextfire.adapters.keeper import Request
@@ -77,7 +77,7 @@ class Sandbox:
         user: ScriptUser | None,
         groups: Collection[int],
         launching: Launching,
-        covered: Covered | None,
+        covered: CoveredFolders | None,
         *,
         filters: bool,
     ) -> None:
@@ -95,7 +95,7 @@ class Sandbox:
         self.alone = True
         """Whether no process of its programs can be alive."""
         self.readable: list[Path] = []
-        """Folders that its programs can read even inside covered folders, see `Covered`."""
+        """Folders that its programs can read even inside covered folders, see `CoveredFolders`."""
         self.temporary = self.make_folder("tmp")
 
     def _filter(self, *, internet: bool) -> bytes:
@@ -311,7 +311,7 @@ class Sandboxes:
             first_user: The first uid of script users; used if the executor is root.
             tenant_groups: Whether script users belong to a group of their tenant.
             launch_environment: Environment variables that the executor's interpreter needs.
-            visible: Folders that scripts see although they are covered (see `Covered`).
+            visible: Folders that scripts see although they are covered (see `CoveredFolders`).
             credentials: Files with the executor's credentials, in addition to those in its home.
 
         Raises:
@@ -325,7 +325,9 @@ class Sandboxes:
         self._abilities = abilities_of_host(launch_environment)
         self._covered = None
         if self._abilities.namespaces:
-            self._covered = Covered.of_host(self.root, visible=visible, credentials=credentials)
+            self._covered = CoveredFolders.of_host(
+                self.root, visible=visible, credentials=credentials
+            )
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:
