@@ -59,8 +59,10 @@ _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Inline metadata of a script. `dependencies`: requirements (PEP 508). `locked`: lines of a
-    requirements file with hashes, which are installed instead; None without a lock.
+    """Metadata that a script declares inline.
+
+    `dependencies`: requirements (PEP 508). `locked`: lines of a requirements file with hashes,
+    which are installed instead; None without a lock.
     """
 
     dependencies: tuple[str, ...] = ()

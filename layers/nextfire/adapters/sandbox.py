@@ -173,7 +173,7 @@ class Sandbox:
                 thread.
             stdout: Receives the standard output in chunks.
             stderr: Receives the standard error in chunks.
-            stdin: Standard input. It is passed as a file, so the program need not read it.
+            stdin: The standard input. It is passed as a file, so the program need not read it.
             handed: A socket that the program inherits; NEXTFIRE_CHANNEL in its environment is the
                 descriptor number. Closed here.
             sources: Other sources to read from meanwhile.
