@@ -55,8 +55,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     def stopping() -> bool:
         return context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS
 
-    # The longest time that this invocation can give a script. A run with a longer timeout would be
-    # handed back again and again. A run later in the batch may have less time and is handed back.
+    # The maximum time of a script in this invocation. A script that takes longer is TIMED_OUT: if
+    # it were handed back, it would start over forever. A later run of the batch has less time left
+    # and is handed back.
     left = timedelta(milliseconds=context.get_remaining_time_in_millis() - _HAND_BACK_BEFORE_MS)
     longest = max(left - _MARGIN, timedelta(seconds=1))
     stay = _executor().carry_out(deliveries, stopping=stopping, longest=longest)

@@ -42,7 +42,7 @@ def _watcher_of(group: int) -> WatcherLife:
 def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
     """The adapters of a watcher."""
     database, shards = dynamodb(), settings.write_shards
-    # Three thread pools, so that no task waits for a task of its own pool (deadlock): batches in
+    # Three thread pools, so that no task waits for a task of the same pool (deadlock): batches in
     # flight submit single calls, and both submit concurrent requests.
     batches = ThreadPoolExecutor(_REQUESTS)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}

@@ -20,7 +20,8 @@ _BATCHING_WINDOW = Duration.seconds(5)
 """How long Lambda collects changes before it invokes the function: fewer, larger objects."""
 _MAX_RECORD_AGE = Duration.hours(6)
 """Maximum age of a record. Outages of S3 up to that long lose no events. A record that always fails
-is skipped then, and the stream keeps it for 18 of its 24 hours more, for inspection."""
+is skipped after that time. The stream keeps records for 24 hours, so 18 hours are left to inspect
+it."""
 _HAS_CHANGED_BY = lambda_.FilterCriteria.filter(
     {"dynamodb": {"NewImage": {CHANGED_BY: {"S": lambda_.FilterRule.exists()}}}}
 )

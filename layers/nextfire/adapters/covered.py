@@ -107,7 +107,8 @@ def _private_folders(credentials: Collection[Path]) -> set[Path]:
 def _home_of(program: Path) -> set[Path]:
     """The folders that a program needs: its own, and the installation or virtual environment.
 
-    For a symbolic link, as in ``~/.local/bin``, only the folder of the link is added.
+    If *program* is a symbolic link, as in ``~/.local/bin``, the folder of the link is added without
+    its parent, and the folders of its target.
     """
     real = program.resolve()
     environment = program.parent.parent

@@ -53,7 +53,7 @@ class LockedFolder:
 
 
 def sweep(root: Path, ours: Callable[[int], bool]) -> None:
-    """Remove unused folders in *root*. *ours*: whether a uid belongs to this executor."""
+    """Remove unused folders in *root*. *ours*: whether a uid is the executor's or a script's."""
     with suppress(OSError):
         for entry in os.scandir(root):
             if not entry.name.startswith(_PREFIX) or not entry.is_dir(follow_symlinks=False):

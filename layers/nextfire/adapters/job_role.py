@@ -218,7 +218,7 @@ class _Server(ThreadingHTTPServer):
     """Serves untrusted scripts.
 
     Connections with an incomplete request time out, and the oldest is closed if there are too many.
-    A complete request counts against the concurrent requests of its own loan.
+    A complete request counts toward the limit of concurrent requests of its loan.
     """
 
     daemon_threads = True

@@ -383,7 +383,7 @@ class Sandboxes:
         try:
             folder.remove()
             if user is not None and self._covered is None:
-                sweep_user(user.number, self.root)  # covered folders cannot hold leftovers
+                sweep_user(user.number, self.root)  # with namespaces, nothing is left
         finally:
             self._give_back(user, alone=alone)
 
