@@ -118,7 +118,7 @@ def test_a_job_cannot_borrow_a_script_that_was_signed_for_another_pool() -> None
     ):
         url = f"s3://{BUCKET}/{key}"
         stored.upload(url, CONTENT, signature(pool="staging"))
-        with pytest.raises(InvalidInputError, match="signed scripts of the pool 'default' only"):
+        with pytest.raises(InvalidInputError, match="only signed scripts of the pool 'default'"):
             scripts.fetch(ScriptSource(url, "acme"))
 
     assert attempted(world, script=f"s3://{BUCKET}/acme/staging/report.py").state is RunState.DEAD

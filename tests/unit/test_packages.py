@@ -196,7 +196,7 @@ def test_archive_that_unpacks_too_large_is_refused(tmp_path: Path) -> None:
     packed = tmp_path / "a.zip"
     packed.write_bytes(archive(**{"__main__.py": "x" * 1001}))
 
-    with pytest.raises(ValueError, match="at most 9 files of 1000 bytes"):
+    with pytest.raises(ValueError, match="the maximum is 9 files of 1000 bytes"):
         unpack.unpack(str(packed), str(tmp_path), 1000, 9)
 
 
