@@ -65,7 +65,7 @@ class AwsSecrets:
         if isinstance(reference, SecretReference) and reference.key is not None:
             value = _member(value, reference.key, name)
         if not isinstance(value, str) or not _fits_environment(value):
-            raise _invalid(noun, name, "its value is not a valid environment variable")
+            raise _invalid(noun, name, "its value is not text")
         return value
 
     def _latest(self, name: str) -> _Cache:
