@@ -81,7 +81,7 @@ def _on_fargate(**fargate: object) -> dict[str, object]:
         ({"pools": {"p": {"executor": "worker", "timeout": "PT13H"}}}, "at most PT12H"),
         ({"pools": {"p": {"executor": "lambda", "timeout": "PT1M"}}}, "more than PT1M"),
         ({"pools": {"p": {"executor": "lambda", "batchSize": 11}}}, "less than or equal to 10"),
-        ({"pools": {"p": {"executor": "lambda", "packages": "inline"}}}, "must be none"),
+        ({"pools": {"p": {"executor": "lambda", "packages": "inline"}}}, "cannot be inline"),
         ({"pools": {"p": {"executor": "lambda", "fargate": {}}}}, "applies to worker pools only"),
         ({"pools": {"p": {"executor": "worker", "jobRole": "admin"}}}, "should match pattern"),
         ({"pools": {"p": {"executor": "worker", "concurrency": 65}}}, "less than or equal to 64"),
