@@ -427,8 +427,8 @@ class PoolSettings(_Settings):
             )
         if self.executor == "lambda" and self.packages == "inline":
             raise ValueError(
-                "packages of a lambda pool cannot be inline: use a worker pool, or add the packages to "
-                "the script's archive"
+                "packages of a lambda pool cannot be inline: use a worker pool, or add the "
+                "packages to the script's archive"
             )
         return self
 
