@@ -1,4 +1,4 @@
-"""`python -m infra <command>`: the CDK command line on this app, with the caller's credentials."""
+"""`python -m infra <command>`: runs the CDK CLI on this app, with the caller's credentials."""
 
 import os
 import subprocess

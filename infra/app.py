@@ -1,4 +1,4 @@
-"""The CDK app: `cdk synth` and `cdk deploy` run this module from the project's root."""
+"""The CDK app. `cdk synth` and `cdk deploy` run this module from the project's root."""
 
 import sys
 import tempfile
@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def build_app(app: App, *, staging: Path, root: Path = ROOT) -> NextfireStack:
-    """Add the stack to *app*, as the app's context wants it. Needs neither credentials nor Docker.
+    """Add the stack to *app*, with the settings in its context. Needs no credentials or Docker.
 
-    Assets are staged under *staging*, which may be removed once this has returned.
+    Assets are staged under *staging*, which may be removed after this function returns.
     """
     settings = Settings.from_context(app.node.get_all_context())
-    # MiniStack's IAM refuses the CDK's deploy roles, so the local target does without them.
+    # MiniStack's IAM rejects the CDK's deploy roles, so the local target does not use them.
     synthesizer = CliCredentialsStackSynthesizer() if settings.target is Target.LOCAL else None
     build = Build(root, staging=staging, cache=root / ".nextfire" / "build")
     return NextfireStack(app, STACK_NAME, settings=settings, build=build, synthesizer=synthesizer)
@@ -33,7 +33,7 @@ def main() -> None:
         try:
             build_app(app, staging=Path(staging))
         except ValidationError as error:
-            sys.exit(f"The settings in cdk.json (or given by -c) cannot be used:\n{error}")
+            sys.exit(f"Invalid settings in cdk.json (or in -c options):\n{error}")
         app.synth()
 
 

@@ -1,8 +1,9 @@
-"""Stages what the functions run from, without Docker: the functions' code and the two layers.
+"""Stages the functions' code and the two layers, without Docker.
 
-The third-party layer is what uv.lock names for the runtime, fetched as wheels for the target's
-Python and platform; hashes are checked. What boto3 alone brings is left out: the Lambda runtime
-has it. The layer is kept by the hash of its inputs, so that it is built once per lock file.
+The third-party layer holds the runtime dependencies of uv.lock, as wheels for the target's Python
+and platform, with verified hashes. boto3 and packages that only boto3 needs are left out: the
+Lambda runtime has them. The layer is cached by the hash of its inputs, so each lock file is built
+once.
 """
 
 import hashlib
@@ -24,12 +25,12 @@ from uv import find_uv_bin
 _log = logging.getLogger(__name__)
 
 _IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc")
-_CALLERS = "client"
-"""The package of the core that is its callers'."""
+_CLIENT_PACKAGE = "client"
+"""The package of the core for API clients; it is not deployed."""
 
 
 class WrongWheelError(Exception):
-    """A package of the layer would not run on the target; build the layer for that target."""
+    """A package of the layer does not run on the target; build the layer for that target."""
 
     def __init__(self, distribution: str, tags: Iterable[str], platform_name: str) -> None:
         super().__init__(
@@ -40,7 +41,7 @@ class WrongWheelError(Exception):
 
 @dataclass(frozen=True)
 class Runtime:
-    """A Python on a platform: what the wheels of a layer must fit."""
+    """A Python version on a platform, with which the wheels of a layer must be compatible."""
 
     name: str
     version: str
@@ -70,7 +71,7 @@ class Runtime:
 
     @classmethod
     def host(cls) -> Self:
-        """The Python that runs this, where it runs."""
+        """The Python and the platform of this process."""
         major, minor = sys.version_info[:2]
         return cls(
             name=f"python{major}.{minor}-{sys.platform}-{platform.machine()}",
@@ -81,10 +82,10 @@ class Runtime:
 
 
 def check_wheels(layer: Path, runtime: Runtime) -> None:
-    """Make sure that every distribution under *layer* runs on *runtime*.
+    """Check that every distribution under *layer* runs on *runtime*.
 
     Raises:
-        WrongWheelError: One does not; or it has no WHEEL file, so that nobody knows.
+        WrongWheelError: A distribution does not run on it, or has no WHEEL file.
     """
     for dist_info in sorted(layer.glob("*.dist-info")):
         wheel = dist_info / "WHEEL"
@@ -95,9 +96,9 @@ def check_wheels(layer: Path, runtime: Runtime) -> None:
 
 
 class Build:
-    """Stages code under *staging*, which the caller removes after the synthesis.
+    """Stages code under *staging*, which the caller removes after synthesis.
 
-    *cache* keeps third-party layers between builds; two builds may share it at the same time.
+    *cache* holds third-party layers between builds; concurrent builds may share it.
     """
 
     def __init__(self, root: Path, *, staging: Path, cache: Path) -> None:
@@ -120,7 +121,7 @@ class Build:
         return asset
 
     def worker_image(self) -> Path:
-        """What `functions/worker/Dockerfile` copies into the worker's image, and that file."""
+        """The build context of the worker's image: the Dockerfile and the files that it copies."""
         context = self._staging / "image-worker"
         if not context.exists():
             worker = Path("functions") / "worker"
@@ -135,7 +136,7 @@ class Build:
         core = layers / "nextfire"
 
         def ignored(at: str, names: list[str]) -> set[str]:
-            callers = {_CALLERS} if Path(at) == core else set()
+            callers = {_CLIENT_PACKAGE} if Path(at) == core else set()
             return {*_IGNORED(at, names), *callers}
 
         shutil.copytree(core, folder / "nextfire", ignore=ignored)
@@ -143,12 +144,14 @@ class Build:
             shutil.copy2(module, folder)
 
     def third_party_layer(self, runtime: Runtime, *, signatures: bool = False) -> Path:
-        """The locked runtime dependencies for *runtime*, built unless the cache has them; with
-        *signatures* also what verifies those of scripts.
+        """The locked runtime dependencies for *runtime*, from the cache or newly built.
+
+        *signatures*: whether to include the library that verifies signatures of scripts.
 
         Raises:
             WrongWheelError: A package does not run on *runtime*.
-            subprocess.CalledProcessError: uv could not resolve or fetch; its words are on stderr.
+            subprocess.CalledProcessError: uv could not resolve or fetch a package. Its error is on
+                stderr.
         """
         requirements = self._uv(
             "export", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header",
@@ -167,7 +170,7 @@ class Build:
                 try:
                     built.rename(layer)
                 except OSError:
-                    if not layer.exists():  # nobody else built it meanwhile
+                    if not layer.exists():  # otherwise another build was faster
                         raise
         check_wheels(layer / "python", runtime)
         return layer
@@ -190,15 +193,16 @@ class Build:
             else:
                 needless.unlink(missing_ok=True)
         if compiler is not None:
-            # A function can write no bytecode. Without times: those of an asset's files change.
+            # Functions cannot write bytecode. Unchecked, because modification times of asset files
+            # change.
             command = [compiler, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
             subprocess.run([*command, str(packages)], check=True, stdout=subprocess.DEVNULL)
         return layer
 
     @staticmethod
     def _interpreter(version: str) -> str | None:
-        """A Python of *version*, whose bytecode others of that version read; None: there is none,
-        and functions compile what they import each time that they start.
+        """The path of a Python of *version*, to compile bytecode for that version. None if there is
+        none; then functions compile their imports at each start.
         """
         if version == f"{sys.version_info.major}.{sys.version_info.minor}":
             return sys.executable
@@ -208,8 +212,8 @@ class Build:
         if found.returncode == 0:
             return found.stdout.strip()
         _log.warning(
-            "There is no Python %s here, so the functions' packages go without bytecode, and "
-            "functions start slower. To change it: uv python install %s",
+            "Python %s is not installed, so the functions' packages contain no bytecode and "
+            "functions start slower. To fix this, run: uv python install %s",
             version,
             version,
         )

@@ -1,8 +1,8 @@
-"""The deployment's settings: cdk.json context, typed.
+"""The deployment's settings: the typed cdk.json context.
 
-Context keys that hold a colon or begin with `@` belong to the CDK and are passed over; any other
-key that is not a setting is refused by name. `-c key=value` on the command line overrides
-cdk.json; structured values are given as JSON. Durations are ISO 8601.
+Context keys that contain a colon or start with `@` belong to the CDK and are ignored. Any other key
+that is not a setting is an error. `-c key=value` on the command line overrides cdk.json; structured
+values are JSON. Durations are ISO 8601.
 """
 
 import json
@@ -34,22 +34,22 @@ from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 MIN_LIFE = timedelta(minutes=2)
 LAMBDA_LIMIT = timedelta(minutes=15)
 SQS_VISIBILITY_LIMIT = timedelta(hours=12)
-OUTPUTS_KEPT = timedelta(days=97)
-"""Longer than the records that name them, which live 90 days and are removed days late."""
+OUTPUT_RETENTION = timedelta(days=97)
+"""Longer than the lifetime of run records, which are removed some days after 90 days."""
 _OWN_MEMORY = 128
-"""MiB of a function or a task that its scripts may not allocate: the executor's own."""
+"""MiB of a function or a task that are reserved for the executor."""
 _LEAST_SCRIPT_MEMORY = 64
 _WORKER_SCRIPT_MEMORY = 2048
 EXECUTOR_MARGIN = timedelta(minutes=1)
-"""Of an executor's timeout, what a run may not use: it is there to record how the run ended."""
+"""Part of an executor's timeout that a run may not use: reserved to record the run's end."""
 
 _MOST_OF_TENANTS = 2_000
-"""Bytes of a function's environment for what tenants have; the rest of its 4 KB is for us."""
+"""Maximum bytes of tenant settings in a function's environment, which has 4 KB in total."""
 
 _MOST_OF_A_POLICY = 2_000
-"""Bytes of a pool's `packagePolicy` as JSON."""
+"""Maximum bytes of a pool's `packagePolicy` as JSON."""
 _MOST_OF_RULES = 1_000
-"""Bytes of a function's environment for the rules of roles."""
+"""Maximum bytes of IAM rules in a function's environment."""
 
 _LOG_RETENTIONS = {
     timedelta(days=days): retention
@@ -68,51 +68,54 @@ _LOG_RETENTIONS = {
 
 
 class Target(StrEnum):
-    """Where the app is deployed."""
+    """The deployment target."""
 
     AWS = "aws"
     LOCAL = "local"
-    """MiniStack on this machine: its architecture, its Python, the caller's own credentials."""
+    """MiniStack on this machine: the machine's architecture and Python, the caller's
+    credentials."""
 
 
 class Auth(StrEnum):
-    """How the API finds out who calls."""
+    """How the API authenticates callers."""
 
     KEYS = "keys"
-    """By API keys, which it makes and keeps itself."""
+    """API keys, which the API issues and stores itself."""
     IAM = "iam"
-    """By SigV4: roles and users of this account; `iam` maps them to tenants."""
+    """SigV4: roles and users of this account; `iam` maps them to tenants."""
     JWT = "jwt"
-    """By tokens of an OIDC issuer; the tenant is a claim."""
+    """Tokens of an OIDC issuer; a claim holds the tenant."""
 
 
 def iso8601(duration: timedelta) -> str:
-    """*duration* as the functions read it from their environment, such as `PT2M10S`."""
+    """Format *duration* for the functions' environment, for example `PT2M10S`."""
     return str(TypeAdapter(timedelta).dump_python(duration, mode="json"))
 
 
 def _whole_seconds(duration: timedelta) -> timedelta:
     if duration <= timedelta(0) or duration.microseconds:
-        raise ValueError("give a duration of one or more whole seconds, such as PT60S")
+        raise ValueError("use a duration of one or more whole seconds, such as PT60S")
     return duration
 
 
 def _whole_minutes(duration: timedelta) -> timedelta:
     if duration % timedelta(minutes=1):
-        raise ValueError("EventBridge wakes by the minute: give whole minutes, such as PT15M")
+        raise ValueError("EventBridge rules have minutes: use whole minutes, such as PT15M")
     return duration
 
 
 def _whole_days(duration: timedelta) -> timedelta:
     if duration % timedelta(days=1):
-        raise ValueError("S3 locks objects by the day: give whole days, such as P365D")
+        raise ValueError("S3 object locks have days: use whole days, such as P365D")
     return duration
 
 
 def _known_retention(duration: timedelta) -> timedelta:
     if duration not in _LOG_RETENTIONS:
         days = ", ".join(f"P{known.days}D" for known in _LOG_RETENTIONS)
-        raise ValueError(f"CloudWatch Logs keeps logs for fixed periods; choose one of {days}")
+        raise ValueError(
+            f"CloudWatch Logs supports only fixed retention periods: use one of {days}"
+        )
     return duration
 
 
@@ -125,7 +128,7 @@ def _egress(value: object) -> object:
         if value not in {EgressMode.OPEN, EgressMode.NONE}:
             raise ValueError(
                 f'egress must be "open", "none" or a list of hosts, not {value!r}: '
-                'for one host give ["api.example.com"]'
+                'for one host use ["api.example.com"]'
             )
         return Egress.parse(value)
     if isinstance(value, list) and all(isinstance(host, str) for host in value):
@@ -137,13 +140,13 @@ def _index_secret(arn: str) -> str:
     match = _SECRET_ARN.fullmatch(arn) or _PARAMETER_ARN.fullmatch(arn)
     if match is None:
         raise ValueError(
-            "packageIndexSecret must be the whole ARN of a secret, with the six characters at its "
-            "end (arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX), or of a parameter "
-            "(arn:aws:ssm:REGION:ACCOUNT:parameter/NAME)"
+            "packageIndexSecret must be the full ARN of a secret, with its suffix of six "
+            "characters (arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX), or of a "
+            "parameter (arn:aws:ssm:REGION:ACCOUNT:parameter/NAME)"
         )
     if match[1].startswith("nextfire/"):
         raise ValueError(
-            "packageIndexSecret must not be under nextfire/: a job could name it in target.env"
+            "packageIndexSecret must not be under nextfire/: jobs could read it with target.env"
         )
     return arn
 
@@ -180,48 +183,48 @@ _MEMORY_OF_CPU = {
     8192: range(16_384, 61_440 + 1, 4096),
     16_384: range(32_768, 122_880 + 1, 8192),
 }
-"""What Fargate offers: MiB of memory, by 1024ths of a core."""
+"""Memory sizes (MiB) that Fargate supports, by CPU (1024ths of a core)."""
 
 
 class FargateSettings(_Settings):
-    """Workers that the stack itself runs, as tasks on Fargate."""
+    """Workers that the stack runs as Fargate tasks."""
 
     cpu: Literal[256, 512, 1024, 2048, 4096, 8192, 16_384] = 1024
-    """Of a task, in 1024ths of a core."""
+    """CPU of a task, in 1024ths of a core."""
     memory: int = 4096
-    """MiB of a task; what Fargate offers depends on `cpu`."""
+    """Memory of a task in MiB; the supported sizes depend on `cpu`."""
     min_tasks: Annotated[int, Field(ge=0, le=1000)] = 0
     """Minimum number of tasks."""
     max_tasks: Annotated[int, Field(ge=1, le=1000)] = 4
     """Maximum number of tasks."""
     image: Annotated[str, StringConstraints(pattern=r"^[^\s:]+[^\s]*[:@][^\s/]+$")] | None = None
-    """The worker's image with its tag or digest; None: it is built when the stack is deployed."""
+    """The worker's image with a tag or digest; None to build it during deployment."""
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
-    """Where the tasks live; None: in a VPC of the stack, with public subnets only."""
+    """The VPC of the tasks; None to create a VPC with public subnets only."""
     subnet_ids: tuple[Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")], ...] = ()
     """Subnets of `vpcId`."""
     assign_public_ip: bool = True
-    """How the tasks reach AWS from a public subnet; False where the subnets have another way."""
+    """Whether tasks get a public IP to reach AWS; False if the subnets have a NAT or endpoints."""
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
         if self.memory not in _MEMORY_OF_CPU[self.cpu]:
             offered = ", ".join(str(memory) for memory in _MEMORY_OF_CPU[self.cpu])
-            raise ValueError(f"with cpu {self.cpu} Fargate offers as memory one of {offered}")
+            raise ValueError(f"with cpu {self.cpu}, memory must be one of {offered}")
         if self.min_tasks > self.max_tasks:
             raise ValueError("minTasks must be at most maxTasks")
         if (self.vpc_id is None) != (not self.subnet_ids):
-            raise ValueError("vpcId and subnetIds go together: give both, or neither")
+            raise ValueError("vpcId and subnetIds belong together: set both, or neither")
         if self.vpc_id is None and not self.assign_public_ip:
             raise ValueError(
-                "assignPublicIp must be true in the stack's own VPC, which has no NAT: without it "
-                "a task reaches nothing; or give vpcId and subnetIds"
+                "assignPublicIp must be true in the stack's own VPC, which has no NAT: tasks would "
+                "have no network access. Or set vpcId and subnetIds"
             )
         return self
 
 
 class VpcSettings(_Settings):
-    """Where a Lambda executor is attached to a network of yours."""
+    """The VPC to which a Lambda executor is attached."""
 
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")]
     """An existing VPC."""
@@ -234,40 +237,40 @@ class VpcSettings(_Settings):
         tuple[Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")], ...],
         Field(max_length=5),
     ] = ()
-    """Security groups of `vpcId`; none: one of the pool's own, which lets HTTPS out."""
+    """Security groups of `vpcId`; empty to create one that allows only outbound HTTPS."""
 
 
 class PoolSettings(_Settings):
-    """A pool: its queue, and who serves it."""
+    """A pool: its queue and its executors."""
 
     executor: Literal["lambda", "worker"]
     """`lambda`, or `worker` for processes that poll the queue."""
     memory: Annotated[int, Field(ge=128, le=10_240)] = 512
-    """MiB of a Lambda executor."""
+    """Memory of a Lambda executor in MiB."""
     batch_size: Annotated[int, Field(ge=1, le=10)] = 1
-    """Messages that one invocation of a Lambda executor takes."""
+    """Maximum number of messages per invocation of a Lambda executor."""
     max_concurrency: Annotated[int, Field(ge=2, le=1000)] | None = 50
-    """Invocations of a Lambda executor at a time: what it leaves, the watcher and the API have."""
+    """Maximum concurrency of a Lambda executor; the account's other functions use the rest."""
     max_backlog: Annotated[int, Field(ge=1, le=100_000)] = 10_000
-    """Messages that the queue may hold; what is due beyond that waits in the table."""
+    """Maximum number of messages in the queue; other due runs wait in the table."""
     timeout: Duration | None = None
-    """How long an executor may work on a batch; by default the longest its kind allows."""
+    """Maximum time of an executor for a batch; None for the maximum of its kind."""
     concurrency: Annotated[int, Field(ge=1, le=64)] = 4
-    """Runs at a time of each worker process."""
+    """Concurrent runs of each worker process."""
     isolation: Literal["process", "task"] = "process"
-    """What each run has for itself: its processes, or a whole Fargate task (`task`)."""
+    """The isolation of each run: its own processes, or a whole Fargate task (`task`)."""
     job_role: Annotated[str, StringConstraints(pattern=_ROLE_ARN)] | None = None
-    """The role that the pool's scripts act in; None: they have no credentials."""
+    """The IAM role of the pool's scripts; None if they get no credentials."""
     packages: Literal["inline", "none"] | None = None
-    """Whether packages that a script names inline (PEP 723) are installed for it."""
+    """Whether to install packages that scripts declare inline (PEP 723)."""
     package_index: (
         Annotated[str, StringConstraints(pattern=r"^\S+$"), AfterValidator(check_index)] | None
     ) = None
-    """Where they come from, instead of the public index; without credentials."""
+    """URL of the package index, without credentials; None for the public index."""
     package_index_secret: Annotated[str, AfterValidator(_index_secret)] | None = None
-    """ARN of the secret or the parameter that holds the credentials of `packageIndex`."""
+    """ARN of the secret or parameter with the credentials of `packageIndex`."""
     package_policy: PackagePolicy | None = None
-    """Which of them are installed; None: any that has a wheel."""
+    """The packages that may be installed; None for all that have a wheel."""
     trusted_signers: (
         Annotated[
             tuple[Annotated[str, StringConstraints(pattern=_PUBLIC_KEY)], ...],
@@ -275,54 +278,56 @@ class PoolSettings(_Settings):
         ]
         | None
     ) = None
-    """Public keys; the pool runs only scripts that one of them signed. None: it runs any."""
+    """Public keys. The pool runs only scripts signed by one of them; None to run all scripts."""
     script_memory: Annotated[int, Field(ge=32)] | None = None
     """MiB that each process of a script may allocate."""
 
     egress: Annotated[Egress, BeforeValidator(_egress)] = OPEN
-    """What scripts may reach on the network: `open`, `none`, or a list of hosts."""
+    """The network access of scripts: `open`, `none`, or a list of hosts."""
     metadata: Literal["closed", "open"] | None = None
-    """Whether workers close the metadata addresses of their machine to scripts; None: they do."""
+    """Whether workers block scripts from the machine's metadata addresses; None for `closed`."""
     vpc: VpcSettings | None = None
-    """The network that a Lambda executor is attached to; None: it reaches the internet."""
+    """The VPC of a Lambda executor; None for Lambda's own network, with internet access."""
     fargate: FargateSettings | None = None
-    """How the stack runs workers of the pool; None: it runs none."""
+    """The Fargate workers of the pool; None if the stack runs no workers."""
     worker_principals: (
         tuple[Annotated[str, StringConstraints(pattern=_PRINCIPAL_ARN)], ...] | None
     ) = None
-    """IAM roles and users that may assume the pool's worker role; ECS tasks of the stack's account
-    and region always may.
+    """IAM roles and users that may assume the pool's worker role, in addition to ECS tasks of the
+    stack's account and region.
     """
 
     @property
     def slots(self) -> int:
-        """Runs at a time of each worker process, as its isolation allows."""
+        """Concurrent runs of each worker process: `concurrency`, or 1 with isolation by task."""
         return 1 if self.isolation == "task" else self.concurrency
 
     @property
     def packages_or_default(self) -> str:
-        """Workers install them; a Lambda function has neither the time nor the room."""
+        """`packages`, by default inline for workers; Lambda functions lack the time and space."""
         return self.packages or ("none" if self.executor == "lambda" else "inline")
 
     @property
     def metadata_or_default(self) -> str:
-        """A Lambda function has no metadata addresses to close."""
+        """`metadata`, by default closed for workers; Lambda functions have no such addresses."""
         return self.metadata or ("open" if self.executor == "lambda" else "closed")
 
     @property
     def package_policy_json(self) -> str | None:
-        """`package_policy` as executors read it."""
+        """`package_policy` in the format of the executors' environment."""
         policy = self.package_policy
         return None if policy is None else policy.model_dump_json(by_alias=True)
 
     @property
     def trusted_signers_json(self) -> str | None:
-        """`trusted_signers` as executors read them; None: the pool trusts none."""
+        """`trusted_signers` in the format of the executors' environment; None if not set."""
         return json.dumps(self.trusted_signers) if self.trusted_signers else None
 
     @property
     def script_memory_or_default(self) -> int:
-        """What the executor leaves of what is known of its memory; of a worker at most 2 GiB."""
+        """`script_memory`, by default the executor's memory minus its own share; for workers at
+        most 2 GiB.
+        """
         if self.script_memory is not None:
             return self.script_memory
         if self.executor == "worker":
@@ -332,21 +337,22 @@ class PoolSettings(_Settings):
 
     @property
     def work_limit(self) -> timedelta:
-        """The executor's timeout; a Lambda executor is killed at it."""
+        """The executor's timeout, after which Lambda kills a Lambda executor."""
         longest = LAMBDA_LIMIT if self.executor == "lambda" else timedelta(hours=11, minutes=1)
         return self.timeout or longest
 
     @property
     def longest_run(self) -> timedelta:
-        """The longest timeout that a job of this pool may ask for."""
+        """The maximum timeout of a job in this pool."""
         return self.work_limit - EXECUTOR_MARGIN
 
     @property
     def visibility(self) -> timedelta:
-        """How long a message stays hidden from others unless its executor says otherwise.
+        """The visibility timeout of the queue.
 
-        SQS refuses a visibility shorter than the function's timeout. An executor shortens it to
-        its lease as soon as it has the message, so this only bounds a claim that never came.
+        Lambda rejects a visibility timeout shorter than the function's timeout. An executor
+        shortens it to its lease as soon as it has the message, so this value matters only if the
+        executor dies before its claim.
         """
         return self.work_limit if self.executor == "lambda" else timedelta(minutes=1)
 
@@ -364,24 +370,26 @@ class PoolSettings(_Settings):
     def _check_network(self) -> Self:
         if self.egress.mode is EgressMode.NONE and self.job_role is not None:
             raise ValueError(
-                'egress "none" and jobRole exclude each other: a role is of no use to scripts '
-                "without network. Leave one of them out, or list the hosts that scripts need"
+                'egress "none" and jobRole are mutually exclusive: scripts without network cannot '
+                "use a role. Remove one of them, or list the hosts that scripts need"
             )
         own_hosts = self.executor == "worker" and self.fargate is None
         if self.egress.mode is EgressMode.LISTED and not own_hosts:
             host = "Fargate" if self.fargate else "Lambda"
             raise ValueError(
-                "egress can list hosts only where workers run as root on machines of your own: "
-                f'{host} cannot give a script its own network. Set egress to "none"; or to '
-                '"open" with a VPC, whose security groups and firewall decide'
+                "egress can list hosts only if workers run as root on machines of your own: "
+                f'{host} does not allow separate networks for scripts. Set egress to "none", or to '
+                '"open" with a VPC, whose security groups and firewall filter the traffic'
             )
         if self.executor == "worker" and self.vpc is not None:
             raise ValueError(
-                "vpc is for pools on Lambda: workers are in the network of their machine, and "
-                "tasks in that of fargate.vpcId"
+                "vpc applies to lambda pools only: workers use the network of their machine, and "
+                "Fargate tasks that of fargate.vpcId"
             )
         if self.executor == "lambda" and self.metadata is not None:
-            raise ValueError("metadata is for pools of workers: Lambda has no metadata addresses")
+            raise ValueError(
+                "metadata applies to worker pools only: Lambda has no metadata addresses"
+            )
         return self
 
     @model_validator(mode="after")
@@ -402,46 +410,46 @@ class PoolSettings(_Settings):
         if "concurrency" in self.model_fields_set and self.concurrency != 1:
             raise ValueError(
                 f'concurrency must be 1 with isolation "task", not {self.concurrency}: a task '
-                "carries out one run. Leave concurrency out; fargate.maxTasks limits the runs"
+                "executes one run. Remove concurrency; fargate.maxTasks limits concurrent runs"
             )
         return self
 
     @model_validator(mode="after")
     def _check_packages(self) -> Self:
         if self.package_index_secret is not None and self.package_index is None:
-            raise ValueError("packageIndexSecret needs packageIndex: credentials for which index?")
+            raise ValueError("packageIndexSecret requires packageIndex: set both, or neither")
         if len(self.package_policy_json or "") > _MOST_OF_A_POLICY:
             raise ValueError(
-                f"packagePolicy must have at most {_MOST_OF_A_POLICY} bytes as JSON: an output of "
-                "the stack, which holds it, has 4 KB; name fewer packages in allow"
+                f"packagePolicy must have at most {_MOST_OF_A_POLICY} bytes as JSON, because the "
+                "stack output that contains it is limited to 4 KB: list fewer packages in allow"
             )
         return self
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.executor == "lambda" and self.fargate is not None:
-            raise ValueError('fargate is for pools of workers: give them "executor": "worker"')
+            raise ValueError('fargate applies to worker pools only: set "executor": "worker"')
         if self.executor == "lambda" and self.worker_principals:
             raise ValueError(
-                'workerPrincipals is for pools of workers: give them "executor": "worker"'
+                'workerPrincipals applies to worker pools only: set "executor": "worker"'
             )
         if self.executor == "lambda" and self.packages == "inline":
             raise ValueError(
-                "packages of a lambda pool must be none: serve the pool by workers, or put the "
-                "packages into the script's archive"
+                "packages of a lambda pool cannot be inline: use a worker pool, or add the "
+                "packages to the script's archive"
             )
         return self
 
 
 class JwtSettings(_Settings):
-    """Whose tokens the API takes, with `auth` jwt."""
+    """The tokens that the API accepts with `auth` jwt."""
 
     issuer: Annotated[str, StringConstraints(pattern=r"^https://[^\s?#]+$")]
-    """As the tokens' `iss` has it; its keys are found through it."""
+    """The tokens' `iss`; also the base URL for the discovery of the signing keys."""
     audience: Annotated[
         tuple[Annotated[str, StringConstraints(min_length=1)], ...], Field(min_length=1)
     ]
-    """A token's `aud` or `client_id` is one of these."""
+    """Accepted values of a token's `aud` or `client_id`."""
     tenant_claim: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]{1,128}$")]
     """The claim that holds the tenant."""
 
@@ -450,12 +458,12 @@ def _checked_rules(rules: tuple[IamRule, ...] | None) -> tuple[IamRule, ...] | N
     if rules is None:
         return None
     if not rules:
-        raise ValueError("iam must have a rule, or be left out: then the tenant is the account")
+        raise ValueError("iam must have a rule. To use the account as the tenant, remove iam")
     text = json.dumps([rule.model_dump(mode="json", by_alias=True) for rule in rules])
     if len(text) > _MOST_OF_RULES:
         raise ValueError(
-            f"iam must have at most {_MOST_OF_RULES} bytes as JSON: a function's environment has "
-            "4 KB; use patterns such as team-etl-*"
+            f"iam must have at most {_MOST_OF_RULES} bytes as JSON, because a function's "
+            "environment is limited to 4 KB: use patterns such as team-etl-*"
         )
     return rules
 
@@ -479,7 +487,7 @@ class AdoptedStreams(_Settings):
 
 
 class KmsSettings(_Settings):
-    """A customer-managed key that exists already."""
+    """An existing customer-managed key."""
 
     key_arn: Annotated[str, StringConstraints(pattern=_KEY_ARN)]
     """ARN of the key."""
@@ -490,16 +498,16 @@ def _kms_if_json(value: object) -> object:
 
 
 class AuditLockSettings(_Settings):
-    """How long an object of the audit chain can neither be changed nor removed."""
+    """The object lock of the audit chain: objects cannot be changed or deleted for `period`."""
 
     mode: Literal["GOVERNANCE", "COMPLIANCE"]
-    """GOVERNANCE: not without `s3:BypassGovernanceRetention`; COMPLIANCE: by no one."""
+    """GOVERNANCE: `s3:BypassGovernanceRetention` overrides the lock. COMPLIANCE: nothing does."""
     period: Annotated[Duration, AfterValidator(_whole_days)]
     """How long an object is locked, in whole days."""
 
 
 class Adopted(_Settings):
-    """Physical names of stores that exist already and that this stack shall use, not create."""
+    """Physical names of existing stores that the stack uses instead of creating them."""
 
     jobs: str | None = None
     """Name of the jobs table."""
@@ -518,13 +526,13 @@ class Adopted(_Settings):
     outputs: str | None = None
     """Name of the outputs bucket."""
     audit: str | None = None
-    """The bucket of the audit chain, to be continued."""
+    """The bucket of an existing audit chain, which the stack continues."""
     streams: AdoptedStreams = AdoptedStreams()
-    """The ARNs of the streams of adopted tables."""
+    """ARNs of the streams of adopted tables."""
 
 
 class Settings(_Settings):
-    """Everything that a deployment may choose."""
+    """All settings of a deployment."""
 
     target: Target = Target.AWS
     """Where the stack is deployed: `aws`, or `local` for MiniStack on this machine."""
@@ -533,41 +541,41 @@ class Settings(_Settings):
     ] = Field(default_factory=lambda: {"default": PoolSettings(executor="lambda")})
     """The pools, by name."""
     write_shards: Annotated[int, Field(ge=1, le=999)] = 4
-    """Shards that writers spread due entries over. Raise `readShards` first."""
+    """Number of shards over which writers spread due entries. Increase `readShards` first."""
     read_shards: Annotated[int, Field(ge=1, le=999)] = 4
-    """Shards that watchers read; at least `writeShards`."""
+    """Number of shards that watchers read; at least `writeShards`."""
     groups: Annotated[int, Field(ge=1, le=100)] = 1
-    """Watcher groups; the shards are divided among them."""
+    """Number of watcher groups, which divide the shards among themselves."""
     tenant_weights: Annotated[
         dict[str, Annotated[int, Field(ge=1, le=1000)]], BeforeValidator(_json_if_text)
     ] = Field(default_factory=dict)
-    """A tenant's part of the turns where not all can go at once; 1 where it is not named."""
+    """Shares of tenants in dispatch when capacity is limited; default 1."""
     quotas: Annotated[TenantQuotas, BeforeValidator(_json_if_text)] = NO_QUOTAS
-    """What a tenant may have at most: `default`, and by `tenants` what some have instead."""
+    """Quotas of tenants: `default`, and exceptions by tenant in `tenants`."""
     life: Duration = timedelta(seconds=125)
-    """How long one invocation of a watcher lives; over two minutes, so that two overlap."""
+    """Lifetime of one watcher invocation; more than two minutes, so that two overlap."""
     lease: Duration = timedelta(seconds=60)
     """How long a worker owns a run without a heartbeat."""
     watcher_memory: Annotated[int, Field(ge=128, le=10_240)] = 144
-    """Memory brings computing power: 144 MiB are a twelfth of a core."""
+    """Memory in MiB. CPU is proportional to it: 144 MiB is a twelfth of a core."""
     api_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """Memory of the API's function, in MiB."""
     auth: Auth = Auth.KEYS
     """How the API authenticates callers: API keys, IAM signatures or JWTs."""
     jwt: Annotated[JwtSettings | None, BeforeValidator(_json_if_text)] = None
-    """Needed by `auth` jwt, and by nothing else."""
+    """Required with `auth` jwt, otherwise invalid."""
     iam: Annotated[
         tuple[IamRule, ...] | None, BeforeValidator(_json_if_text), AfterValidator(_checked_rules)
     ] = None
-    """Which tenant and scopes a role has, with `auth` iam; the first that matches counts. None: the
+    """Rules that map roles to a tenant and scopes, with `auth` iam; the first match wins. None: the
     tenant is the account, with all scopes.
     """
     authorizer_memory: Annotated[int, Field(ge=128, le=10_240)] = 256
     """Memory of the function that checks API keys, in MiB."""
     audit_every: Duration = timedelta(days=1)
-    """How often the auditor visits each job."""
+    """How often the auditor checks each job."""
     auditor_wake_every: Annotated[Duration, AfterValidator(_whole_minutes)] = timedelta(minutes=15)
-    """How often it is woken to go on with an audit, or to begin one."""
+    """How often the auditor is invoked to continue or start an audit."""
     auditor_memory: Annotated[int, Field(ge=128, le=10_240)] = 512
     """Memory of the auditor, in MiB."""
     throttle_rate: Annotated[int, Field(ge=1)] = 200
@@ -577,29 +585,29 @@ class Settings(_Settings):
     log_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=30)
     """Retention of the other logs."""
     audit_retention: Annotated[Duration, AfterValidator(_known_retention)] = timedelta(days=365)
-    """How long the API's own log, which holds the audit events, and its access log are kept."""
+    """Retention of the API function's log, which holds audit events, and of the access log."""
     kms: Annotated[KmsSettings | Literal["create"] | None, BeforeValidator(_kms_if_json)] = None
-    """The key of tables, queues, buckets and logs; None: keys that AWS manages."""
+    """The KMS key of tables, queues, buckets and logs; None for AWS-managed keys."""
     audit_lock: Annotated[AuditLockSettings | None, BeforeValidator(_json_if_text)] = None
-    """Object lock on the audit chain; None: its objects can be removed."""
+    """Object lock of the audit chain; None if its objects may be deleted."""
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     """The level of the functions' logs."""
     aws_client: Literal["lean", "boto3"] = "lean"
-    """What calls DynamoDB and SQS."""
+    """The client of DynamoDB and SQS."""
     alarm_topic_arn: str | None = None
-    """An SNS topic that the alarms notify."""
+    """The SNS topic that the alarms notify."""
     remove_data: bool = False
-    """Deleting the stack deletes the tables, the scripts, the outputs and the audit log too."""
+    """Whether deleting the stack also deletes tables, scripts, outputs and the audit log."""
     adopt: Annotated[Adopted, BeforeValidator(_json_if_text)] = Adopted()
     """Existing stores that the stack uses instead of creating them."""
     pool_access: Literal["own", "all"] = "own"
-    """The pools whose scripts, outputs and secrets an executor reaches: `own`; `all` only for
-    the update from a version that did not separate pools.
+    """The pools whose scripts, outputs and secrets an executor may access: `own`. Use `all` only
+    for the update from a version that did not separate pools.
     """
 
     @property
     def signatures(self) -> bool:
-        """Whether a pool verifies signatures, for which the functions need a library more."""
+        """Whether a pool verifies signatures, for which the functions need another library."""
         return any(pool.trusted_signers for pool in self.pools.values())
 
     @property
@@ -608,7 +616,7 @@ class Settings(_Settings):
 
     @property
     def quotas_json(self) -> str:
-        """`quotas` as the functions read them: what is given, a null included."""
+        """`quotas` in the format of the functions' environment: fields that were set, even null."""
         return self.quotas.model_dump_json(by_alias=True, exclude_unset=True)
 
     @property
@@ -617,57 +625,65 @@ class Settings(_Settings):
 
     @property
     def audit_removal(self) -> RemovalPolicy:
-        """Who did what is to be known after a stack is gone, too."""
+        """The removal policy of audit events, which by default outlive the stack."""
         return RemovalPolicy.DESTROY if self.remove_data else RemovalPolicy.RETAIN
 
     @property
     def enforce_ssl(self) -> bool:
-        """Refuse requests without TLS; the loopback has none, and MiniStack obeys the policy."""
+        """Whether to deny requests without TLS. MiniStack enforces the policy and has no TLS."""
         return self.target is Target.AWS
 
     @property
     def watcher_timeout(self) -> timedelta:
-        """A watcher ends by itself after its life; the timeout is for one that hangs."""
+        """The timeout of a hung watcher. Other watchers end by themselves after `life`."""
         return self.life + timedelta(seconds=20)
 
     @model_validator(mode="after")
     def _check_agreement(self) -> Self:
         if self.read_shards < self.write_shards:
-            raise ValueError("readShards must be at least writeShards, or entries are never read")
+            raise ValueError(
+                "readShards must be at least writeShards; otherwise some entries are never read"
+            )
         if self.groups > self.read_shards:
             raise ValueError("groups must not exceed readShards: a group without shards is idle")
         if len(self.quotas_json) + len(json.dumps(self.tenant_weights)) > _MOST_OF_TENANTS:
             raise ValueError(
-                f"quotas and tenantWeights must have at most {_MOST_OF_TENANTS} bytes as JSON: "
-                "a function's environment has 4 KB; put what most tenants have into the default"
+                f"quotas and tenantWeights must have at most {_MOST_OF_TENANTS} bytes as JSON, "
+                "because a function's environment is limited to 4 KB: move common values into the "
+                "default"
             )
         if self.life < MIN_LIFE:
             raise ValueError(
-                f"life must be at least {iso8601(MIN_LIFE)}: a watcher is woken each minute, and "
-                "one must stand by while another works"
+                f"life must be at least {iso8601(MIN_LIFE)}: a watcher is invoked each minute, and "
+                "one must be on standby while another is active"
             )
         if self.watcher_timeout > LAMBDA_LIMIT:
             raise ValueError("life must be at most PT14M40S: a watcher is a Lambda function")
         if (self.auth is Auth.JWT) != (self.jwt is not None):
             raise ValueError(
-                "jwt (issuer, audience, tenantClaim) goes with auth jwt: give both, or neither"
+                'jwt (issuer, audience, tenantClaim) and "auth": "jwt" belong together: set both, '
+                "or neither"
             )
         if self.iam and self.auth is not Auth.IAM:
-            raise ValueError('iam (rules for roles) goes with "auth": "iam": leave it out')
+            raise ValueError('iam (rules for roles) requires "auth": "iam": set it, or remove iam')
         if self.audit_every < self.auditor_wake_every:
             raise ValueError(
-                "auditEvery must be at least auditorWakeEvery: nobody begins it sooner"
+                "auditEvery must be at least auditorWakeEvery: audits start only when the auditor "
+                "is invoked"
             )
         if self.adopt.due and not self.adopt.control:
-            raise ValueError("adopt.due needs adopt.control: without its cursors nobody reads it")
+            raise ValueError(
+                "adopt.due requires adopt.control: without its cursors, watchers do not read the "
+                "adopted entries"
+            )
         return self
 
     @classmethod
     def from_context(cls, context: Mapping[str, Any]) -> Self:
-        """Read the settings from a CDK context; on the local target its `local` part wins.
+        """Read the settings from a CDK context. For the local target, its key `local` overrides.
 
         Raises:
-            pydantic.ValidationError: A key is unknown, or a value is not possible.
+            pydantic.ValidationError: A key is unknown, or a value is invalid.
         """
         ours = {
             key: value

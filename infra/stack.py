@@ -1,4 +1,4 @@
-"""The stack: wires the constructs together and grants what each of them needs, nothing more."""
+"""The stack: connects the constructs and grants each of them only the permissions it needs."""
 
 from datetime import timedelta
 
@@ -35,19 +35,19 @@ from infra.settings import (
     iso8601,
 )
 
-_API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway answers 503 for the function after 30 s anyway
+_API_TIMEOUT = LAMBDA_LIMIT / 30  # API Gateway returns 503 after 30 s anyway
 _AUDIT_LOG_TIMEOUT = timedelta(seconds=60)
 _AUDIT_LOG_MEMORY = 512
-_AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits for it for 10 s
+_AUTHORIZER_TIMEOUT = timedelta(seconds=8)  # API Gateway waits up to 10 s
 
 
 def pascal(name: str) -> str:
-    """A pool's name as part of a logical id or an output's key: `batch-etl` is `BatchEtl`."""
+    """A pool's name as part of a logical id or an output's key: `batch-etl` becomes `BatchEtl`."""
     return "".join(part.capitalize() for part in name.split("-"))
 
 
 class NextfireStack(Stack):
-    """The scheduler: its stores, its pools and executors, its watcher, its API, its alarms."""
+    """The scheduler: stores, pools, executors, watcher, auditor, API, audit log and alarms."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class NextfireStack(Stack):
                 if settings.target is Target.AWS and (fargate := pool.settings.fargate):
                     self._worker_services[pool.name] = self._create_worker_service(pool, fargate)
         self._watcher = self._create_watcher()
-        # Whoever reads messages is updated before whoever writes them.
+        # Update the consumers of messages before the producer.
         self._watcher.function.node.add_dependency(
             *(executor.function for executor in self._executors.values()),
             *self._worker_services.values(),
@@ -166,15 +166,15 @@ class NextfireStack(Stack):
                 "NEXTFIRE_OUTPUTS_BUCKET": stores.outputs.bucket_name,
             },
         )
-        # It counts the jobs of tenants that have a quota of them, and tells the counts.
+        # The API counts jobs of tenants with a job quota, and returns the counts.
         allow(
             api.role,
             dynamodb("GetItem", "PutItem", "Query", "UpdateItem"),
             stores.jobs.table_arn,
         )
-        # Before it forgets what the watchers may need, it looks whether they have sent it all.
+        # Before it drops data that watchers may need, it checks that they no longer need it.
         allow(api.role, dynamodb("PutItem", "Query"), stores.due.table_arn)
-        # It cancels runs, redrives the dead, and lists them; to undo a skip it deletes a record.
+        # It cancels runs, and lists and redrives dead runs. Undoing a skip deletes a record.
         allow(
             api.role,
             dynamodb("GetItem", "PutItem", "Query", "UpdateItem", "DeleteItem"),
@@ -182,7 +182,7 @@ class NextfireStack(Stack):
         )
         allow(api.role, dynamodb("Query"), f"{stores.runs.table_arn}/index/{ATTENTION_INDEX}")
         self._grant_read(api.role, stores.outputs)
-        # Who uploads a script does so with a URL that it signed.
+        # Users upload scripts with URLs that the API presigned.
         allow(api.role, ["s3:PutObject"], stores.scripts.arn_for_objects("*"))
         allow(api.role, ["s3:ListBucket", "s3:ListBucketVersions"], stores.scripts.bucket_arn)
         allow(api.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn)
@@ -194,17 +194,17 @@ class NextfireStack(Stack):
                 stores.keys.table_arn,
             )
         self._encryption.allow(api.role, "dynamodb", TABLES)
-        # An upload by a URL that it signed uses the key in its name.
+        # Uploads with presigned URLs use the KMS key with the API's permissions.
         self._encryption.allow(api.role, "s3", WRITE)
         return api
 
     def _identity_environment(self) -> dict[str, str]:
-        """What the API is told of how its callers are known."""
+        """The API's environment variables for the authentication of callers."""
         jwt = self._settings.jwt
-        told = {"NEXTFIRE_AUTH": self._settings.auth.value}
+        auth = {"NEXTFIRE_AUTH": self._settings.auth.value}
         rules = [rule.model_dump(mode="json", by_alias=True) for rule in self._settings.iam or ()]
         return (
-            told
+            auth
             | ({"NEXTFIRE_TENANT_CLAIM": jwt.tenant_claim} if jwt else {})
             | ({"NEXTFIRE_IAM_RULES": self.to_json_string(rules)} if rules else {})
         )
@@ -258,7 +258,7 @@ class NextfireStack(Stack):
             dynamodb("Query", "PutItem", "DeleteItem", "BatchWriteItem"),
             stores.due.table_arn,
         )
-        # It ends a job whose last occurrence does not run.
+        # The watcher completes a job whose last occurrence does not run.
         allow(
             watcher.role,
             dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
@@ -269,7 +269,7 @@ class NextfireStack(Stack):
             dynamodb("GetItem", "Query", "PutItem", "UpdateItem"),
             stores.runs.table_arn,
         )
-        # It counts the runs of tenants that have a quota of them.
+        # It counts runs of tenants with a run quota.
         allow(
             watcher.role,
             dynamodb("GetItem", "BatchGetItem", "PutItem", "UpdateItem"),
@@ -300,7 +300,7 @@ class NextfireStack(Stack):
                 "NEXTFIRE_AUDIT_EVERY": iso8601(self._settings.audit_every),
             },
         )
-        # It ends a job whose last run has ended, or that no run is left for.
+        # The auditor completes a job whose last run has ended, or that has no runs left.
         allow(auditor.role, dynamodb("Scan", "GetItem", "UpdateItem"), stores.jobs.table_arn)
         allow(
             auditor.role,
@@ -312,7 +312,7 @@ class NextfireStack(Stack):
             auditor.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn
         )
         for pool in self._pools:
-            pool.grant_count(auditor.role)
+            pool.grant_read_size(auditor.role)
         self._encryption.allow(auditor.role, "dynamodb", TABLES)
         AuditorRule(self, "AuditorRule", auditor=auditor, every=self._settings.auditor_wake_every)
         return auditor
@@ -390,7 +390,7 @@ class NextfireStack(Stack):
         )
 
     def _execution_environment(self, pool: Pool) -> dict[str, str]:
-        """What an executor of *pool* is told, be it a function or a worker."""
+        """Environment variables of an executor of *pool*, a function or a worker."""
         return {
             **self._tables("jobs", "due", "runs"),
             **self._script_environment(pool.settings),
@@ -406,16 +406,16 @@ class NextfireStack(Stack):
         }
 
     def _script_environment(self, pool: PoolSettings) -> dict[str, str]:
-        """What an executor is told about the scripts that it runs."""
+        """Environment variables of an executor for the scripts that it runs."""
         on_aws = self._settings.target is Target.AWS
         settings = {
             "NEXTFIRE_SLOTS": str(pool.slots) if pool.executor == "worker" else None,
-            # Locally no service would start the next worker.
+            # The local target has no service that would start the next worker.
             "NEXTFIRE_ISOLATION": pool.isolation if pool.isolation == "task" and on_aws else None,
             "NEXTFIRE_SCRIPT_MEMORY": str(pool.script_memory_or_default),
             "NEXTFIRE_PACKAGES": pool.packages_or_default,
             "NEXTFIRE_PACKAGE_INDEX": pool.package_index,
-            # A reference: the executor reads it by its role.
+            # The ARN, not the secret: the executor reads it with its role.
             "NEXTFIRE_PACKAGE_INDEX_SECRET": pool.package_index_secret,
             "NEXTFIRE_PACKAGE_POLICY": pool.package_policy_json,
             "NEXTFIRE_TRUSTED_SIGNERS": pool.trusted_signers_json,
@@ -428,13 +428,13 @@ class NextfireStack(Stack):
     def _grant_execution(self, role: iam.Role, pool: Pool) -> None:
         wide = self._settings.pool_access == "all"
         ExecutorAccess(role, pool, self._stores, wide=wide).grant()
-        self._events.grant_tell(role)
+        self._events.grant_publish(role)
         if index_secret := pool.settings.package_index_secret:
             kind = (
                 "ssm:GetParameter" if ":ssm:" in index_secret else "secretsmanager:GetSecretValue"
             )
             allow(role, [kind], index_secret)
-        pool.grant_work(role)
+        pool.grant_consume(role)
         self._encryption.allow(role, "dynamodb", TABLES)
         self._encryption.allow(role, "s3", WRITE)
         self._encryption.allow(role, "sqs", WRITE)
@@ -442,7 +442,7 @@ class NextfireStack(Stack):
     @staticmethod
     def _grant_read(role: iam.Role, bucket: s3.IBucket) -> None:
         allow(role, ["s3:GetObject"], bucket.arn_for_objects("*"))
-        # Without it S3 answers 403 for an object that is not there, and nobody learns why.
+        # Without ListBucket, S3 returns 403 instead of 404 for absent objects.
         allow(role, ["s3:ListBucket"], bucket.bucket_arn)
 
     def _tables(self, *names: str) -> dict[str, str]:

@@ -1341,10 +1341,10 @@ class MemoryScriptStore:
             if source.sha256 in {None, script.sha256}:
                 return script
         problem = (
-            f"no version of it has the digest sha256:{source.sha256} that the job is pinned to; "
-            f"the latest has sha256:{versions[-1].sha256}"
+            f"no version has the digest sha256:{source.sha256} to which the job is pinned; "
+            f"the latest version has sha256:{versions[-1].sha256}"
         )
-        raise InvalidInputError("script", url, problem, "Upload those bytes again.")
+        raise InvalidInputError("script", url, problem, "Upload that version again.")
 
 
 class MemoryScriptShelf:

@@ -1,4 +1,4 @@
-"""The audit log: appends the changes that the tables' streams deliver to the chain in S3."""
+"""The audit log: appends changes from the tables' streams to the audit chain in S3."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
     """Append a batch of stream records.
 
     Args:
-        event: Records of one table's stream, in order. An error has Lambda deliver all of them
-            again; those that were appended are recognised by their ids.
+        event: Records of one table's stream, in order. After an error Lambda redelivers all of
+            them; those that were appended are recognized by their ids.
 
     Returns:
-        How many records came, and how many events were appended.
+        The number of records received, and the number of events appended.
     """
     names = settings()
     tables = {

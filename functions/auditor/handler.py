@@ -1,4 +1,4 @@
-"""The auditor: woken every quarter of an hour, visits every job once a day."""
+"""The auditor: invoked every 15 minutes, checks every job once a day."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.wiring.telemetry import Telemetry
 
 _STOP_BEFORE = timedelta(minutes=1)
-"""Of the invocation's time, what is left for the jobs that are being visited at its end."""
+"""Time reserved at the end of an invocation for the jobs that are being checked."""
 _THREADS = 16
 
 telemetry = Telemetry("auditor")
@@ -30,7 +30,7 @@ telemetry = Telemetry("auditor")
 @cache
 def _audit_jobs() -> AuditJobs:
     settings = AuditorSettings.read()
-    # Batches have threads of their own: a visit waits for nothing that it submits.
+    # Batches have a separate pool, so that a check never waits for a task in its own pool.
     batches = ThreadPoolExecutor(_THREADS)
     database = dynamodb()
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
@@ -52,15 +52,15 @@ def _audit_jobs() -> AuditJobs:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Go on with the audit, or begin one if it is time.
+    """Continue the current audit, or start a new one if it is due.
 
     Args:
-        event: ``{"full": true}`` begins a new one at once; of anything else nothing is read.
-        context: Lambda's; says how much time there is.
+        event: ``{"full": true}`` starts a new audit immediately. Other events are ignored.
+        context: The Lambda context, for the remaining time.
 
     Returns:
-        What was done, as JSON: jobs, restored, resent, covered, revived, completed, waiting,
-        behind, quarantined, done.
+        The counts of this invocation as JSON: jobs, restored, resent, covered, revived, completed,
+        waiting, behind, quarantined, done.
     """
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     until = SystemClock().now() + left - _STOP_BEFORE

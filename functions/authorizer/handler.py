@@ -1,14 +1,14 @@
-"""The authorizer: says to the gateway whose a request is, by the API key that it carries.
+"""The Lambda authorizer of the API gateway: authenticates requests by their API key.
 
-The gateway answers 401 by itself where there is no `Authorization`, and 403 where this says no; it
-goes by what was said for half a minute.
+The gateway itself returns 401 if the header `Authorization` is missing, and 403 if this function
+rejects the request. It caches each result for 30 s.
 """
 
 from __future__ import annotations
 
 import gc
 
-# Imported objects stay: collecting garbage during the imports is a tenth of the start's CPU.
+# Garbage collection during the imports takes a tenth of the startup CPU, and imports live on.
 gc.disable()
 
 # ruff: noqa: E402
@@ -35,7 +35,7 @@ clock = SystemClock()
 
 
 class _Services:
-    """What each request needs, built with the first of a process."""
+    """The use cases, built for the first request of a process."""
 
     def __init__(self, settings: AuthorizerSettings) -> None:
         keys = DynamoDbKeyStore(dynamodb(), table=settings.keys_table)
@@ -49,25 +49,25 @@ def services() -> _Services:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
-    """Judge the key of one request (payload format 2.0).
+    """Check the key of one request (payload format 2.0).
 
     Args:
-        event: The gateway's; its `identitySource` holds the header `Authorization`.
-        context: Lambda's; unused.
+        event: The gateway's event; `identitySource` holds the header `Authorization`.
+        context: The Lambda context; unused.
 
     Returns:
-        The simple response: ``isAuthorized``, and with True in ``context`` the ``tenant``, the
-        ``keyId`` and the ``scopes``, separated by spaces; of a restricted key ``restricted``, JSON.
+        The simple response: ``isAuthorized``; if true, also ``context`` with ``tenant``, ``keyId``
+        and ``scopes`` (separated by spaces), and ``restricted`` (JSON) for a restricted key.
 
     Raises:
-        UnavailableError: Nothing is known of the key. The gateway answers 500, and keeps nothing.
+        UnavailableError: The key could not be read. The gateway returns 500, and caches nothing.
     """
     now = clock.now()
     [authorization, *_] = event.get("identitySource") or [""]
     try:
         verdict = services().check.check(authorization, now)
     except UndecodableError as error:
-        # It opens nothing, and asking again would not help.
+        # The key grants no access, and a retry would not help.
         logger.error("stored key does not decode", problem=str(error))  # noqa: TRY400 — a trace says no more
         return {"isAuthorized": False}
     request = event.get("requestContext", {})
@@ -82,17 +82,19 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  #
         return {"isAuthorized": False}
     key = verdict.key
     if trouble := services().note.note(key, now):
-        logger.warning("the use of a key was not noted", key=verdict.claimed, problem=trouble)
+        logger.warning("last use of a key not recorded", key=verdict.claimed, problem=trouble)
     logger.debug("let through", key=verdict.claimed, request_id=request.get("requestId"))
     return {"isAuthorized": True, "context": _identity(key)}
 
 
 def _identity(key: ApiKey) -> dict[str, str]:
-    """What the API is told of *key*. The gateway keeps it for 30 s by the key alone, whatever the
-    source address, so the API itself checks the address of each request.
+    """The authorizer context of *key*, which the API receives.
+
+    The gateway caches it for 30 s by key only, regardless of the source address. So the API itself
+    checks the source address of each request.
 
     A restricted key has its scopes inside `restricted`: an API of an older version, which does not
-    know restrictions, finds no scopes and refuses.
+    know restrictions, finds no scopes and rejects the request.
     """
     included = implied(key.scopes)
     scopes = " ".join(scope for scope in Scope if scope in included)

@@ -1,4 +1,4 @@
-"""The executor as a Lambda function on a pool's queue."""
+"""The executor as a Lambda function that consumes a pool's queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 _HAND_BACK_BEFORE_MS = 15_000
-"""What is left of an invocation when its run is handed back: grace, record, acknowledgement."""
+"""Remaining time of an invocation at which its run is handed back: for the grace period, the run
+record and the acknowledgement."""
 
 _MARGIN = timedelta(seconds=2)
 
@@ -47,15 +48,16 @@ def _delivery_of(record: dict[str, Any], client: SQSClient, queue_url: str) -> S
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Carry out each message; report those that stay in the queue."""
+    """Execute the run of each message; report the messages that stay in the queue."""
     settings, client = ExecutorSettings.read(), sqs()
     deliveries = [_delivery_of(each, client, settings.queue_url) for each in event["Records"]]
 
     def stopping() -> bool:
         return context.get_remaining_time_in_millis() < _HAND_BACK_BEFORE_MS
 
-    # What this invocation can give a script. Less, and a run that fills it would be handed back
-    # again and again. One that comes later in the batch finds less, and is handed back.
+    # The maximum time of a script in this invocation. A script that takes longer is TIMED_OUT: if
+    # it were handed back, it would start over forever. A later run of the batch has less time left
+    # and is handed back.
     left = timedelta(milliseconds=context.get_remaining_time_in_millis() - _HAND_BACK_BEFORE_MS)
     longest = max(left - _MARGIN, timedelta(seconds=1))
     stay = _executor().carry_out(deliveries, stopping=stopping, longest=longest)

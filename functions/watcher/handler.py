@@ -1,4 +1,4 @@
-"""The watcher: invoked each minute for its group, lives two, dispatches what is due."""
+"""The watcher: invoked every minute per group, lives for two minutes, dispatches due entries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
 
 _THREADS = 16
 _BATCHES = 16
-"""In flight. One takes a quarter of a second on AWS, and 20 ms of a core."""
+"""Batches in flight. One takes a quarter of a second on AWS, and 20 ms of CPU time."""
 _REQUESTS = 32
 _CODE_MIB = 100
 _BUDGET_AT_LEAST = 5_000
@@ -34,7 +34,7 @@ telemetry = Telemetry("watcher")
 
 @cache
 def _watcher_of(group: int) -> WatcherLife:
-    """The watcher of *group* in this process; invocations of one process follow each other."""
+    """The watcher of *group* in this process. Invocations in one process are sequential."""
     settings = WatcherSettings.read()
     return build_watcher(watcher_ports(settings), config_of(settings, group), telemetry)
 
@@ -42,8 +42,8 @@ def _watcher_of(group: int) -> WatcherLife:
 def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
     """The adapters of a watcher."""
     database, shards = dynamodb(), settings.write_shards
-    # Three pools, so that nothing waits in a thread for what waits for that thread: a batch in
-    # flight makes single calls, and both have requests go side by side.
+    # Three thread pools, so that no task waits for a task of the same pool (deadlock): batches in
+    # flight submit single calls, and both submit concurrent requests.
     batches = ThreadPoolExecutor(_REQUESTS)
     queues = {name: pool.queue_url for name, pool in settings.pools.items()}
     return WatcherPorts(
@@ -64,7 +64,7 @@ def watcher_ports(settings: WatcherSettings) -> WatcherPorts:
 
 
 def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
-    """The part of a watcher of *group*, under a new holder name."""
+    """The configuration of a watcher of *group*, with a new holder name."""
     return WatcherConfig(
         group=group,
         holder=f"{group}-{uuid.uuid4().hex[:12]}",
@@ -79,8 +79,10 @@ def config_of(settings: WatcherSettings, group: int) -> WatcherConfig:
 
 
 def budget_of(memory: int | None) -> int:
-    """How many due entries a function of *memory* MiB holds: half of what the code leaves, at 1 KB
-    an entry; the other half is for what is being read. None: it is no function.
+    """Number of due entries that a function of *memory* MiB may hold, at 1 KB per entry.
+
+    Half of the memory that the code leaves; the other half is for entries that are being read.
+    *memory* is None outside Lambda.
     """
     if memory is None:
         return BUDGET
@@ -88,11 +90,11 @@ def budget_of(memory: int | None) -> int:
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:  # noqa: ARG001
-    """Watch until this invocation's life ends; the next one, begun a minute before, goes on.
+    """Watch until the end of this invocation's life. The next one starts a minute before that.
 
     Args:
         event: ``{"group": n}``, the constant input of the group's EventBridge rule.
-        context: Lambda's; unused.
+        context: The Lambda context; unused.
     """
     watcher = _watcher_of(int(event.get("group", 0)))
     return {"dispatched": watcher.live(WatcherSettings.read().life)}

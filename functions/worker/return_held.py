@@ -1,4 +1,4 @@
-"""Gives back what a dead worker held: a short-lived child of the supervisor."""
+"""Hands back the messages of a dead worker. Runs in a short-lived child of the supervisor."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from nextfire.usecases.serve_pool import POLL_AT_WORK
 from nextfire.wiring.telemetry import WorkerTelemetry
 
 _MARGIN = timedelta(milliseconds=500)
-"""A poll takes a little longer than it waits."""
+"""A poll takes a little longer than its wait time."""
 
 
 def return_held(held: Sequence[Held], died_at: float) -> None:
-    """Give *held* back. The worker died at *died_at* (`time.monotonic`).
+    """Hand the messages *held* back. The worker died at *died_at* (`time.monotonic`).
 
-    After a lease it ends: whatever was not given back is free by then.
+    Ends after the duration of a lease: by then the leases of the remaining runs have expired.
     """
     settings = ExecutorSettings.read()
-    signal.alarm(int(settings.lease.total_seconds()) + 1)  # also if a call hangs
+    signal.alarm(int(settings.lease.total_seconds()) + 1)  # even if a call hangs
     telemetry, clock, client = WorkerTelemetry("worker"), SystemClock(), sqs()
     deliveries = [
         SqsDelivery(
@@ -53,7 +53,7 @@ def return_held(held: Sequence[Held], died_at: float) -> None:
         until=now + settings.lease,
     )
     telemetry.logger.warning(
-        "what a dead worker held is given back",
+        "messages of a dead worker handed back",
         runs=returned.runs,
         messages=returned.messages,
         left=returned.left,

@@ -1,14 +1,14 @@
-"""The supervisor of a worker: its parent process, as small and as idle as possible.
+"""The supervisor of a worker: its parent process, kept small and idle.
 
-It starts the worker as its child, passes SIGTERM and SIGINT on, and ends with the worker's status.
-A worker that dies (SIGKILL, out of memory, a crash) leaves the list of what it held, see
-`WorkerJournal`. Then the supervisor
+The supervisor starts the worker as its child, forwards SIGTERM and SIGINT, and exits with the
+worker's status. A worker that dies (SIGKILL, out of memory, crash) leaves a journal of the messages
+that it held, see `WorkerJournal`. Then the supervisor
 
-1. waits until no script of the dead worker lives: their keepers end them;
-2. has what was held given back (`return_held`), by another child: the AWS adapters would make this
+1. waits until all scripts of the dead worker have ended: their keepers kill them;
+2. hands the messages back (`return_held`) in another child: the AWS adapters would make this
    process large;
-3. starts another worker, unless the dead one lived for less than 10 s: then it ends, and its host
-   decides.
+3. starts another worker. If the dead one lived for less than 10 s, the supervisor exits instead,
+   and its host decides.
 
 If the supervisor dies first, the worker gets SIGTERM and hands its runs back.
 """
@@ -35,7 +35,7 @@ from nextfire.adapters.worker_journal import Held, WorkerJournal
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WAITED_FOR = {*_STOPS, signal.SIGCHLD}
 _BY_SIGNAL = 128
-"""Added to a signal's number, this is the exit status of what it ended, as in a shell."""
+"""Added to a signal number, the exit status of a process that the signal killed, as in a shell."""
 # Seconds.
 _ENDED_BY_KEEPERS = 5.0
 _GONE_WITHIN = 10.0
@@ -45,9 +45,9 @@ _PAUSE = 1.0
 
 
 def main() -> int:
-    """Supervise workers that serve the pool that the environment names. Returns the exit status.
+    """Supervise workers of the pool in the environment variables. Returns the exit status.
 
-    A child does not return: it raises `SystemExit`.
+    In a child this function does not return: it raises `SystemExit`.
     """
     return Supervisor(_serve, _give_back).run()
 
@@ -65,8 +65,8 @@ def _give_back(held: Sequence[Held], died_at: float) -> None:
 
 
 class Supervisor:
-    """Runs *serve* in a child. Where that dies, *give_back* runs in another, with what the first
-    held and when it died (`time.monotonic`).
+    """Runs *serve* in a child. If that child dies, runs *give_back* in another one, with the
+    messages that it held and the time of its death (`time.monotonic`).
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Supervisor:
         self._stopping = False
 
     def run(self) -> int:
-        """Supervise until the worker ends, or until it dies young or after SIGTERM or SIGINT.
-        Returns the exit status.
+        """Supervise until the worker exits, dies within 10 s of its start, or dies after SIGTERM or
+        SIGINT. Returns the exit status.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
         _protect()
@@ -92,11 +92,11 @@ class Supervisor:
                 return status
             if self._stopping or lived < _YOUNG or self._is_stopped_within(_PAUSE):
                 return _BY_SIGNAL - status
-            _log("INFO", "worker is started again")
+            _log("INFO", "worker restarted")
 
     def _run_worker(self) -> int:
-        """A worker's life, and what follows from its death. Returns its exit status; negative: the
-        signal that killed it.
+        """Run one worker and handle its death. Returns its exit status; negative: the signal that
+        killed it.
         """
         journal = WorkerJournal()
         worker = _fork(lambda: self._serve(journal), ends_with_us=True)
@@ -112,13 +112,15 @@ class Supervisor:
         return status
 
     def _await(self, child: int, *, pass_on: bool) -> int:
-        """The exit status of *child*. Signals to stop are passed on to it, or noted only."""
+        """Wait for *child* and return its exit status. *pass_on*: whether to forward stop signals
+        to it; they are recorded in any case.
+        """
         while True:
             number = signal.sigwait(_WAITED_FOR)
             if number in _STOPS:
                 self._stopping = True
                 if pass_on:
-                    os.kill(child, number)  # not reaped yet: the number is still its own
+                    os.kill(child, number)  # not reaped yet, so the pid is still valid
             status, _ = _reap(child)
             if status is not None:
                 return status
@@ -128,8 +130,8 @@ class Supervisor:
 
 
 def _protect() -> None:
-    """Keep scripts of the same user from reading this process's environment and memory, also those
-    of the worker from its first moment on; and have orphans of a dead worker come to us.
+    """Hide the environment and memory of this process from scripts of the same user, and make it
+    the subreaper that adopts orphans of a dead worker. The worker inherits the protection.
     """
     for option, value in ((PR_SET_DUMPABLE, 0), (PR_SET_CHILD_SUBREAPER, 1)):
         with suppress(OSError):
@@ -137,7 +139,7 @@ def _protect() -> None:
 
 
 def _fork(do: Callable[[], None], *, ends_with_us: bool) -> int:
-    """The process id of a child that does *do*. In the child this raises `SystemExit`."""
+    """Fork a child that calls *do*; return its pid. In the child this raises `SystemExit`."""
     sys.stdout.flush()
     sys.stderr.flush()
     supervisor = os.getpid()
@@ -155,8 +157,8 @@ def _fork(do: Callable[[], None], *, ends_with_us: bool) -> int:
 
 
 def _reap(child: int) -> tuple[int | None, bool]:
-    """Reap what is dead. The exit status of *child*, if it is among them; and whether any child is
-    left.
+    """Reap dead children. Returns the exit status of *child* if it was reaped, and whether any
+    child is left.
     """
     status = None
     while True:
@@ -171,14 +173,14 @@ def _reap(child: int) -> tuple[int | None, bool]:
 
 
 def _await_scripts_end() -> None:
-    """Return when nothing that the worker started lives. Each script's keeper ends it as soon as
-    the worker is gone; what is left after 5 s is killed.
+    """Wait until all processes that the worker started have ended. The keepers kill their scripts
+    as soon as the worker is gone; processes that are left after 5 s are killed.
     """
     begun_at = time.monotonic()
     while _reap(-1)[1]:
         waited = time.monotonic() - begun_at
         if waited > _GONE_WITHIN:
-            _log("ERROR", "processes of scripts do not end")  # SIGKILL is pending for all
+            _log("ERROR", "processes of scripts do not exit")  # SIGKILL is pending for all
             return
         if waited > _ENDED_BY_KEEPERS:
             kill_descendants()
@@ -186,7 +188,7 @@ def _await_scripts_end() -> None:
 
 
 def _log(level: str, message: str, **fields: object) -> None:
-    """One line, as the worker's logger writes them: that one is too large for this process."""
+    """Write a line in the format of the worker's logger, which is too large for this process."""
     line = {"level": level, "message": message, "service": "worker", **fields}
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
 """The worker process: its adapters, its threads and its signals.
 
-It does not begin where its clock is more than 5 s off; see `ServePool`.
+It does not start if its clock deviates by more than 5 s; see `ServePool`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nextfire.wiring.worker import WorkerPorts, build_worker
 
 @contextmanager
 def threads(slots: int) -> Iterator[Threads]:
-    """The threads of a worker with *slots*; at the end they have done their work."""
+    """The threads of a worker with *slots* slots. On exit, waits until their tasks are done."""
     with (
         ThreadPoolExecutor(1, thread_name_prefix="acknowledger") as background,
         ThreadPoolExecutor(slots, thread_name_prefix="slot") as pool,
@@ -47,7 +47,7 @@ def threads(slots: int) -> Iterator[Threads]:
 
 
 def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], None]:
-    """The handler of the signals that stop *pool*, which the main thread serves."""
+    """The signal handler that stops *pool*, which the main thread serves."""
 
     def stop(_signum: int, _frame: FrameType | None) -> None:
         if pool.stop():
@@ -57,16 +57,17 @@ def stopper(pool: ServePool[SqsDelivery]) -> Callable[[int, FrameType | None], N
 
 
 def main(journal: Journal[SqsDelivery]) -> None:
-    """Serve the pool that the environment names until SIGTERM or SIGINT, or for one run. What it
-    holds meanwhile is listed in *journal*.
+    """Serve the pool in the environment variables until SIGTERM or SIGINT, or for one run.
+
+    The messages that it holds are listed in *journal*.
 
     Raises:
-        SystemExit: It cannot, and why.
+        SystemExit: The worker cannot serve the pool. Holds the reason.
     """
     try:
         settings = ExecutorSettings.read()
     except ValidationError as error:
-        sys.exit(f"The environment (NEXTFIRE_…) is not that of a worker:\n{error}")
+        sys.exit(f"Invalid environment variables (NEXTFIRE_…) of a worker:\n{error}")
     telemetry = WorkerTelemetry("worker")
     name = f"{socket.gethostname()}-{os.getpid()}"
     with threads(settings.slots) as its_threads:
@@ -78,9 +79,9 @@ def main(journal: Journal[SqsDelivery]) -> None:
         )
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, stopper(pool))
-        telemetry.logger.info("serves", pool=settings.pool, slots=settings.slots, worker=name)
+        telemetry.logger.info("serving", pool=settings.pool, slots=settings.slots, worker=name)
         pool.serve()
-    telemetry.logger.info("has ended", worker=name)
+    telemetry.logger.info("stopped", worker=name)
 
 
 def _ports(
@@ -92,7 +93,7 @@ def _ports(
     """The adapters of a worker.
 
     Raises:
-        SystemExit: It cannot work here, and why.
+        SystemExit: The worker cannot run on this host. Holds the reason.
     """
     try:
         service_clock = SqsServiceClock(sqs(), SystemClock(), queue_url=settings.queue_url)
@@ -109,10 +110,10 @@ def _ports(
             threads=its_threads,
         )
     except ValueError as error:
-        sys.exit(f"Scripts cannot be run here: {error}")
+        sys.exit(f"This host cannot run scripts: {error}")
     except failed() as error:
         sys.exit(
-            f"The queue {settings.queue_url} cannot be used: {error}\n"
-            "Check the AWS credentials, which are to be those of the pool's worker role, and the "
+            f"Cannot access the queue {settings.queue_url}: {error}\n"
+            "Check the AWS credentials, which must be those of the pool's worker role, and the "
             "region (AWS_REGION)."
         )

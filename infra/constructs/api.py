@@ -1,5 +1,5 @@
-"""The HTTP API. Who calls any route but health is found out by the gateway; nothing turns that
-off.
+"""The HTTP API. The gateway authenticates callers of all routes except health; no setting disables
+that.
 """
 
 import json
@@ -18,10 +18,9 @@ from infra.constructs.function import Function
 from infra.settings import Auth, Settings
 
 HEALTH_PATH = "/v1/health"
-VERDICT_KEPT = timedelta(seconds=30)
-"""For how long the gateway goes by what the authorizer said of a key: a key that is revoked is good
-for so long at most.
-"""
+AUTHORIZER_CACHE_TTL = timedelta(seconds=30)
+"""How long the gateway caches the authorizer's result: a revoked key is accepted for up to that
+long."""
 _BEARER = "$request.header.Authorization"
 _CALLER = {
     Auth.KEYS: {"tenant": "$context.authorizer.tenant", "keyId": "$context.authorizer.keyId"},
@@ -45,14 +44,14 @@ _ACCESS_LOG: Mapping[str, str] = {
 
 
 def _authorizer(settings: Settings, keys: Function | None) -> apigateway.IHttpRouteAuthorizer:
-    """Who finds out who calls; *keys* is the authorizer of API keys, where there is one."""
+    """The authorizer of the routes. *keys*: the function that authorizes API keys, if any."""
     if keys is not None:
         return authorizers.HttpLambdaAuthorizer(
             "Keys",
             keys.function,
             identity_source=[_BEARER],
             response_types=[authorizers.HttpLambdaResponseType.SIMPLE],
-            results_cache_ttl=Duration.seconds(int(VERDICT_KEPT.total_seconds())),
+            results_cache_ttl=Duration.seconds(int(AUTHORIZER_CACHE_TTL.total_seconds())),
         )
     if settings.jwt is not None:
         return authorizers.HttpJwtAuthorizer(
@@ -65,8 +64,9 @@ def _authorizer(settings: Settings, keys: Function | None) -> apigateway.IHttpRo
 
 
 class Api(Construct):
-    """Routes all requests to *function*, with access logs and a throttle. *authorizer*: of API
-    keys, given if and only if the settings say so.
+    """Routes all requests to *function*, with access logs and throttling.
+
+    *authorizer*: the function that authorizes API keys; given if and only if `auth` is keys.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The audit chain: its bucket, the streams that feed it, and what becomes of failures."""
+"""The audit chain: the streams that feed it, and the queue of failed records."""
 
 from collections.abc import Mapping
 
@@ -16,18 +16,19 @@ from infra.settings import Settings, Target
 from nextfire.domain.change import CHANGED_BY
 
 _BATCH = 100
-_GATHERED_FOR = Duration.seconds(5)
-"""How long Lambda waits for more changes before it invokes the function: fewer, larger objects."""
-_GIVEN_UP_AFTER = Duration.hours(6)
-"""An outage of S3 does not lose events; a record that always fails lets the next ones past, with 18
-of the stream's 24 hours left to look at it."""
-_WITH_CHANGED_BY = lambda_.FilterCriteria.filter(
+_BATCHING_WINDOW = Duration.seconds(5)
+"""How long Lambda collects changes before it invokes the function: fewer, larger objects."""
+_MAX_RECORD_AGE = Duration.hours(6)
+"""Maximum age of a record. Outages of S3 up to that long lose no events. A record that always fails
+is skipped after that time. The stream keeps records for 24 hours, so 18 hours are left to inspect
+it."""
+_HAS_CHANGED_BY = lambda_.FilterCriteria.filter(
     {"dynamodb": {"NewImage": {CHANGED_BY: {"S": lambda_.FilterRule.exists()}}}}
 )
 
 
 class AuditLog(Construct):
-    """Feeds *function* from the streams of *tables*, by what the tables are called here."""
+    """Feeds *function* from the streams of *tables*, a mapping of logical names to tables."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class AuditLog(Construct):
                 Annotations.of(self).add_warning_v2(
                     f"nextfire:no-stream-of-{name}",
                     f"The adopted table {name} has no stream: its changes are not in the audit "
-                    f"chain. Give the ARN of its stream as adopt.streams.{name}.",
+                    f"chain. Set adopt.streams.{name} to the ARN of its stream.",
                 )
             else:
                 self._feed(function, name, table.table_stream_arn)
@@ -68,10 +69,10 @@ class AuditLog(Construct):
             event_source_arn=stream_arn,
             starting_position="TRIM_HORIZON",
             batch_size=_BATCH,
-            maximum_batching_window_in_seconds=int(_GATHERED_FOR.to_seconds()),
+            maximum_batching_window_in_seconds=int(_BATCHING_WINDOW.to_seconds()),
             bisect_batch_on_function_error=True,
             maximum_retry_attempts=-1,
-            maximum_record_age_in_seconds=int(_GIVEN_UP_AFTER.to_seconds()),
+            maximum_record_age_in_seconds=int(_MAX_RECORD_AGE.to_seconds()),
             destination_config=lambda_.CfnEventSourceMapping.DestinationConfigProperty(
                 on_failure=lambda_.CfnEventSourceMapping.OnFailureProperty(
                     destination=self.failures.queue_arn
@@ -79,15 +80,15 @@ class AuditLog(Construct):
             ),
             filter_criteria=_filter(name),
         )
-        # Lambda refuses a source that the role may not read yet.
+        # Lambda rejects a source that the role cannot read yet.
         source.node.add_dependency(function.role)
 
 
 def _filter(table: str) -> lambda_.CfnEventSourceMapping.FilterCriteriaProperty | None:
-    """Invoke for items that a request changed. Every write of `keys` comes: a key that no request
-    made is an event too.
+    """Invoke the function only for items that a request changed. Exception: all writes to `keys`,
+    because a key that was created without a request is an event, too.
     """
     if table == "keys":
         return None
-    pattern = lambda_.CfnEventSourceMapping.FilterProperty(pattern=_WITH_CHANGED_BY["pattern"])
+    pattern = lambda_.CfnEventSourceMapping.FilterProperty(pattern=_HAS_CHANGED_BY["pattern"])
     return lambda_.CfnEventSourceMapping.FilterCriteriaProperty(filters=[pattern])

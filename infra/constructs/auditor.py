@@ -1,4 +1,4 @@
-"""The rule that wakes the auditor, which looks for itself whether there is anything to do."""
+"""The rule that invokes the auditor, which decides itself whether an audit is due."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from infra.constructs.function import Function
 
 
 class AuditorRule(Construct):
-    """Invokes *auditor* each *every*; a waking that is missed is not made up for."""
+    """Invokes *auditor* once per *every*. Missed invocations are not repeated."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, auditor: Function, every: timedelta

@@ -1,4 +1,4 @@
-"""What the functions run from: one asset per function, and two layers that all of them share."""
+"""The functions' code: one asset per function, and two layers that all functions share."""
 
 import platform
 
@@ -23,7 +23,7 @@ class Code(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         self._build = build
-        self.runtime = lambda_.Runtime.PYTHON_3_13  # MiniStack runs its own Python all the same
+        self.runtime = lambda_.Runtime.PYTHON_3_13  # MiniStack ignores it and runs its own Python
         on_arm = target is Target.AWS or platform.machine() in {"aarch64", "arm64"}
         self.architecture = lambda_.Architecture.ARM_64 if on_arm else lambda_.Architecture.X86_64
         wheels_for = Runtime.lambda_arm64() if target is Target.AWS else Runtime.host()

@@ -1,4 +1,4 @@
-"""The customer-managed KMS key of everything that is stored, and who may use it for what."""
+"""The customer-managed KMS key for all stored data, and the permissions to use it."""
 
 from collections.abc import Sequence
 
@@ -12,21 +12,21 @@ from infra.settings import KmsSettings, Settings, Target
 
 READ = ("kms:Decrypt",)
 WRITE = ("kms:Decrypt", "kms:GenerateDataKey")
-"""To send to a queue is to write, and so is an upload to a bucket; S3 and SQS check what they wrote
-by decrypting it."""
+"""Sending to a queue and uploading to a bucket are writes. S3 and SQS verify writes by decrypting
+them."""
 TABLES = (
     *("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
     *("kms:ReEncryptFrom", "kms:ReEncryptTo"),
 )
-"""What DynamoDB asks of who reads and writes items of an encrypted table."""
-_OF_LOGS = (
+"""Permissions that DynamoDB requires to read and write items of an encrypted table."""
+_LOG_ACTIONS = (
     *("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
     *("kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
 )
 
 
 class Encryption(Construct):
-    """`key`: the key of all tables, queues, buckets and log groups; None: keys of AWS's."""
+    """`key`: the key of all tables, queues, buckets and log groups; None for AWS-managed keys."""
 
     def __init__(self, scope: Construct, construct_id: str, *, settings: Settings) -> None:
         super().__init__(scope, construct_id)
@@ -39,8 +39,8 @@ class Encryption(Construct):
             self.key = kms.Key.from_key_arn(self, "Key", settings.kms.key_arn)
 
     def allow(self, role: iam.IGrantable, service: str, actions: Sequence[str]) -> None:
-        """Let *role* use the key for *actions*, in requests to *service* only (`s3`, `sqs` or
-        `dynamodb`) and in this region.
+        """Allow *role* to use the key for *actions*, only through *service* (`s3`, `sqs` or
+        `dynamodb`) in this region.
         """
         if self.key is None:
             return
@@ -56,7 +56,7 @@ class Encryption(Construct):
             "Key",
             description="nextfire: tables, queues, buckets and logs",
             enable_key_rotation=True,
-            # Without the key what is retained cannot be read.
+            # Retained data cannot be read without the key.
             removal_policy=RemovalPolicy.RETAIN if stays else RemovalPolicy.DESTROY,
         )
         stack = Stack.of(self)
@@ -69,8 +69,8 @@ class Encryption(Construct):
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 principals=[iam.ServicePrincipal(f"logs.{stack.region}.{stack.url_suffix}")],
-                actions=[*_OF_LOGS],
-                resources=["*"],  # in a key's policy: this key
+                actions=[*_LOG_ACTIONS],
+                resources=["*"],  # in a key policy this means the key itself
                 conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
             )
         )

@@ -1,4 +1,4 @@
-"""The event bus on which the stack tells what a human may have to look at."""
+"""The event bus for events that may need a human's attention."""
 
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -8,12 +8,12 @@ from infra.constructs.grants import allow
 
 
 class Events(Construct):
-    """A bus of the stack's own: who listens to it hears of nothing else."""
+    """A dedicated event bus: it carries only events of this stack."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)
         self.bus = events.EventBus(self, "Bus")
 
-    def grant_tell(self, grantee: iam.IGrantable) -> None:
-        """What an executor needs."""
+    def grant_publish(self, grantee: iam.IGrantable) -> None:
+        """Grant the permission to publish events, for executors."""
         allow(grantee, ["events:PutEvents"], self.bus.event_bus_arn)

@@ -1,5 +1,7 @@
-"""What the executors of one pool may do: nothing with the scripts, outputs, secrets and job roles
-of another pool, and with the shared tables only the writes that executors make.
+"""Permissions of the executors of one pool.
+
+Executors have no access to the scripts, outputs, secrets and job roles of other pools. In the
+shared tables they may make only the writes that executors need.
 """
 
 from collections.abc import Mapping
@@ -21,14 +23,14 @@ _COMPLETED_JOB = (
     *("state", "updated_at", "counted", "changed_by"),
     "jobs",  # the count of a tenant's jobs
 )
-"""What `DynamoDbJobStore.complete` names: no definition, no payload, no schedule."""
+"""Attributes that `DynamoDbJobStore.complete` uses: no definition, no payload, no schedule."""
 _DISPATCH = (
     *("bucket", "entry", "kind", "tenant", "job_id", "uid", "run_id", "dispatch", "pool"),
     *("rank", "held", "exclusive", "trigger"),
 )
-"""What an item of a `DispatchEntry` has. A FIRE or BACKFILL entry cannot be made of it."""
+"""Attributes of a `DispatchEntry` item. They do not suffice for a FIRE or BACKFILL entry."""
 _MINUTES = "2???-??-??T??:??Z#*"
-"""The buckets of the table `due` that watchers read; not the one of quarantined entries."""
+"""Buckets of the table `due` that watchers read; excludes the bucket of quarantined entries."""
 _CHANGED_RUN = (
     *("job", "run_id", "state", "dispatch", "attempt", "fence", "claim_token", "worker"),
     *("lease_until", "not_before", "started_at", "finished_at", "exit_code", "stdout", "stderr"),
@@ -37,13 +39,15 @@ _CHANGED_RUN = (
     *("result", "result_bytes", "result_file", "cancel_requested", "changed_by"),
     *("checkpoint", "checkpoint_bytes", "checkpoint_file"),
 )
-"""What executors write of a run: not the payload, nor who asked for it."""
+"""Attributes of a run that executors write: neither the payload nor the requester."""
 
 
 @dataclass(frozen=True)
 class ExecutorAccess:
-    """Grants to *role*, of an executor of *pool*. `wide`: as in versions that did not separate
-    pools, while such a version may still run.
+    """Grants permissions to *role*, the role of an executor of *pool*.
+
+    `wide`: grant access to all pools, as in versions that did not separate pools, while such a
+    version may still run.
     """
 
     role: iam.Role
@@ -56,7 +60,7 @@ class ExecutorAccess:
         return "" if self.wide else pool_place(self.pool.name)
 
     def grant(self) -> None:
-        """Grant what every executor needs of stores, secrets and its job role."""
+        """Grant access to the stores, to secrets and to the job role."""
         self._grant_tables()
         self._grant_buckets()
         self._grant_secrets()
@@ -79,11 +83,11 @@ class ExecutorAccess:
 
     def _grant_buckets(self) -> None:
         scripts, outputs = self.stores.scripts, self.stores.outputs
-        # A pinned script may be an earlier version.
+        # A pinned script may be an older version.
         self._objects(scripts, "s3:GetObject", "s3:GetObjectVersion")
         self._list(scripts, "s3:ListBucket", "s3:ListBucketVersions")
         self._objects(outputs, "s3:GetObject", "s3:PutObject")
-        # Without it S3 answers 403 for an absent object.
+        # Without ListBucket, S3 returns 403 for absent objects.
         self._list(outputs, "s3:ListBucket")
 
     def _objects(self, bucket: s3.IBucket, *actions: str) -> None:
@@ -112,8 +116,8 @@ class ExecutorAccess:
         allow(self.role, actions, job_role)
         if self.wide:
             return
-        # Denied, not just not allowed: a trust policy of the same account that names this role
-        # would be enough by itself.
+        # Denied explicitly: within one account, a trust policy that names this role is enough to
+        # allow the call.
         pool = {"StringNotEquals": {"aws:RequestTag/pool": self.pool.name}}
         deny(self.role, actions, job_role, conditions=pool)
         for keys in ("aws:TagKeys", "sts:TransitiveTagKeys"):
@@ -122,7 +126,7 @@ class ExecutorAccess:
 
 
 def _attributes(*names: str) -> dict[str, Any]:
-    """The condition that a write names no other attribute. Executors may read whole items, so what
-    it returns is not limited.
+    """The condition that a write uses no other attributes. Executors may read whole items, so the
+    returned attributes are not limited.
     """
     return {"ForAllValues:StringEquals": {"dynamodb:Attributes": list(names)}}

@@ -1,4 +1,4 @@
-"""A Lambda function of this project: one folder under functions/, one role, one log group."""
+"""A Lambda function of this project, with its folder under functions/, role and log group."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -18,9 +18,10 @@ from nextfire.domain.metrics import NAMESPACE
 
 
 class Function(Construct):
-    """The function of `functions/<folder>`; its role may write to its own log group only, which
-    holds audit events if it is *audited*, and is encrypted with *key*. It is attached to *network*,
-    if there is one.
+    """The function of `functions/<folder>`.
+
+    Its role may write only to its own log group, which is encrypted with *key*. *audited*: the log
+    holds audit events and has their retention. *network*: the VPC of the function, if any.
     """
 
     def __init__(
@@ -70,13 +71,13 @@ class Function(Construct):
                 "NEXTFIRE_AWS_CLIENT": settings.aws_client,
                 **environment,
             },
-            # Whatever wakes a function asynchronously wakes it again a minute later.
+            # Rules invoke their function again a minute later, so retries are not needed.
             retry_attempts=0,
             max_event_age=Duration.minutes(1),
         )
         if network is not None:
-            # The CDK's own property `vpc` would add a managed policy that allows all of it on "*".
+            # The CDK property `vpc` would add a managed policy that allows these actions on "*".
             template = self.function.node.default_child
             if not isinstance(template, lambda_.CfnFunction):
-                raise TypeError("a function's template is not a CfnFunction")
+                raise TypeError("the default child of a function is not a CfnFunction")
             template.vpc_config = network.config

@@ -1,4 +1,4 @@
-"""Permissions, spelled out: CDK's own grants give more than the functions use."""
+"""Explicit permissions: the CDK's grant methods allow more than the functions need."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,9 +24,7 @@ def deny(
     *resources: str,
     conditions: Mapping[str, Any],
 ) -> None:
-    """Deny *grantee* *actions* on *resources* (ARNs) under *conditions*, whatever else allows
-    them.
-    """
+    """Deny *grantee* *actions* on *resources* (ARNs) under *conditions*. Overrides any grant."""
     grantee.grant_principal.add_to_principal_policy(
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
@@ -38,8 +36,9 @@ def deny(
 
 
 def only_attributes(*names: str) -> dict[str, Any]:
-    """The condition that a request to DynamoDB names no other attribute, nor is answered one. The
-    keys of the item are named by each request.
+    """The condition that a DynamoDB request uses and returns no other attributes.
+
+    *names* must include the item's keys: each request uses them.
     """
     return {
         "ForAllValues:StringEquals": {"dynamodb:Attributes": list(names)},

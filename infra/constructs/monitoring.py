@@ -1,4 +1,4 @@
-"""The dashboard and the alarms. An alarm's id begins with the folder or the pool to look into."""
+"""The dashboard and the alarms. An alarm's id starts with the folder or pool to inspect."""
 
 from collections.abc import Mapping, Sequence
 
@@ -32,7 +32,7 @@ def _metric(metric: Metric, service: str, statistic: str = "Sum") -> cloudwatch.
 
 
 class Monitoring(Construct):
-    """Alarms on broken promises, and one dashboard that shows how they are kept."""
+    """Alarms on violated guarantees, and a dashboard of the underlying metrics."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class Monitoring(Construct):
         self._alarm(
             "auditlog-behind",
             function.function.metric("IteratorAge", statistic="Maximum", period=_MINUTE),
-            "Changes have waited for more than 15 minutes to be appended to the audit chain: see "
-            "the runbook in docs/operate/audit.md.",
+            "The audit chain is more than 15 minutes behind the changes: see the runbook in "
+            "docs/operate/audit.md.",
             threshold=_AUDIT_AGE_LIMIT_MS,
         )
         self._alarm(
             "auditlog-failures",
             failures.metric_approximate_number_of_messages_visible(period=_MINUTE),
-            "Changes were not appended to the audit chain for 6 hours and were skipped: the queue "
-            "names the stream and the records, which the stream keeps for 18 hours more: see the "
-            "runbook in docs/operate/audit.md.",
+            "Changes could not be appended to the audit chain for 6 hours and were skipped. The "
+            "queue's messages name the stream and the records; the stream keeps them for 18 more "
+            "hours. See the runbook in docs/operate/audit.md.",
         )
 
     def _alarm_on_promises(self) -> None:
         self._alarm(
             "watcher-late",
             _metric(Metric.DISPATCH_LATENESS, "watcher", "p99"),
-            f"1 of 100 runs is dispatched more than {_LATENESS_LIMIT_MS} ms late.",
+            f"The p99 of dispatch lateness exceeds {_LATENESS_LIMIT_MS} ms.",
             threshold=_LATENESS_LIMIT_MS,
             evaluation_periods=3,
             datapoints_to_alarm=2,
@@ -104,19 +104,20 @@ class Monitoring(Construct):
         self._alarm(
             "watcher-undelivered",
             _metric(Metric.UNDELIVERED, "watcher"),
-            "A pool's queue has refused due runs for three minutes: see the watcher's log group.",
+            "Sending due runs to a pool's queue has failed for three minutes: see the watcher's "
+            "log group.",
             evaluation_periods=3,
         )
         self._alarm(
             "auditor-repaired",
             _metric(Metric.REPAIRED, "auditor"),
-            "The auditor put in order what should not have been out of it: see its log group.",
+            "The auditor repaired an inconsistency that should not occur: see its log group.",
         )
         for service in _SERVICES_THAT_DECODE:
             self._alarm(
                 f"{service}-quarantined",
                 _metric(Metric.QUARANTINED, service),
-                f"The {service} set aside something that it could not decode.",
+                f"The {service} quarantined an item or message that it could not decode.",
             )
 
     def _alarm(

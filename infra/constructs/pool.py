@@ -1,4 +1,4 @@
-"""A pool: a FIFO queue of due runs, its dead letters, and how executors get at them."""
+"""A pool: a FIFO queue of due runs, its dead-letter queue, and the permissions of executors."""
 
 from typing import Any
 
@@ -14,15 +14,15 @@ from infra.constructs.function import Function
 from infra.settings import PoolSettings, Target
 
 MAX_RECEIVES = 1000
-"""The most that SQS allows: what ends a run is its record, not how often its message was seen."""
+"""The maximum of SQS: the run record ends a run, not the number of receives of its message."""
 
 
 DATA_KEY_REUSE = Duration.hours(1)
-"""How long SQS uses a data key before it asks KMS for another: a revoked key works that long."""
+"""How long SQS reuses a data key: a revoked KMS key stays effective for up to that long."""
 
 
 def encrypted(key: kms.IKey | None) -> dict[str, Any]:
-    """How a queue is encrypted, as arguments of `sqs.Queue`."""
+    """The encryption arguments of `sqs.Queue`."""
     if key is None:
         return {"encryption": sqs.QueueEncryption.SQS_MANAGED}
     return {
@@ -53,7 +53,7 @@ class Pool(Construct):
         self.dead_letters = self._queue("DeadLetters", retention_period=Duration.days(14))
         self.queue = self._queue(
             "Queue",
-            # As long as SQS offers: what no executor takes for so long is lost.
+            # The maximum of SQS: messages that no executor takes in that time are lost.
             retention_period=Duration.days(14),
             visibility_timeout=Duration.seconds(int(settings.visibility.total_seconds())),
             dead_letter_queue=sqs.DeadLetterQueue(
@@ -62,19 +62,19 @@ class Pool(Construct):
         )
 
     def grant_send(self, grantee: iam.IGrantable) -> None:
-        """What a watcher needs."""
+        """Grant the permissions of a watcher."""
         operations = ["SendMessage", "GetQueueAttributes"]
         if self._target is Target.LOCAL:
-            # To AWS a batch is SendMessage; the emulator asks for an action that AWS does not have.
+            # On AWS, SendMessage covers batches; the emulator checks an action that AWS lacks.
             operations.append("SendMessageBatch")
         grants.allow(grantee, grants.sqs(*operations), self.queue.queue_arn)
 
-    def grant_count(self, grantee: iam.IGrantable) -> None:
-        """What an auditor needs: whether anything may still wait here."""
+    def grant_read_size(self, grantee: iam.IGrantable) -> None:
+        """Grant the permission of an auditor: to read the size of the queue."""
         grants.allow(grantee, grants.sqs("GetQueueAttributes"), self.queue.queue_arn)
 
-    def grant_work(self, grantee: iam.IGrantable) -> None:
-        """What an executor of this pool needs."""
+    def grant_consume(self, grantee: iam.IGrantable) -> None:
+        """Grant the permissions of an executor of this pool."""
         operations = [
             "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "GetQueueAttributes",
         ]  # fmt: skip
@@ -84,7 +84,7 @@ class Pool(Construct):
         grants.allow(grantee, grants.sqs("SendMessage"), self.dead_letters.queue_arn)
 
     def feed(self, executor: Function) -> None:
-        """Let Lambda poll the queue and hand its messages to *executor*."""
+        """Let Lambda poll the queue and invoke *executor* with its messages."""
         lambda_.EventSourceMapping(
             self,
             "Source",

@@ -1,4 +1,4 @@
-"""A VPC for a Lambda executor: its interfaces there, and what may leave through them."""
+"""The VPC attachment of a Lambda executor: network interfaces and outbound rules."""
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -16,7 +16,7 @@ _DESCRIBE = ["ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets"]
 
 
 class PrivateNetwork(Construct):
-    """The network of one executor, and the permissions of its *role* to be attached to it."""
+    """The network of one executor, and the permissions that its role needs for the attachment."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, pool: str, settings: VpcSettings
@@ -29,15 +29,16 @@ class PrivateNetwork(Construct):
         )
 
     def grant(self, role: iam.Role) -> None:
-        """Let the Lambda service, in *role*, manage the interfaces; not the function's own code.
+        """Allow the Lambda service, which uses *role*, to manage network interfaces, but deny it to
+        the function's code.
 
-        The API for descriptions knows no resources. Lambda refuses a role that may not delete
-        every interface. The denial takes all of it from the code, which has the same role:
-        `lambda:SourceFunctionArn` is in each request that comes from a function's environment,
-        and in none that the service itself makes.
+        The describe actions do not support resources. Lambda rejects a role that may not delete
+        all interfaces. The function's code has the same role, so a deny statement removes these
+        permissions from it: `lambda:SourceFunctionArn` is present in requests from a function's
+        environment, but not in requests of the Lambda service.
         """
         interfaces = self._arn("network-interface", "*")
-        # A subnet that is shared belongs to another account.
+        # A shared subnet belongs to another account.
         subnets = [self._arn("subnet", each, account="*") for each in self._settings.subnet_ids]
         groups = [self._arn("security-group", each, account="*") for each in self._groups]
         allow(role, _CREATE, interfaces, *subnets, *groups)
@@ -65,7 +66,7 @@ class PrivateNetwork(Construct):
             self,
             "Vpc",
             vpc_id=self._settings.vpc_id,
-            # Not asked for: the subnets are given.
+            # Required by the CDK but unused: the subnets are set explicitly.
             availability_zones=["unknown"],
         )
         group = ec2.SecurityGroup(

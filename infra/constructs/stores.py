@@ -1,4 +1,4 @@
-"""The tables and the buckets: what must outlive the stack."""
+"""The tables and the buckets, which outlive the stack."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.settings import OUTPUTS_KEPT, AuditLockSettings, Settings
+from infra.settings import OUTPUT_RETENTION, AuditLockSettings, Settings
 
 ATTENTION_INDEX = "attention"
 _TEXT = dynamodb.AttributeType.STRING
@@ -22,7 +22,7 @@ def _key(name: str) -> dynamodb.Attribute:
 
 @dataclass(frozen=True)
 class _Stream:
-    """That a table has a stream; `existing`: its ARN, if the table is adopted and it is known."""
+    """A table has a stream. `existing`: its ARN, if the table is adopted and the ARN is known."""
 
     existing: str | None
 
@@ -35,7 +35,7 @@ def _retention(lock: AuditLockSettings) -> s3.ObjectLockRetention:
 
 
 def _only_new_objects(bucket: s3.IBucket) -> iam.PolicyStatement:
-    """No one, whatever their policies allow, overwrites an object: each PUT asks for a free key."""
+    """Deny overwriting of objects to all principals: each PUT must require a free key."""
     return iam.PolicyStatement(
         effect=iam.Effect.DENY,
         principals=[iam.AnyPrincipal()],
@@ -49,7 +49,7 @@ def _only_new_objects(bucket: s3.IBucket) -> iam.PolicyStatement:
 
 
 class Stores(Construct):
-    """Tables and buckets, created and retained, or adopted by name where the settings say so."""
+    """Tables and buckets: created and retained, or adopted by name as configured."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, settings: Settings, key: kms.IKey | None
@@ -76,7 +76,7 @@ class Stores(Construct):
             stream=_Stream(adopt.streams.runs),
         )
         if isinstance(self.runs, dynamodb.Table):
-            # Sparse: only runs that need a human carry its keys; one that succeeds pays nothing.
+            # A sparse index: only runs that need attention have its keys; others cost nothing.
             self.runs.add_global_secondary_index(
                 index_name=ATTENTION_INDEX,
                 partition_key=_key("attention"),
@@ -100,13 +100,13 @@ class Stores(Construct):
             stream=_Stream(adopt.streams.requests),
         )
         self.scripts = self._bucket("Scripts", adopt.scripts, versioned=True)
-        # Logs are written again as they grow, under the same name: versions would keep each state.
+        # Logs are rewritten under the same name as they grow: versioning would keep each state.
         self.outputs = self._bucket(
             "Outputs",
             adopt.outputs,
             lifecycle_rules=[
                 s3.LifecycleRule(
-                    expiration=Duration.days(OUTPUTS_KEPT.days),
+                    expiration=Duration.days(OUTPUT_RETENTION.days),
                     abort_incomplete_multipart_upload_after=Duration.days(1),
                 )
             ],
@@ -119,7 +119,7 @@ class Stores(Construct):
         return s3.BucketEncryption.KMS if self._key else s3.BucketEncryption.S3_MANAGED
 
     def _audit_bucket(self, existing: str | None, lock: AuditLockSettings | None) -> s3.IBucket:
-        """The bucket of the audit chain. With a *lock* it outlives the stack in any case."""
+        """The bucket of the audit chain. With a *lock* it is always retained."""
         if existing:
             return s3.Bucket.from_bucket_name(self, "Audit", existing)
         retained = lock is not None or not self._remove_data
@@ -130,11 +130,11 @@ class Stores(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             encryption=self._encryption,
             encryption_key=self._key,
-            # One request to KMS for many objects instead of one for each.
+            # One KMS request for many objects instead of one per object.
             bucket_key_enabled=True if self._key else None,
             enforce_ssl=self._enforce_ssl,
             versioned=True,
-            # Possible from the start, so that a lock can be set later without another bucket.
+            # Enabled from the start, so that a lock can be set later without a new bucket.
             object_lock_enabled=True,
             object_lock_default_retention=_retention(lock) if lock else None,
             removal_policy=RemovalPolicy.RETAIN if retained else RemovalPolicy.DESTROY,
@@ -167,7 +167,7 @@ class Stores(Construct):
             partition_key=_key(partition),
             sort_key=_key(sort) if sort else None,
             time_to_live_attribute=expires_at,
-            # Both images: what a write changed is what differs between them.
+            # Both images: the changed attributes are those that differ between them.
             stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if stream else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             encryption=(
@@ -200,7 +200,7 @@ class Stores(Construct):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             encryption=self._encryption,
             encryption_key=self._key,
-            # One request to KMS for many objects instead of one for each.
+            # One KMS request for many objects instead of one per object.
             bucket_key_enabled=True if self._key else None,
             enforce_ssl=self._enforce_ssl,
             versioned=versioned,

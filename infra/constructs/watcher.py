@@ -1,4 +1,4 @@
-"""The rules that wake the watcher: one per group, every minute."""
+"""The rules that invoke the watcher: one per group, every minute."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -7,11 +7,11 @@ from constructs import Construct
 
 from infra.constructs.function import Function
 
-WAKE_EVERY = Duration.minutes(1)
+INVOKE_EVERY = Duration.minutes(1)
 
 
 class WatcherRules(Construct):
-    """Invokes *watcher* for each of *groups* groups; a missed minute is not made up for."""
+    """Invokes *watcher* for each of *groups* groups. Missed invocations are not repeated."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, watcher: Function, groups: int
@@ -21,13 +21,13 @@ class WatcherRules(Construct):
             events.Rule(
                 self,
                 f"Group{group}",
-                schedule=events.Schedule.rate(WAKE_EVERY),
+                schedule=events.Schedule.rate(INVOKE_EVERY),
                 targets=[
                     targets.LambdaFunction(
                         watcher.function,
                         event=events.RuleTargetInput.from_object({"group": group}),
                         retry_attempts=0,
-                        max_event_age=WAKE_EVERY,
+                        max_event_age=INVOKE_EVERY,
                     )
                 ],
             )

@@ -1,4 +1,4 @@
-"""Workers of a pool as an ECS service on Fargate, as many as its queue needs."""
+"""Workers of a pool as an ECS service on Fargate, scaled by the queue's backlog."""
 
 import re
 from collections.abc import Mapping
@@ -22,20 +22,21 @@ from infra.constructs.pool import Pool
 from infra.settings import FargateSettings, Settings
 
 _USER = "1000:1000"
-"""As in `functions/worker/Dockerfile`."""
+"""The same user as in `functions/worker/Dockerfile`."""
 _STOP_TIMEOUT = Duration.seconds(120)
-"""The most that Fargate allows between SIGTERM and SIGKILL: a worker hands its runs back then."""
+"""The maximum of Fargate between SIGTERM and SIGKILL, in which a worker hands its runs back."""
 _ECR_IMAGE = re.compile(r"([0-9]{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^:@]+)")
 _MINUTE = Duration.minutes(1)
 _OLD = Duration.minutes(1)
-"""A run that has waited for so long needs another worker, however few wait with it."""
+"""If a run has waited that long, another worker is started, even if the backlog is small."""
 _IDLE_MINUTES = 10
 _RUNS_OF_STEPS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 30, 50, 100, 200, 500]
-"""Waiting runs that each bring a task, with isolation by task. A policy has at most 20 steps."""
+"""Scaling steps with isolation by task: each waiting run adds a task. The maximum of a policy is 20
+steps."""
 
 
 def create_vpc(scope: Construct, construct_id: str) -> ec2.Vpc:
-    """A VPC of public subnets without NAT, from which tables and buckets are reached directly."""
+    """A VPC with public subnets, no NAT, and gateway endpoints for tables and buckets."""
     return ec2.Vpc(
         scope,
         construct_id,
@@ -54,10 +55,11 @@ def create_vpc(scope: Construct, construct_id: str) -> ec2.Vpc:
 
 
 class WorkerService(Construct):
-    """Tasks that serve *pool* in *role*; they live in *vpc*, or in that of *fargate*.
+    """Fargate tasks that serve *pool* with the role *role*, in *vpc* or the VPC of *fargate*.
 
-    More are started while messages wait, and all end when none is left. ECS asks a task that is at
-    work for nothing: the worker has it protected, and SIGTERM makes it hand its runs back.
+    The service scales out while messages wait, and scales in when the queue is empty. ECS does not
+    stop a task that runs jobs: the worker enables task protection. On SIGTERM a worker hands its
+    runs back.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class WorkerService(Construct):
         self._key = key
         home = vpc if fargate.vpc_id is None else None
         if home is None:
-            # Its zones are not asked for: the subnets are given.
+            # The zones are required by the CDK but unused: the subnets are set explicitly.
             home = ec2.Vpc.from_vpc_attributes(
                 self, "Vpc", vpc_id=str(fargate.vpc_id), availability_zones=["unknown"]
             )
@@ -92,7 +94,7 @@ class WorkerService(Construct):
             assign_public_ip=fargate.assign_public_ip,
             vpc_subnets=self._subnets(fargate),
             security_groups=[
-                # It calls, and is never called.
+                # Outbound only: workers accept no connections.
                 ec2.SecurityGroup(
                     self, "Wall", vpc=home, description=f"Workers of the pool {pool.name}"
                 )
@@ -156,13 +158,14 @@ class WorkerService(Construct):
             environment={**environment, "POWERTOOLS_LOG_LEVEL": settings.log_level},
         )
         container.add_mount_points(
-            ecs.MountPoint(container_path="/tmp", source_volume="tmp", read_only=False)  # noqa: S108 — of the container, its own
+            ecs.MountPoint(container_path="/tmp", source_volume="tmp", read_only=False)  # noqa: S108 — private to the container
         )
         return task
 
     def _linux(self) -> ecs.LinuxParameters:
-        # No init: it would be of the scripts' user, and they would read in its environment where
-        # the task's credentials are to be had. The worker hides its own, and adopts orphans.
+        # No init process: it would run as the scripts' user, and scripts could read the address of
+        # the task's credentials in its environment. The worker hides its own environment, and
+        # adopts orphans itself.
         linux = ecs.LinuxParameters(self, "Linux", init_process_enabled=False)
         linux.drop_capabilities(ecs.Capability.ALL)
         return linux
@@ -229,7 +232,7 @@ class WorkerService(Construct):
         )
         oldest = queue.metric_approximate_age_of_oldest_message(period=_MINUTE, statistic="Maximum")
         each = pool.settings.slots
-        # What one task takes at a time is a task's worth of waiting.
+        # One more task for as many waiting runs as a task runs concurrently.
         steps = [(0, 1), (each + 1, 2), (5 * each + 1, 5), (25 * each + 1, 25)]
         if pool.settings.isolation == "task":
             most = fargate.max_tasks
@@ -239,14 +242,14 @@ class WorkerService(Construct):
             "More",
             tasks,
             waiting,
-            f"Runs wait in the pool {pool.name}.",
+            f"Runs are waiting in the pool {pool.name}.",
             steps,
         )
         self._step(
             "Older",
             tasks,
             cloudwatch.MathExpression(
-                # A run at work is a message too, and may well be hours old.
+                # The message of a running job counts for the age, and may be hours old.
                 expression="IF(waiting > 0, oldest, 0)",
                 using_metrics={"waiting": waiting, "oldest": oldest},
                 period=_MINUTE,
@@ -258,7 +261,7 @@ class WorkerService(Construct):
         idle = cloudwatch.Alarm(
             self,
             "Idle",
-            alarm_description=f"The pool {pool.name} has nothing to do: its workers can end.",
+            alarm_description=f"The pool {pool.name} is idle: scale its workers in.",
             metric=cloudwatch.MathExpression(
                 expression="waiting + hidden",
                 using_metrics={"waiting": waiting, "hidden": hidden},
@@ -267,7 +270,7 @@ class WorkerService(Construct):
             comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
             threshold=1,
             evaluation_periods=_IDLE_MINUTES,
-            # Of a queue that nobody used for hours SQS tells nothing.
+            # SQS publishes no metrics for a queue that was unused for hours.
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
         )
         fewer = appscaling.StepScalingAction(
@@ -280,7 +283,7 @@ class WorkerService(Construct):
         idle.add_alarm_action(actions.ApplicationScalingAction(fewer))
 
     def _scaling_role(self) -> str:
-        """The role that AWS itself has for scaling ECS services in this account."""
+        """The service-linked role of Application Auto Scaling for ECS."""
         return Stack.of(self).format_arn(
             service="iam",
             region="",
@@ -299,15 +302,15 @@ class WorkerService(Construct):
         *,
         threshold: float = 0,
     ) -> None:
-        """Where *metric* is above *threshold*, add tasks: *steps* say from how much above how
-        many.
+        """Add tasks while *metric* is above *threshold*. *steps*: pairs of the amount above the
+        threshold, and the number of tasks to add from there on.
         """
         action = appscaling.StepScalingAction(
             self,
             f"{construct_id}Tasks",
             scaling_target=tasks,
             adjustment_type=appscaling.AdjustmentType.CHANGE_IN_CAPACITY,
-            # A task needs about a minute until it takes runs.
+            # A new task needs about a minute until it takes runs.
             cooldown=Duration.minutes(2),
             metric_aggregation_type=appscaling.MetricAggregationType.MAXIMUM,
         )

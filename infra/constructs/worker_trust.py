@@ -1,4 +1,4 @@
-"""Who may assume a pool's worker role."""
+"""The principals that may assume a pool's worker role."""
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
@@ -10,7 +10,7 @@ from infra.settings import PoolSettings, Target
 def worker_trust(scope: Construct, pool: PoolSettings, target: Target) -> iam.IPrincipal:
     """ECS tasks of the stack's account and region, and the pool's `workerPrincipals`.
 
-    On the local target also the emulated account's root user: it has no other principal.
+    On the local target also the root user of the emulated account: it has no other principal.
     """
     principals: list[iam.IPrincipal] = [_ecs_tasks(Stack.of(scope))]
     principals += [iam.ArnPrincipal(arn) for arn in pool.worker_principals or ()]
@@ -20,7 +20,7 @@ def worker_trust(scope: Construct, pool: PoolSettings, target: Target) -> iam.IP
 
 
 def _ecs_tasks(stack: Stack) -> iam.IPrincipal:
-    # ECS does not name a cluster or a task when it assumes a task role: any of the account's.
+    # ECS does not pass a cluster or task when it assumes a task role: allow all of the account.
     source = stack.format_arn(service="ecs", resource="*", arn_format=ArnFormat.NO_RESOURCE_NAME)
     return iam.ServicePrincipal(
         "ecs-tasks.amazonaws.com",

@@ -58,7 +58,7 @@ def test_command_carries_runs_out_until_it_is_ended(
 ) -> None:
     log = tmp_path / "log"
     stack.put_script("default", "busy", "import time; time.sleep(2)")
-    wait_until(lambda: command.poll() is not None or '"serves"' in log.read_text(), log)
+    wait_until(lambda: command.poll() is not None or '"serving"' in log.read_text(), log)
     assert command.poll() is None, log.read_text()
     [worker] = children_of(command.pid)
 
@@ -80,4 +80,4 @@ def test_command_carries_runs_out_until_it_is_ended(
 
     command.send_signal(signal.SIGTERM)
     assert command.wait(timeout=30) == 0, log.read_text()
-    assert "has ended" in log.read_text()
+    assert "stopped" in log.read_text()

@@ -605,9 +605,9 @@ def test_alarms_watch_the_promises(template: Template) -> None:
         [alarm["AlarmDescription"] for alarm in properties(template, "CloudWatch::Alarm")]
     )
 
-    for promise in ("late", "ticked", "default are dead", "long-jobs are dead", "set aside"):
+    for promise in ("late", "ticked", "default are dead", "long-jobs are dead", "quarantined"):
         assert promise in alarms
-    assert "put in order" in alarms
+    assert "repaired" in alarms
     assert "appended to the audit chain" in alarms
     for function in ("api", "authorizer", "watcher", "auditor", "auditlog", "executor-default"):
         assert f"function {function} failed" in alarms

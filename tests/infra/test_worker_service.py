@@ -342,7 +342,7 @@ def test_entry_point_starts_and_says_what_it_misses(image: Path) -> None:
 
     assert program[0] == "/opt/worker/bin/python"
     assert ended.returncode == 1
-    assert "The environment (NEXTFIRE_…) is not that of a worker" in ended.stderr
+    assert "Invalid environment variables (NEXTFIRE_…) of a worker" in ended.stderr
     assert "queue_url" in ended.stderr
 
 

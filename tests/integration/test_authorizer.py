@@ -240,7 +240,7 @@ def test_a_use_that_cannot_be_noted_keeps_nobody_out(
     assert ask(f"Bearer {made.text}")["isAuthorized"]
 
     [line] = [line for line in log.lines if line["level"] != "DEBUG"]
-    assert (line["level"], line["message"]) == ("WARNING", "the use of a key was not noted")
+    assert (line["level"], line["message"]) == ("WARNING", "last use of a key not recorded")
     assert "UnavailableError" in line["problem"]
 
 

@@ -170,7 +170,7 @@ def test_a_secret_of_bytes_is_none() -> None:
     client = clients.secretsmanager()
     client.create_secret(Name="nextfire/pools/default/acme/team/db", SecretBinary=b"hunter2")
 
-    with pytest.raises(InvalidInputError, match="not a text"):
+    with pytest.raises(InvalidInputError, match="not text"):
         AwsSecrets(client, clients.ssm(), pool="default").resolve("acme", DB)
 
 
@@ -247,7 +247,7 @@ def test_who_wants_another_value_does_not_wait() -> None:
 
 
 def test_who_wants_the_same_value_waits_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nextfire.adapters.secrets._PATIENCE", 0.01)
+    monkeypatch.setattr("nextfire.adapters.secrets._WAIT_FOR_TURN", 0.01)
     store: Any = Slow()
     secrets = AwsSecrets(store, store, pool="default")
     with ThreadPoolExecutor(2) as pool:

@@ -279,7 +279,7 @@ def connected(environment: Mapping[str, str]) -> socket.socket:
 def test_connections_that_ask_nothing_keep_nobody_away(
     role: StsJobRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_role_module, "_PATIENCE", 60)
+    monkeypatch.setattr(job_role_module, "_REQUEST_TIMEOUT", 60)
     monkeypatch.setattr("nextfire.adapters.job_role._Handler.timeout", 60)
     with role.lent(REPORT, Masker()) as environment, ExitStack() as held:
         for _ in range(100):
@@ -289,7 +289,7 @@ def test_connections_that_ask_nothing_keep_nobody_away(
 
 
 def test_who_asks_slowly_is_hung_up_on(role: StsJobRole, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_role_module, "_PATIENCE", 0.2)
+    monkeypatch.setattr(job_role_module, "_REQUEST_TIMEOUT", 0.2)
     with role.lent(REPORT, Masker()) as environment, connected(environment) as slow:
         slow.settimeout(0.05)
         for _ in range(100):

@@ -393,7 +393,7 @@ def test_queue_that_cannot_be_used_is_told_in_words(
 ) -> None:
     system.configure(monkeypatch, queue_url=system.queue_url.replace(".fifo", "-gone.fifo"))
 
-    with pytest.raises(SystemExit, match=r"cannot be used: .*NonExistentQueue"):
+    with pytest.raises(SystemExit, match=r"Cannot access the queue .*NonExistentQueue"):
         main(WorkerJournal())
 
 

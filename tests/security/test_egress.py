@@ -137,7 +137,7 @@ def test_listed_hosts_are_refused_where_they_cannot_be_enforced(
         "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(namespaces=False)
     )
 
-    with pytest.raises(ValueError, match="listed hosts take network namespaces"):
+    with pytest.raises(ValueError, match="listed hosts require network namespaces"):
         ProcessScriptRunner(temp_root=folder, egress=Egress.parse("api.example.com"))
 
 
@@ -148,7 +148,7 @@ def test_no_network_is_refused_where_it_cannot_be_enforced(
         "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(filters=False)
     )
 
-    with pytest.raises(ValueError, match="takes a seccomp filter"):
+    with pytest.raises(ValueError, match="requires a seccomp filter"):
         ProcessScriptRunner(temp_root=folder, egress=Egress.parse("none"))
 
 

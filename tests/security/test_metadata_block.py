@@ -179,7 +179,7 @@ def test_second_worker_of_the_machine_adds_nothing(found: dict[str, str]) -> Non
 
 @needs_namespaces
 def test_address_of_the_machine_itself_is_reported(found: dict[str, str]) -> None:
-    assert f"{IMDS}: it is an address of this machine itself" in found["own"]
+    assert f"{IMDS}: this is a local address of the machine" in found["own"]
     assert ECS not in found["own"]
 
 

@@ -158,7 +158,7 @@ def test_an_index_that_fails_does_not_put_its_credentials_on_the_record(
 
     end = run(runner(folder, index), script("demo-pkg"))
 
-    refused(end, f"it answered {status} ", permanent=False)
+    refused(end, f"it responded with {status} ", permanent=False)
     error = str(end.error)
     assert PASSWORD not in error
     assert "reader" not in error
@@ -252,7 +252,7 @@ def test_an_index_that_redirects_its_pages_elsewhere_is_not_followed(
         index.redirect = lambda path: f"http://127.0.0.1:{elsewhere.port}{path}"
         end = run(runner(folder, index), script("demo-pkg"))
 
-    refused(end, "it answered 302 Found", permanent=False)
+    refused(end, "it responded with 302 Found", permanent=False)
     assert elsewhere.asked == []
 
 
@@ -323,7 +323,7 @@ def test_nothing_is_built_so_no_code_of_a_package_runs(
 
     end = run(runner(folder, index, builds=builds), script("built"))
 
-    refused(end, "could not be installed", permanent=False)
+    refused(end, "Cannot install", permanent=False)
     assert ("its code ran" in str(end.error)) is builds
 
 

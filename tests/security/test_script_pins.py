@@ -118,7 +118,7 @@ def test_it_is_dead_where_the_version_was_removed(world: World, s3: CountingS3) 
     reason = str(dead(world, job).reason)
     assert f"sha256:{digest(OLD)}" in reason
     assert f"sha256:{digest(NEW)}" in reason
-    assert "Upload those bytes again" in reason
+    assert "Upload that version again" in reason
 
 
 def test_a_pinned_job_runs_while_its_version_exists_even_behind_a_deletion(
@@ -140,7 +140,7 @@ def test_a_script_of_the_same_beginning_is_not_taken_for_it(world: World, s3: Co
 
     world.worker().work_one()
 
-    assert "no version of it has the digest" in str(dead(world, job).reason)
+    assert "no version has the digest" in str(dead(world, job).reason)
 
 
 def test_a_script_by_its_url_is_pinned_too(world: World, s3: CountingS3) -> None:

@@ -75,16 +75,16 @@ def test_what_a_trusted_signer_signed_is_run() -> None:
     ("uploaded", "problem"),
     [
         (None, "it is not signed"),
-        (signature(OTHER), "not of a trusted signer"),
-        (signature(content=b"print('owned')\n"), "not of a trusted signer"),
-        (signature(name="backup.py"), "not of a trusted signer"),
-        (signature(name="report.zip"), "not of a trusted signer"),
-        (signature(pool="staging"), "not of a trusted signer"),
-        (signature(tenant="evil"), "not of a trusted signer"),
-        ("", "not of a trusted signer"),
-        ("é", "not of a trusted signer"),
-        ("A" * 88, "not of a trusted signer"),
-        (base64.b64encode(SIGNER.sign(CONTENT)).decode(), "not of a trusted signer"),
+        (signature(OTHER), "no signature of a trusted signer"),
+        (signature(content=b"print('owned')\n"), "no signature of a trusted signer"),
+        (signature(name="backup.py"), "no signature of a trusted signer"),
+        (signature(name="report.zip"), "no signature of a trusted signer"),
+        (signature(pool="staging"), "no signature of a trusted signer"),
+        (signature(tenant="evil"), "no signature of a trusted signer"),
+        ("", "no signature of a trusted signer"),
+        ("é", "no signature of a trusted signer"),
+        ("A" * 88, "no signature of a trusted signer"),
+        (base64.b64encode(SIGNER.sign(CONTENT)).decode(), "no signature of a trusted signer"),
     ],
     ids=[
         *("unsigned", "another key", "other bytes", "another name", "an archive", "another pool"),
@@ -118,7 +118,7 @@ def test_a_job_cannot_borrow_a_script_that_was_signed_for_another_pool() -> None
     ):
         url = f"s3://{BUCKET}/{key}"
         stored.upload(url, CONTENT, signature(pool="staging"))
-        with pytest.raises(InvalidInputError, match="signed scripts of the pool 'default' only"):
+        with pytest.raises(InvalidInputError, match="only signed scripts of the pool 'default'"):
             scripts.fetch(ScriptSource(url, "acme"))
 
     assert attempted(world, script=f"s3://{BUCKET}/acme/staging/report.py").state is RunState.DEAD
@@ -161,7 +161,7 @@ def test_a_pinned_version_is_verified_by_its_own_signature(scripts_bucket: S3Cli
 
 @pytest.mark.parametrize("signer", ["", "ed25519:", "rsa:" + "A" * 43 + "=", "ed25519:AAAA"])
 def test_an_executor_does_not_start_with_a_signer_that_is_none(signer: str) -> None:
-    with pytest.raises(ValueError, match=r"TRUSTED_SIGNERS holds .* not a public key"):
+    with pytest.raises(ValueError, match=r"Invalid public key .* in NEXTFIRE_TRUSTED_SIGNERS"):
         SignedScripts(MemoryScriptStore(), signers=[signer], pool="default")
 
 

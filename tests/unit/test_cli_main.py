@@ -848,7 +848,7 @@ def test_an_archive_is_pushed_with_its_ending(call: Call, shelf: Api, tmp_path: 
         ("hidden.py", "is an archive"),
         ("large.py", "bytes, more than 10485760"),
         ("Makefile", "is no script"),
-        ("broken.py", "is no TOML"),
+        ("broken.py", "is not valid TOML"),
     ],
 )
 def test_a_script_that_no_executor_would_run_is_not_uploaded(

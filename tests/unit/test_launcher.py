@@ -189,7 +189,7 @@ def test_killed_launcher_costs_no_run_and_another_one_serves_the_next(
     before.until(lambda kept: kept.ended)
     assert (after.kept.exit_code, before.kept.exit_code) == (0, 0)
     assert before.read() == b"on\n"
-    assert "another one is started" in caplog.text
+    assert "starting a new one" in caplog.text
 
 
 def test_launcher_that_hangs_costs_the_runs_that_it_was_asked_for(

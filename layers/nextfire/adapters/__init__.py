@@ -1,1 +1,1 @@
-"""The ports, with AWS behind them. The only home of boto3."""
+"""Implementations of the ports on AWS. boto3 may be imported here only."""

@@ -1,8 +1,8 @@
-"""The audit chain in S3: one object for each batch of events.
+"""The audit chain in S3: one object per batch of events.
 
-Keys count down from 999999999999, so S3, which lists keys in ascending order, lists the newest
-batch first. An object is written only if its key is free (`If-None-Match: *`): of several writers
-one gets the next place, and the chain cannot fork.
+Keys count down from 999999999999. S3 lists keys in ascending order, so it lists the newest batch
+first. Each write is conditional on a free key (`If-None-Match: *`): if several writers compete, one
+of them gets the next number, and the chain cannot fork.
 """
 
 from __future__ import annotations
@@ -25,32 +25,35 @@ PREFIX = "chain/"
 _GREATEST = 10**12 - 1
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _REMEMBERED = 200_000
-"""Ids that a process remembers, so that it does not read their batches again; more if a single
-`ids_since` needs more. About 20 MiB."""
+"""Maximum number of event ids cached per process (about 20 MiB), so that batches are not read
+again. The cache exceeds it if a single `ids_since` call needs more."""
 _MOST_READS = 1_000
-"""Batches that one `ids_since` reads: half a minute."""
+"""Maximum number of batches that one `ids_since` call reads: about half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What a process remembers of a batch."""
+class _CachedBatch:
+    """The cached part of a batch."""
 
     recorded_at: datetime
     ids: tuple[str, ...]
 
 
 class S3AuditLog:
-    """`AuditLog` in the bucket *bucket*."""
+    """`AuditLog` in the S3 bucket *bucket*."""
 
     def __init__(self, client: S3Client, *, bucket: str) -> None:
         self._client = client
         self._bucket = bucket
         self._last: Batch | None = None
-        self._remembered: dict[int, _Known] = {}
+        self._remembered: dict[int, _CachedBatch] = {}
         self._ids = 0
 
     def last(self) -> Batch | None:
-        """The newest batch that this process knows: `append` fails if there is a newer one."""
+        """Return the newest batch that this process knows; None if the log is empty.
+
+        If a newer batch exists, `append` returns False.
+        """
         if self._last is None:
             with translated("list audit batches"):
                 answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=PREFIX, MaxKeys=1)
@@ -59,12 +62,11 @@ class S3AuditLog:
         return self._last
 
     def ids_since(self, last: Batch | None, since: datetime) -> Collection[str]:
-        """The ids of the events in *last* and the batches before it that were written at *since* or
-        later.
+        """Return the ids of events in *last* and earlier batches recorded at or after *since*.
 
         Raises:
-            UnavailableError: There are more than one call reads. Those that were read are
-                remembered: the next call continues after them.
+            UnavailableError: More batches must be read than one call may read. The batches read so
+                far are cached, and the next call continues after them.
         """
         if last is None:
             return set()
@@ -82,11 +84,11 @@ class S3AuditLog:
                 break
             ids.update(known.ids)
             number -= 1
-        self._forget_before(number)
+        self._evict_before(number)
         return ids
 
     def append(self, batch: Batch) -> bool:
-        """Write *batch* unless there is one of its number. False: there is; call `last` again."""
+        """Write *batch*. False if its number is taken: call `last` again."""
         body = json.dumps({"batch": batch.number, "events": batch.events}, ensure_ascii=False)
         self._last = None
         try:
@@ -106,7 +108,7 @@ class S3AuditLog:
         return True
 
     def read(self, number: int) -> Batch:
-        """The batch *number*, which is there. Raises as `last` does."""
+        """Read batch *number*, which must exist. Raises the same errors as `last`."""
         with translated("read audit events"):
             answer = self._client.get_object(Bucket=self._bucket, Key=key_of(number))
             return decode_batch(number, answer["Body"].read())
@@ -114,11 +116,11 @@ class S3AuditLog:
     def _remember(self, batch: Batch) -> None:
         if batch.number not in self._remembered:
             ids = tuple(str(event["id"]) for event in batch.events)
-            self._remembered[batch.number] = _Known(parse_instant(batch.recorded_at), ids)
+            self._remembered[batch.number] = _CachedBatch(parse_instant(batch.recorded_at), ids)
             self._ids += len(ids)
 
-    def _forget_before(self, needed: int) -> None:
-        """Forget the oldest batches, beyond what fits, that are older than the batch *needed*."""
+    def _evict_before(self, needed: int) -> None:
+        """If the cache is too large, evict the oldest batches, but none from *needed* on."""
         if self._ids <= _REMEMBERED:
             return
         for number in sorted(self._remembered):
@@ -128,27 +130,27 @@ class S3AuditLog:
 
 
 def key_of(number: int) -> str:
-    """The key of the batch *number*."""
+    """The object key of batch *number*."""
     return f"{PREFIX}{_GREATEST - number:012d}.json"
 
 
 def number_of(key: str) -> int:
-    """The number of the batch at *key*.
+    """The batch number in the object key *key*.
 
     Raises:
-        BrokenChainError: It is not the key of a batch.
+        BrokenChainError: *key* is not the key of a batch.
     """
     digits = key.removeprefix(PREFIX).removesuffix(".json")
     if not digits.isdecimal() or key != key_of(number := _GREATEST - int(digits)):
-        raise BrokenChainError(f"object {key}", "it is not a batch of events")
+        raise BrokenChainError(f"object {key}", "the key is not the key of an audit batch")
     return number
 
 
 def decode_batch(number: int, body: bytes) -> Batch:
-    """The batch *number*, whose object holds *body*.
+    """Decode *body*, the object of batch *number*.
 
     Raises:
-        BrokenChainError: It does not decode, or is another batch.
+        BrokenChainError: *body* does not decode, or holds another batch.
     """
     place = f"batch {number} (object {key_of(number)})"
     try:

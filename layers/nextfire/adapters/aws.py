@@ -1,7 +1,7 @@
-"""AWS clients, set up once, and what several stores do with them.
+"""AWS clients, and operations that several stores share.
 
-DynamoDB and SQS have two clients of the same methods: the lean one, and boto3's. All other services
-have boto3's, which is imported when the first call needs it.
+DynamoDB and SQS have two interchangeable clients: the lean client and boto3. All other services use
+boto3, which is imported on the first call.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nextfire.adapters.aws_errors import (
-    ContendedError,
+    TransactionConflictError,
     error_code,
     failed,
     refused,
     translated,
 )
 from nextfire.adapters.items import Item
-from nextfire.adapters.lazily import Lazily
+from nextfire.adapters.lazily import LazyClient
 from nextfire.adapters.lean.dynamodb import LeanDynamoDb
 from nextfire.adapters.lean.json_client import JsonClient, Patience
 from nextfire.adapters.lean.sqs import LeanSqs
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
-# All attempts of one request together stay far below the 30 s for which a watcher still reads a
-# bucket whose minute has ended: a due entry's bucket is computed before its request is sent.
+# A due entry's bucket is computed before its request is sent, and watchers read a bucket for 30 s
+# after its minute ends. All attempts of one request together take far less than that.
 _USUAL = Patience(connect=1, read=4, attempts=3)
 _AT_ONCE = Patience(connect=0.5, read=0.5, attempts=1)
 _LONG_POLL = Patience(connect=1, read=25, attempts=3)
@@ -51,7 +51,7 @@ def dynamodb() -> DynamoDBClient:
 
 
 def dynamodb_at_once() -> DynamoDBClient:
-    """For what is left out if it takes long: a request waits for it."""
+    """A client that fails fast, for optional calls that an API request waits for."""
     return _dynamodb(_AT_ONCE)
 
 
@@ -74,8 +74,10 @@ def s3() -> S3Client:
 
 
 def s3_for_others() -> S3Client:
-    """Signs URLs for those who have no credentials. They hold the region's own host name: S3 sends
-    who asks elsewhere on to it, and a signature is of one host.
+    """A client that presigns URLs for callers without credentials.
+
+    The URLs contain the regional host name: S3 redirects other host names to it, and a signature is
+    valid for one host only.
     """
     style: Any = {"addressing_style": "virtual", "us_east_1_regional_endpoint": "regional"}
     return cast("S3Client", _of_boto3("s3", _USUAL, signature_version="s3v4", s3=style))
@@ -98,10 +100,10 @@ def sts() -> STSClient:
 
 
 def _lean() -> bool:
-    """Whether DynamoDB and SQS are called by the lean client.
+    """Whether DynamoDB and SQS use the lean client.
 
     Raises:
-        ValueError: The environment names neither client.
+        ValueError: The environment variable names neither client.
     """
     name = os.environ.get(_CLIENT, "lean")
     if name not in {"lean", "boto3"}:
@@ -110,12 +112,12 @@ def _lean() -> bool:
 
 
 def _lazy(service: str) -> Any:
-    return Lazily(lambda: _of_boto3(service, _USUAL))
+    return LazyClient(lambda: _of_boto3(service, _USUAL))
 
 
 def _of_boto3(service: str, patience: Patience, **more: Any) -> Any:
-    import boto3  # noqa: PLC0415 - takes a second
-    from botocore.config import Config  # noqa: PLC0415 - as boto3
+    import boto3  # noqa: PLC0415 - the import takes a second
+    from botocore.config import Config  # noqa: PLC0415 - the same
 
     config = Config(
         connect_timeout=patience.connect,
@@ -128,7 +130,7 @@ def _of_boto3(service: str, patience: Patience, **more: Any) -> Any:
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -138,24 +140,26 @@ class SystemClock:
 
 
 def transact(client: DynamoDBClient, writes: list[Any], what: str) -> Item | None:
-    """Do all *writes* or none of them; the first alone has a condition, and asks for the old item.
+    """Commit *writes* in one transaction.
+
+    Only the first write has a condition; it requests the old item if the condition fails.
 
     Returns:
-        None if they were done, else the item that refused the first; empty if there is none.
+        None if committed; else the item that failed the condition, empty if no item exists.
     """
     refused = transact_all(client, writes, what)
     return None if refused is None else refused[1]
 
 
 def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[int, Item] | None:
-    """Do all *writes* or none of them.
+    """Commit *writes* in one transaction.
 
     Returns:
-        None if they were done, else the index of the first whose condition refused it, and the item
-        that it asks for; empty if there is none.
+        None if committed; else the index of the first write whose condition failed and the old item
+        that this write requests, empty if no item exists.
     """
     try:
-        # Either client gives each request a token, so that sending it twice writes once.
+        # Both clients send a client request token, so a resent request writes only once.
         with translated(what):
             client.transact_write_items(TransactItems=writes)
     except refused() as error:
@@ -167,7 +171,7 @@ def transact_all(client: DynamoDBClient, writes: list[Any], what: str) -> tuple[
                 return index, dict(reason.get("Item", {}))
         codes = ", ".join(str(reason.get("Code")) for reason in reasons)
         contended = "TransactionConflict" in codes
-        kind = ContendedError if contended else UnavailableError
+        kind = TransactionConflictError if contended else UnavailableError
         raise kind(f"{what}: transaction cancelled ({codes}). Try again.") from error
     return None
 
@@ -177,9 +181,7 @@ def chunks(things: list[T], size: int) -> list[list[T]]:
 
 
 def one_by_one(things: list[T], do: Callable[[T], object]) -> list[T]:
-    """Do each of *things* by itself; returns those that went well. A refusal concerns only its
-    own.
-    """
+    """Call *do* for each of *things*; return those that succeeded. A failure skips one thing."""
     done = []
     for thing in things:
         try:

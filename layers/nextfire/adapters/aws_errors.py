@@ -1,8 +1,8 @@
-"""What an error of AWS means, whichever client raises it.
+"""Classifies AWS errors, independent of the client that raises them.
 
-An adapter catches by `except refused() as error` and `except unanswered() as error`: Python
-evaluates the classes when an exception arrives. An exception of botocore can only arrive once
-botocore is loaded, so nothing here imports it.
+Adapters write `except refused() as error` and `except unanswered() as error`: Python evaluates the
+classes when an exception arrives. A botocore exception can arrive only after botocore was imported,
+so this module does not import it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXPIRED_CREDENTIALS = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""The error codes that mean: the same request may succeed with other credentials. SQS uses
+"""Error codes after which the same request may succeed with other credentials. SQS uses
 `InvalidClientTokenId` where DynamoDB uses `UnrecognizedClientException`.
 """
 
@@ -49,11 +49,11 @@ TRANSIENT_CODES = EXPIRED_CREDENTIALS | {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-"""The error codes that mean: the same request may succeed later."""
+"""Error codes after which the same request may succeed later."""
 
 
 class RefusedError(Exception):
-    """AWS answered with an error. `response` has the form of botocore's `ClientError.response`."""
+    """AWS returned an error. `response` has the shape of botocore's `ClientError.response`."""
 
     def __init__(self, response: Mapping[str, Any], operation: str) -> None:
         error = response.get("Error", {})
@@ -73,21 +73,21 @@ class HasResponse(Protocol):
 
 
 class UnansweredError(Exception):
-    """No valid answer arrived: no connection, no response in time, or an unreadable one."""
+    """No valid response arrived: connection failed, timed out, or response unreadable."""
 
 
 def refused() -> tuple[type[RefusedError], ...]:
-    """The classes of "AWS answered with an error"."""
+    """Exception classes that mean: AWS returned an error."""
     return (RefusedError, *_botocore("ClientError"))
 
 
 def unanswered() -> tuple[type[UnansweredError], ...]:
-    """The classes of "no valid answer arrived"."""
+    """Exception classes that mean: no valid response arrived."""
     return (UnansweredError, *_botocore("BotoCoreError"))
 
 
 def failed() -> tuple[type[Exception], ...]:
-    """The classes of both, and of what an adapter makes of them if it may pass."""
+    """The classes of both, and `UnavailableError`, into which adapters translate transient ones."""
     return (UnavailableError, *refused(), *unanswered())
 
 
@@ -108,16 +108,16 @@ def is_transient(error: HasResponse) -> bool:
     return error_code(error) in TRANSIENT_CODES or status >= 500  # noqa: PLR2004 — a server error
 
 
-class ContendedError(UnavailableError):
-    """Others wrote the same item in the same moment: nothing was written."""
+class TransactionConflictError(UnavailableError):
+    """A concurrent transaction touched the same item. Nothing was written."""
 
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise an error of AWS that may pass by itself as `UnavailableError`, any other unchanged.
+    """Translate transient AWS errors into `UnavailableError`; raise all others unchanged.
 
     Args:
-        what: The request, for the message, e.g. ``"claim run"``.
+        what: Name of the operation for the error message, for example ``"claim run"``.
     """
     try:
         yield
@@ -126,6 +126,6 @@ def translated(what: str) -> Iterator[None]:
             raise UnavailableError(f"{what}: {error_code(error) or error}. Try again.") from error
         raise
     except unanswered() as error:
-        # Its text may hold an endpoint or a path, which concerns only who reads the log.
+        # The text may contain an endpoint or a path: log it, but do not return it to callers.
         _log.warning("%s: %s: %s", what, type(error).__name__, error)
         raise UnavailableError(f"{what}: {type(error).__name__}. Try again.") from error

@@ -1,8 +1,8 @@
-"""Serves connections of one run in one thread, within bounds that a hostile script cannot exceed.
+"""Serves the connections of one run in one thread, within limits that hold for hostile scripts.
 
-Bounds of a run: its connections, the bytes that are buffered for each (`CHUNK` per direction), the
-time a connection may be idle, and computing time. Connections and computing time are shared with
-the other runs of the process: each run is sure of a few, and no run can take what others need.
+Each run has a limit on connections, on buffered bytes (`CHUNK` per direction and connection), on
+the idle time of a connection, and on CPU time. All runs of the process share connections and CPU
+time: each run is guaranteed a minimum, and no run can starve the others.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
-"""Bytes that are read at a time; as many are buffered for each direction of a connection."""
+"""Bytes per read, and buffer size for each direction of a connection."""
 MOST_CONNECTIONS = 32
-"""Connections of one run at a time; further ones wait in the backlog of its listener."""
+"""Maximum number of connections of one run; others wait in the listener's backlog."""
 SURE_CONNECTIONS = 2
-"""Connections that a run has however many the others hold."""
+"""Connections guaranteed to each run, however many the other runs hold."""
 _SHARE_OF_FILES = 16
-"""All runs together hold 1/16 as many connections as the process may open files, apart from the
-sure ones. A connection has two."""
+"""All runs together may hold 1/16 of the process's open-file limit as connections, in addition to
+the guaranteed ones. A connection uses two file descriptors."""
 IDLE = 900.0
-"""Seconds for which a connection may carry nothing: as long as a Lambda function may take."""
+"""Idle timeout of a connection in seconds: the maximum duration of a Lambda function."""
 _SHARE_OF_CORE = 0.5
-"""Of one core, what all runs together may use; each has an equal part."""
+"""Fraction of one core that all runs together may use; divided equally."""
 _BURST = 0.25
-"""Seconds of computing time that a run may use before it is slowed down."""
-_LOOK_AGAIN = 0.05
+"""Seconds of CPU time that a run may use before it is throttled."""
+_ACCEPT_RETRY_AFTER = 0.05
 _GONE_WITHIN = 5.0
 
 
 @dataclass(slots=True)
 class Room:
-    """What the servers of a process share."""
+    """Capacity that all servers of a process share."""
 
     connections: int
-    """Connections that all of them may hold, apart from the sure ones."""
+    """Maximum number of connections of all servers, in addition to the guaranteed ones."""
     servers: int = 0
     open: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, *, servers: int = 0, connections: int = 0) -> None:
-        """Count servers or connections that came (or went, if negative)."""
+        """Add servers or connections to the counts; negative numbers remove them."""
         with self._lock:
             self.servers += servers
             self.open += connections
@@ -63,21 +63,21 @@ class Room:
 
     @property
     def share_of_core(self) -> float:
-        """What one server may use of a core."""
+        """Fraction of a core that one server may use."""
         return _SHARE_OF_CORE / max(self.servers, 1)
 
 
 class Pace:
-    """Slows a server down that uses more than its share of a core."""
+    """Throttles a server that uses more than its share of a core."""
 
     def __init__(self, share: Callable[[], float], *, now: float, spent: float) -> None:
-        """Build. *share*: of a core; *now* and *spent*: seconds of the clock, and of computing."""
+        """Build. *share*: fraction of a core. *now*: clock, *spent*: CPU time, both in seconds."""
         self._share = share
         self._now, self._spent = now, spent
         self._credit = _BURST
 
     def delay(self, *, now: float, spent: float) -> float:
-        """Seconds to wait before more is done, given the clock and the computing time so far."""
+        """Return the seconds to wait before more work, given the clock and the CPU time so far."""
         earned = (now - self._now) * self._share()
         self._credit = min(_BURST, self._credit + earned - (spent - self._spent))
         self._now, self._spent = now, spent
@@ -90,7 +90,7 @@ Handle = Callable[["BoundedServer", socket.socket], Awaitable[None]]
 
 
 class BoundedServer:
-    """Accepts connections on a listener and has each handled, in its own thread."""
+    """Accepts connections on a listener and handles them in one dedicated thread."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class BoundedServer:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Serve within; at the end all connections and the listener are closed.
+        """Serve inside the `with` block; on exit close all connections and the listener.
 
         Raises:
-            OSError: The process has no file descriptor or thread left.
+            OSError: The process is out of file descriptors or threads.
         """
         self._listener.setblocking(False)
         thread = threading.Thread(target=self._run, name="bounded-server", daemon=True)
@@ -122,7 +122,7 @@ class BoundedServer:
             try:
                 thread.start()
             except RuntimeError as error:
-                raise OSError(f"no thread can be started: {error}") from error
+                raise OSError(f"cannot start a thread: {error}") from error
             self._starting.wait()
             if self._problem is not None:
                 raise self._problem
@@ -133,20 +133,18 @@ class BoundedServer:
             if thread.ident is not None:
                 thread.join(_GONE_WITHIN)
                 if thread.is_alive():
-                    _log.warning("a server of a run does not end")
+                    _log.warning("the server of a run did not stop")
             self._listener.close()
 
     async def paced(self) -> None:
-        """Wait for as long as the server has used more than its share of a core."""
+        """Sleep until the server is within its share of a core again."""
         if self._pace:
             delay = self._pace.delay(now=time.monotonic(), spent=time.thread_time())
             if delay > 0:
                 await asyncio.sleep(delay)
 
     async def exchange(self, one: socket.socket, other: socket.socket) -> None:
-        """Copy between two sockets in both directions, until both ends have closed or nothing has
-        come for the idle time.
-        """
+        """Copy between two sockets in both directions until both close or the idle timeout."""
         last = [time.monotonic()]
         copies = asyncio.gather(self._copy(one, other, last), self._copy(other, one, last))
         idle = asyncio.ensure_future(self._idle_since(last))
@@ -169,7 +167,7 @@ class BoundedServer:
             sink.shutdown(socket.SHUT_WR)
 
     async def _idle_since(self, last: list[float]) -> None:
-        while (left := last[0] + self._idle - time.monotonic()) > 0:  # noqa: ASYNC110 — it is a time
+        while (left := last[0] + self._idle - time.monotonic()) > 0:  # noqa: ASYNC110 — a deadline
             await asyncio.sleep(left)
 
     def _run(self) -> None:
@@ -186,7 +184,7 @@ class BoundedServer:
         loop, serving = asyncio.get_running_loop(), asyncio.current_task()
         if not serving:  # asyncio.run makes a task of every coroutine
             raise RuntimeError("not a task")
-        self._stop = _once_from_another_thread(loop, serving)
+        self._stop = _canceller_of(loop, serving)
         self._pace = Pace(
             lambda: self._room.share_of_core, now=time.monotonic(), spent=time.thread_time()
         )
@@ -195,7 +193,7 @@ class BoundedServer:
         handled: dict[asyncio.Task[None], socket.socket] = {}
 
         def forget(task: asyncio.Task[None]) -> None:
-            # Not in the task: one that is cancelled before it began runs nothing.
+            # Not in the task itself: a task that is cancelled before it starts runs no code.
             handled.pop(task).close()
             self._room.add(connections=-1)
 
@@ -218,24 +216,24 @@ class BoundedServer:
             await self.paced()
             if self._room.has_place(held()):
                 await _readable(self._listener)
-                # Fails where no file descriptor is free, or the client is gone already.
+                # Fails if no file descriptor is free, or if the client has disconnected.
                 with suppress(OSError):
                     client, _ = self._listener.accept()
                     client.setblocking(False)
                     return client
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_ACCEPT_RETRY_AFTER)
 
     async def _served(self, client: socket.socket) -> None:
         try:
             await self._handle(self, client)
         except OSError:
             pass  # either end has hung up
-        except Exception:  # noqa: BLE001 — one connection does not end the others
+        except Exception:  # noqa: BLE001 — a failed connection must not end the others
             _log.exception("a connection of a run failed")
 
 
 async def _readable(sock: socket.socket) -> None:
-    """Wait for *sock*. Unlike asyncio's `sock_accept` it loses no connection if it is cancelled."""
+    """Wait until *sock* is readable. If cancelled, no connection is lost, unlike `sock_accept`."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(sock, ready.set)
@@ -245,7 +243,7 @@ async def _readable(sock: socket.socket) -> None:
         loop.remove_reader(sock)
 
 
-def _once_from_another_thread(
+def _canceller_of(
     loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]
 ) -> Callable[[], object]:
     def stop() -> None:

@@ -1,4 +1,4 @@
-"""Token buckets in DynamoDB: one item each, changed by conditional updates."""
+"""Token buckets in DynamoDB: one item per bucket, changed by conditional updates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _REFUSED = "ConditionalCheckFailedException"
 _TRIES = 4
-_MOST_SEEN = 10_000
+_MAX_CACHED = 10_000
 _KEPT = timedelta(hours=1)
-"""How long the item of a bucket that is full again is kept: it is as none."""
+"""How long the item of a refilled bucket is kept. It is equivalent to an absent item."""
 
 
 class DynamoDbBucketStore:
-    """`BucketStore` on the table `requests`, whose items remove themselves."""
+    """`BucketStore` on the table `requests`, whose items expire (TTL)."""
 
     def __init__(self, client: DynamoDBClient, *, table: str) -> None:
         self._client = client
@@ -30,35 +30,35 @@ class DynamoDbBucketStore:
 
     def take(self, name: str, limit: RequestLimit, wanted: int, now: datetime) -> Taken:
         at = to_us(now)
-        # Decide by the state seen last. Other processes may have taken tokens since, and none puts
-        # tokens back: a bucket that was empty is still empty.
+        # Decide from the last known state. Other processes may have taken tokens since then, but
+        # tokens are never put back: a bucket that was empty is still empty.
         seen = self._seen.get(name)
         for _ in range(_TRIES):
             wish = take(seen, at, limit, wanted)
             if wish.tokens == 0:
                 return wish
             done, seen = self._update(name, seen, wish.tokens, at, limit)
-            if len(self._seen) >= _MOST_SEEN:
+            if len(self._seen) >= _MAX_CACHED:
                 self._seen.clear()
             if done is not None:
                 self._seen[name] = done
                 return Taken(wish.tokens, timedelta(), done)
             if seen is not None:
                 self._seen[name] = seen
-        raise UnavailableError(f"take from {name}: many others do. Try again.")
+        raise UnavailableError(f"take tokens from {name}: too many concurrent writes. Try again.")
 
     def _update(
         self, name: str, known: int | None, tokens: int, now: int, limit: RequestLimit
     ) -> tuple[int | None, int | None]:
-        """Take *tokens*, where the bucket was *known*.
+        """Take *tokens*, on condition that the bucket is still in the state *known*.
 
         Returns:
-            The bucket afterwards, if that was done; else None, and the bucket as it is.
+            On success, the new state and None; otherwise None and the current state.
         """
         cost, most = limit.cost(tokens), limit.most(now)
         values: dict[str, object] = {":cost": cost, ":expires": most // 1_000_000 + _KEPT.seconds}
         if known is None or known < now:
-            # Full, as far as is known: if others have taken since, the other form does.
+            # The bucket was full. If others have taken tokens since, the retry uses the other form.
             change = "SET spent = :spent, expires_at = :expires"
             condition = "attribute_not_exists(spent) OR spent <= :now"
             values = {":expires": values[":expires"], ":spent": now + cost, ":now": now}
@@ -70,7 +70,7 @@ class DynamoDbBucketStore:
             with translated("take tokens"):
                 answer: Any = self._client.update_item(
                     TableName=self._table,
-                    Key={"request": {"S": f"#{name}"}},  # no tenant's name is empty
+                    Key={"request": {"S": f"#{name}"}},  # tenant names are never empty
                     UpdateExpression=change,
                     ConditionExpression=condition,
                     ExpressionAttributeValues=to_item(values),

@@ -1,4 +1,4 @@
-"""A DynamoDB client whose writes carry who made them, in the same request."""
+"""A DynamoDB client that records the author of each write in the written item."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _SET = f"SET {_NAME} = {_VALUE}, "
 def stamped(
     client: DynamoDBClient, *, tables: Collection[str], changed_by: Callable[[], str | None]
 ) -> DynamoDBClient:
-    """*client*, but that each item that it writes to *tables* carries the attribute `changed_by`.
+    """Wrap *client* so that every item written to *tables* carries the attribute `changed_by`.
 
-    It is a property of the client, so no store can write without it. Updates that only add to a
-    counter are left alone. Items are changed in place: a store that compares what it wrote with
-    what it finds compares the attribute too.
+    The client adds the attribute, so no store can forget it. Updates that only add to a counter are
+    left unchanged. Items are modified in place: a store that compares its write with the stored
+    item compares the attribute too.
 
     Args:
-        client: The SDK's.
-        tables: The names of the tables.
-        changed_by: The value for the next write; None: no request is being answered.
+        client: The DynamoDB client.
+        tables: Names of the tables.
+        changed_by: Returns the value for the next write; None if no request is being handled.
     """
     return cast("DynamoDBClient", _Stamped(client, tables, changed_by))
 
@@ -51,7 +51,7 @@ class _Stamped:
         return self._client.update_item(**write)
 
     def batch_write_item(self, **_: object) -> Any:
-        raise NotImplementedError("A batch of writes does not carry who made them: use put_item.")
+        raise NotImplementedError("batch_write_item does not support changed_by: use put_item.")
 
     def transact_write_items(self, **request: Any) -> Any:
         for write in request["TransactItems"]:
@@ -70,7 +70,7 @@ class _Stamped:
         if "Item" in write:
             write["Item"][CHANGED_BY] = {"S": text}
             return
-        if not expression.startswith(_SET):  # else it is written again
+        if not expression.startswith(_SET):  # a retried request has it already
             write["UpdateExpression"] = _SET + expression.removeprefix("SET ")
             write.setdefault("ExpressionAttributeNames", {})[_NAME] = CHANGED_BY
         write.setdefault("ExpressionAttributeValues", {})[_VALUE] = {"S": text}

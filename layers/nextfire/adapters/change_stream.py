@@ -1,4 +1,4 @@
-"""Records of DynamoDB streams, as Lambda delivers them, read as changes."""
+"""Decodes DynamoDB stream records, as Lambda delivers them, into changes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from nextfire.domain.change import CHANGED_BY, MAX_TEXT, ItemChange, read_changed_by
 
 KEYS = "keys"
-"""The table of which every write is an event, with or without a request."""
-_BY_USE = frozenset({"last_used_on"})
-"""What the authorizer writes to a key: no change of it."""
+"""The table whose writes are all audit events, with or without an API request."""
+_USAGE_ATTRIBUTES = frozenset({"last_used_on"})
+"""Attributes that the authorizer writes to a key. They are not a change of the key."""
 
 
 def changes_of(records: Iterable[Mapping[str, Any]], tables: Mapping[str, str]) -> list[ItemChange]:
@@ -21,15 +21,15 @@ def changes_of(records: Iterable[Mapping[str, Any]], tables: Mapping[str, str]) 
 
 
 def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> ItemChange | None:
-    """The change in *record*; None: no request made it.
+    """The change in *record*; None if no API request made it.
 
-    A write is a request's if its `changed_by` differs from the one before. An executor that writes
-    the item later leaves the attribute as it is. Of the table `keys` all writes are changes except
-    for the note of a key's last use and the removal after its time.
+    A request made the write if `changed_by` differs between the two images. Executors that write
+    the item later do not change the attribute. In the table `keys` all writes are changes, except
+    updates of a key's last use and removals by TTL.
 
     Args:
         record: A record with both images.
-        tables: What the tables are called here, by the names that they have in AWS.
+        tables: Maps the name of each table in AWS to its logical name.
     """
     stream = record["dynamodb"]
     new, old = stream.get("NewImage") or {}, stream.get("OldImage") or {}
@@ -40,7 +40,7 @@ def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> ItemChang
     by = new.get(CHANGED_BY)
     if by == old.get(CHANGED_BY) or by is None:
         expired = record.get("userIdentity", {}).get("principalId") == "dynamodb.amazonaws.com"
-        if table != KEYS or expired or {*attributes} <= _BY_USE:
+        if table != KEYS or expired or {*attributes} <= _USAGE_ATTRIBUTES:
             return None
         by = None
     return ItemChange(
@@ -55,13 +55,13 @@ def change_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> ItemChang
 
 
 def table_of(record: Mapping[str, Any], tables: Mapping[str, str]) -> str:
-    """What the table of *record* is called here."""
+    """The logical name of the table of *record*."""
     # arn:aws:dynamodb:us-east-1:123456789012:table/NAME/stream/2026-05-24T10:00:00.000
     name = str(record["eventSourceARN"]).split(":", 5)[-1].split("/")[1]
     return tables.get(name, name)
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    """The text of an attribute, however long; of one that is not a text something like it."""
+    """The text of an attribute, of any length; for other types, their `str` form, truncated."""
     [content] = value.values()
     return content if isinstance(content, str) else str(content)[:MAX_TEXT]

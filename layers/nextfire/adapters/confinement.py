@@ -1,7 +1,7 @@
-"""What a script's process gives up before the script starts: namespaces, mounts, system calls,
-limits, its user. Runs in the keeper's forks, and in a probe when the executor starts.
+"""Confines a script's process before the script starts: namespaces, mounts, system calls, limits,
+user. Runs in forks of the keeper, and in a probe when the executor starts.
 
-Standard library only, and little of it: what this imports delays every run. Linux only.
+Linux only. Uses few modules of the standard library and nothing else: imports delay every run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
 _MS_NOATIME, _MS_NODIRATIME, _MS_RELATIME, _ST_RELATIME = 1024, 2048, 1 << 21, 4096
 _SAFE = _MS_NOSUID | _MS_NODEV
 _COUNTED_PER_NAMESPACE = (5, 14)
-"""Since this kernel RLIMIT_NPROC counts the tasks of a user namespace by themselves."""
+"""First kernel version whose RLIMIT_NPROC counts the tasks of each user namespace separately."""
 
 _LANDLOCK_WITH_SCOPES, _ABSTRACT_SOCKETS, _SIGNALS = 6, 1, 2
 
@@ -41,11 +41,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class View:
-    """The parts of the file system that a script finds replaced, as they are marshalled.
+    """Keys of a marshalled dict: the parts of the file system that are replaced for a script.
 
-    `temporary`: the folder that it finds at each of `shared`, such as ``/tmp``. `hidden`: folders
-    that it finds empty. `writable` and `readable`: what it finds in them all the same, by the
-    same paths, the latter read-only.
+    `temporary`: the folder mounted at each path of `shared`, such as ``/tmp``. `hidden`: folders
+    that appear empty. `writable` and `readable`: folders that stay visible inside them under their
+    own paths; the latter are read-only.
     """
 
     TEMPORARY = "temporary"
@@ -59,7 +59,7 @@ def prctl(option: int, value: int, pointer: object = 0) -> None:
     """Set an attribute of the calling process.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The system call failed.
     """
     third = pointer or ctypes.c_ulong(0)
     zero = ctypes.c_ulong(0)
@@ -70,13 +70,13 @@ def prctl(option: int, value: int, pointer: object = 0) -> None:
 
 
 def enter_process_namespace() -> None:
-    """Put the children that this process forks from now on into a process namespace.
+    """Put future children of this process into a new PID namespace.
 
-    The first of them is its process 1: when it ends, the kernel ends all others. A process that is
-    not root takes itself into a user namespace for it, in which it keeps its user number.
+    The first child is process 1 of the namespace: when it ends, the kernel kills all others. A
+    process that is not root also enters a new user namespace, in which it keeps its uid.
 
     Raises:
-        OSError: The host does not allow it.
+        OSError: The host does not allow namespaces.
     """
     user, group = os.geteuid(), os.getegid()
     if user != 0:
@@ -87,19 +87,22 @@ def enter_process_namespace() -> None:
     _unshare(_CLONE_NEWPID)
 
 
-def children_stay(namespace: int) -> None:
-    """Have the children that this process forks from now on in its own process namespace again,
-    which the descriptor *namespace* names.
+def leave_process_namespace(namespace: int) -> None:
+    """Put future children of this process into its own PID namespace, descriptor *namespace*.
+
+    Reverts `enter_process_namespace`.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The system call failed.
     """
     _check(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(_CLONE_NEWPID)), "setns")
 
 
 def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
-    """Give process 1 of a process namespace its own mounts, as *view* (see `View`) says, and its
-    own System V IPC.
+    """Give process 1 of a PID namespace its own mounts and its own System V IPC.
+
+    Args:
+        view: A dict with the keys of `View`; empty to keep all folders.
 
     Raises:
         OSError: The host does not allow it.
@@ -108,10 +111,10 @@ def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
     if view:
         _replace_folders(view)
-    # Lists the processes of this namespace only, and those of the script's user only.
+    # Lists only processes of this namespace that belong to the script's user.
     _mount("proc", "/proc", "proc", _SAFE | _MS_NOEXEC, b"hidepid=2")
     for path, kind, options in (
-        ("/dev/shm", "tmpfs", b"mode=1777"),  # noqa: S108 - its own, empty
+        ("/dev/shm", "tmpfs", b"mode=1777"),  # noqa: S108 - private and empty
         ("/dev/mqueue", "mqueue", None),
     ):
         if os.path.isdir(path):
@@ -119,11 +122,11 @@ def enter_file_namespace(view: dict) -> None:  # type: ignore[type-arg]
 
 
 def _replace_folders(view: dict) -> None:  # type: ignore[type-arg]
-    """Cover folders, and put back what is to be seen of them.
+    """Mount over the shared and hidden folders, then remount the visible folders inside them.
 
-    Descriptors name what is put back: after the first mount its path leads elsewhere.
+    The visible folders are opened first: after the first mount their paths lead elsewhere.
     """
-    os.umask(0o022)  # whatever the executor's is, the script enters the folders made here
+    os.umask(0o022)  # independent of the executor's umask: the script enters folders made here
     modes = dict.fromkeys(view[View.READABLE], _MS_RDONLY)
     modes |= dict.fromkeys(view[View.WRITABLE], 0)
     kept = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC), mode) for path, mode in modes.items()]
@@ -138,7 +141,8 @@ def _replace_folders(view: dict) -> None:  # type: ignore[type-arg]
             os.makedirs(path, mode=0o755, exist_ok=True)
             _mount(_name(descriptor), path, None, _MS_BIND)
             if mode:
-                # Flags of a bind mount count only when it is mounted again, with those it has.
+                # The kernel ignores flags of a bind mount until a remount, which must repeat the
+                # flags that the mount has.
                 _mount(None, path, None, _MS_BIND | _MS_REMOUNT | mode | _flags(path))
         os.close(descriptor)
     for path in view[View.HIDDEN]:
@@ -146,7 +150,7 @@ def _replace_folders(view: dict) -> None:  # type: ignore[type-arg]
 
 
 def _flags(path: str) -> int:
-    """The flags of the mount at *path*. An unprivileged remount must not drop any of them."""
+    """The flags of the mount at *path*. An unprivileged remount must keep all of them."""
     found = os.statvfs(path).f_flag
     relative = _MS_RELATIME if found & _ST_RELATIME else 0
     return found & (_SAFE | _MS_NOEXEC | _MS_NOATIME | _MS_NODIRATIME) | relative
@@ -157,25 +161,25 @@ def _name(descriptor: int) -> str:
 
 
 def enter_network(descriptor: int) -> None:
-    """Enter the network namespace that *descriptor* names.
+    """Enter the network namespace of *descriptor*.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The system call failed.
     """
     _check(_libc.setns(ctypes.c_int(descriptor), ctypes.c_int(_CLONE_NEWNET)), "setns")
 
 
 def leave_network() -> None:
-    """Take the calling thread into a new network namespace, in which no interface is up.
+    """Move the calling thread into a new network namespace, in which no interface is up.
 
     Raises:
-        OSError: The host does not allow it.
+        OSError: The host does not allow network namespaces.
     """
     _unshare(_CLONE_NEWNET)
 
 
 def become_user(ids: tuple[int, int, int, Sequence[int]]) -> None:
-    """Take on a script user: its number, another that is not used here, its group, other groups.
+    """Become a script user. *ids*: uid, warden uid (unused here), gid, supplementary gids.
 
     Raises:
         OSError: The executor lacks the capabilities.
@@ -189,11 +193,13 @@ def become_user(ids: tuple[int, int, int, Sequence[int]]) -> None:
         raise OSError(f"user: cannot become user {user}: {error}") from error
 
 
-def limit(limits: Iterable[tuple[int, int]]) -> None:
-    """Bound resources: pairs of a resource and its bound, soft and hard.
+def set_limits(limits: Iterable[tuple[int, int]]) -> None:
+    """Set resource limits. *limits*: pairs of a resource and a value for its soft and hard limit.
+
+    A value above the current hard limit is lowered to it.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The system call failed.
     """
     for kind, bound in limits:
         _, most = resource.getrlimit(kind)
@@ -202,25 +208,31 @@ def limit(limits: Iterable[tuple[int, int]]) -> None:
         resource.setrlimit(kind, (bound, bound))
 
 
-def refuse_calls(program: bytes) -> None:
-    """Refuse this process, and all that it starts, the system calls of *program*, a seccomp filter.
-    No program that it starts gains rights.
+def install_filter(program: bytes) -> None:
+    """Install the seccomp filter *program* for this process and its descendants.
+
+    Also sets `no_new_privs`: programs that the process starts gain no privileges.
+
+    Args:
+        program: BPF instructions; empty to install no filter.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The system call failed.
     """
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
-    _leave_others_alone()
+    _isolate_from_others()
     if program:
         code = ctypes.create_string_buffer(program)
         described = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))
         prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.create_string_buffer(described))
 
 
-def _leave_others_alone() -> None:
-    """Where the kernel has Landlock of version 6 (Linux 6.12): no signals to processes that this
-    one does not start, no look into them though they are of the same user, and no abstract sockets
-    of theirs. Numbers: ``landlock_create_ruleset``, ``landlock_restrict_self``.
+def _isolate_from_others() -> None:
+    """Isolate from processes of the same user, if the kernel has Landlock ABI 6 (Linux 6.12).
+
+    This process and its descendants can no longer signal other processes, inspect them, or connect
+    to their abstract sockets. System calls: 444 is ``landlock_create_ruleset``, 446 is
+    ``landlock_restrict_self``.
     """
     version = _libc.syscall(444, None, 0, 1)
     if version >= _LANDLOCK_WITH_SCOPES:
@@ -232,7 +244,7 @@ def _leave_others_alone() -> None:
 
 
 def counts_tasks_per_namespace() -> bool:
-    """Whether the bound on tasks counts those of a user namespace by themselves."""
+    """Whether RLIMIT_NPROC counts the tasks of each user namespace separately."""
     release = os.uname().release.split(".")
     return (int(release[0]), int("".join(filter(str.isdigit, release[1])))) >= (
         _COUNTED_PER_NAMESPACE
@@ -269,7 +281,7 @@ _ALLOW_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
 
 
 def main(_: list[str]) -> None:
-    """Exit with what this host does not allow: `NO_NAMESPACES`, `NO_FILTER`, both, or 0."""
+    """Probe the host. Exit code: `NO_NAMESPACES`, `NO_FILTER`, their sum, or 0 if all work."""
     denied = 0
     if not _works_in_child(_try_namespaces):
         denied |= NO_NAMESPACES
@@ -289,7 +301,7 @@ def _try_mounts() -> None:
 
 
 def _try_filter() -> None:
-    refuse_calls(_ALLOW_ALL)
+    install_filter(_ALLOW_ALL)
 
 
 def _works_in_child(work: Callable[[], None]) -> bool:

@@ -1,4 +1,4 @@
-"""Watcher leases and cursors in DynamoDB."""
+"""Watcher leases, watcher cursors, the audit's state and run quotas in DynamoDB."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ _LEASE_FIELDS = ("holder", "epoch", "beat", "released")
 _CURSOR_FIELDS = ("minute", "epoch")
 _AUDIT_KEY: Item = {"id": {"S": "audit"}}
 _AUDIT_FIELDS = ("started_at", "since", "tenant", "job_id", "done")
-_BEGINNING, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_MIN_INSTANT, _END = datetime(1970, 1, 2, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _LAST_EPOCH = to_ms(_END)
-"""No holder has a later epoch; a higher number was not written by one."""
+"""Upper bound of epochs. No watcher writes a higher number."""
 _TAKEN_FIELDS = ("minute", "taken")
-_TRIES = 8  # of a write that meets other watchers' of the same tenant
-_CLOCKS_DIFFER = timedelta(minutes=1)
+_TRIES = 8  # attempts of a write that conflicts with other watchers' writes for the same tenant
+_CLOCK_SKEW = timedelta(minutes=1)
 _SET_BACK = timedelta(days=1)
 _AHEAD = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class _BrokenLease(Lease):
-    """An item that does not read as a lease. It stands still for as long as `raw` is the same, and
-    is replaced on condition that it is.
+    """An item that does not decode as a lease. Its heartbeat is stale while `raw` is unchanged.
+
+    It is replaced on condition that the item is still `raw`.
     """
 
     raw: Item = field(default_factory=dict)
@@ -47,8 +48,10 @@ class _BrokenLease(Lease):
 
 @dataclass(frozen=True, slots=True)
 class _BrokenAudit(Audit):
-    """An item that does not read as an audit: one that ended so long ago that the next is due, and
-    that nobody knows what it has looked at. It is replaced on condition that it is `raw` still.
+    """An item that does not decode as an audit.
+
+    It counts as an audit that ended long ago, so the next one is due and starts from the beginning.
+    It is replaced on condition that the item is still `raw`.
     """
 
     raw: Item = field(default_factory=dict)
@@ -58,8 +61,8 @@ class DynamoDbControlStore:
     """`ControlStore` on the table `control`: ``lease#<group>``, ``cursor#<shard>``, ``audit``,
     ``runs#<tenant>``.
 
-    Neither item ends a watcher by not decoding. A lease that does not is one of nobody: whoever
-    sees it stand still takes it over. A cursor that does not is seeded again, see `seed_cursors`.
+    An item that does not decode does not stop a watcher. A broken lease has no holder: a watcher
+    that sees it unchanged takes it over. A broken cursor is seeded again, see `seed_cursors`.
     """
 
     def __init__(self, client: DynamoDBClient, *, table: str) -> None:
@@ -99,19 +102,20 @@ class DynamoDbControlStore:
             if error_code(error) != _REFUSED:
                 raise
             there: Item = error.response.get("Item", {})
-            # The SDK may have sent it twice: what was refused then is our own success.
+            # The SDK may have sent the request twice: then the first one succeeded.
             return bool(there) and _decode_lease(there) == to
         return True
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
-        """Set the cursor of each shard below *shards* that has none to *minute*.
+        """Set missing cursors of the shards below *shards* to *minute*.
 
-        One that does not decode, or lies more than an hour after *minute* (nothing that is written
-        would ever be read), is set to a day before *minute*, or before the earliest of the other
-        cursors if that is earlier. Everything since the lost value must be read again, and that
-        value is unknown. Cursors keep within minutes of each other, so a long outage shows in the
-        others; the day is for all of them being lost at once. Too early a value costs reads of
-        empty buckets, 60 a poll beside the present ones; too late a value would cost runs.
+        A cursor is broken if it does not decode, or if it is more than an hour after *minute* (then
+        new entries would never be read). A broken cursor is set to one day before *minute*, or to
+        one day before the earliest of the other cursors if that is earlier. The lost value is
+        unknown, and everything after it must be read again. Cursors stay within minutes of each
+        other, so the other cursors show a long outage; the day covers the loss of all cursors at
+        once. A value that is too early costs reads of empty buckets, 60 per poll in addition to the
+        current ones; a value that is too late would lose runs.
         """
         items = self._read_cursors(range(shards))
         decoded = {shard: _decode_cursor(item) for shard, item in items.items()}
@@ -120,7 +124,7 @@ class DynamoDbControlStore:
             for shard, cursor in decoded.items()
             if cursor is not None and cursor <= minute + _AHEAD
         }
-        back = max(min([minute, *sound.values()]) - _SET_BACK, _BEGINNING)
+        back = max(min([minute, *sound.values()]) - _SET_BACK, _MIN_INSTANT)
         for shard in set(range(shards)) - sound.keys():
             if shard in items:
                 self._set_cursor(shard, back, 0, _unchanged(items[shard], _CURSOR_FIELDS))
@@ -133,8 +137,8 @@ class DynamoDbControlStore:
         return {shard: cursor for shard, cursor in decoded.items() if cursor is not None}
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
-        # An epoch that is none holds nobody off: its holder's knowledge mends the item. Nor does an
-        # item that is not there, of which no attribute has a type.
+        # An invalid epoch does not block the write: the holder's value repairs the item. Nor does
+        # an absent item, which has no attribute types.
         condition = {
             "ConditionExpression": (
                 "NOT attribute_type(epoch, :number) OR epoch <= :epoch OR epoch > :last"
@@ -151,15 +155,17 @@ class DynamoDbControlStore:
         for _ in range(_TRIES):
             if granted <= 0:
                 return 0
-            there = self._count_taken(key, minute, granted, most)
+            there = self._add_taken(key, minute, granted, most)
             if there is None:
                 return granted
             taken = _decode_taken(there, minute)
             if taken is not None:
-                granted = most - taken  # less than was refused
-            elif self._begin_minute(key, there, minute, granted):
+                granted = most - taken  # less than the rejected number
+            elif self._start_minute(key, there, minute, granted):
                 return granted
-        raise UnavailableError(f"The runs of {tenant!r} are being counted by others. Try again.")
+        raise UnavailableError(
+            f"Too many concurrent updates of the run count of tenant {tenant!r}. Try again."
+        )
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
         with translated("read taken runs"):
@@ -170,8 +176,10 @@ class DynamoDbControlStore:
             )
         return _decode_taken(answer.get("Item", {}), minute) or 0
 
-    def _count_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
-        """Count *granted* more, if there is room. Returns the item that refuses it."""
+    def _add_taken(self, key: Item, minute: datetime, granted: int, most: int) -> Item | None:
+        """Add *granted* to the count if it fits. Returns None, or the item that fails the
+        condition.
+        """
         try:
             with translated("take runs"):
                 self._client.update_item(
@@ -187,7 +195,7 @@ class DynamoDbControlStore:
                         {
                             ":granted": granted,
                             ":minute": isoformat(minute),
-                            ":ahead": isoformat(minute + _CLOCKS_DIFFER),
+                            ":ahead": isoformat(minute + _CLOCK_SKEW),
                             ":none": 0,
                             ":text": "S",
                             ":number": "N",
@@ -202,8 +210,10 @@ class DynamoDbControlStore:
             return dict(error.response.get("Item", {}))
         return None
 
-    def _begin_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
-        """Count from *granted* on, in place of *there*."""
+    def _start_minute(self, key: Item, there: Item, minute: datetime, granted: int) -> bool:
+        """Start the count of *minute* at *granted*, replacing the item *there*. False if it has
+        changed.
+        """
         condition = (
             _unchanged(there, _TAKEN_FIELDS)
             if there
@@ -243,7 +253,7 @@ class DynamoDbControlStore:
         except refused() as error:
             if error_code(error) != _REFUSED:
                 raise
-            # The SDK may have sent it twice: what was refused then is our own success.
+            # The SDK may have sent the request twice: then the first one succeeded.
             return bool(error.response.get("Item") == request["Item"])
         return True
 
@@ -286,10 +296,10 @@ def _cursor_key(shard: int) -> Item:
 
 
 def _unchanged(item: Item, fields: Sequence[str]) -> dict[str, Any]:
-    """The condition that the stored item is *item* still, as far as *fields* go.
+    """The condition that *fields* of the stored item are still those of *item*.
 
-    A sound item differs from a broken one in at least one of them, so it is not overwritten; and of
-    several that saw the same broken one the first makes it sound.
+    A valid item differs from a broken one in at least one of the fields, so it is not overwritten.
+    If several watchers see the same broken item, only the first one repairs it.
     """
     there = [name for name in fields if name in item]
     tests = [
@@ -312,34 +322,34 @@ def _decode_lease(item: Mapping[str, Any]) -> Lease:
         epoch = _count(values["epoch"])
         holder, released = values["holder"], values.get("released", False)
         if not isinstance(holder, str) or not isinstance(released, bool):
-            raise TypeError("holder is no text, or released no boolean")
+            raise TypeError("holder is not a string, or released is not a boolean")
         return Lease(holder, epoch, _count(values["beat"]), released=released)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return _BrokenLease("", epoch, 0, raw=dict(item))
 
 
 def _decode_cursor(item: Mapping[str, Any]) -> datetime | None:
-    """The cursor's minute; None if *item* does not read as a cursor."""
+    """The cursor's minute; None if *item* does not decode as a cursor."""
     try:
         values = from_item(item)
         _count(values["epoch"])
         minute = floor_minute(parse_instant(values["minute"]))
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
-    return minute if _BEGINNING <= minute < _END else None
+    return minute if _MIN_INSTANT <= minute < _END else None
 
 
 def _decode_taken(item: Mapping[str, Any], minute: datetime) -> int | None:
-    """How many were taken in *minute*; None if *item* tells nothing of that."""
+    """Number of runs taken in *minute*; None if *item* does not hold a count of that minute."""
     try:
         values = from_item(item)
         there = parse_instant(values["minute"])
-        # As the condition compares them.
+        # The condition compares the texts.
         sound = values["minute"] == isoformat(there)
         taken = _count(values["taken"])
     except (ArithmeticError, LookupError, TypeError, ValueError):
         return None
-    return taken if sound and minute <= there <= minute + _CLOCKS_DIFFER else None
+    return taken if sound and minute <= there <= minute + _CLOCK_SKEW else None
 
 
 def _encode_audit(audit: Audit) -> Item:
@@ -359,7 +369,7 @@ def _decode_audit(item: Mapping[str, Any]) -> Audit:
         values = from_item(item)
         after = [values[name] for name in ("tenant", "job_id") if name in values]
         if not isinstance(values["done"], bool) or not all(isinstance(t, str) for t in after):
-            raise TypeError("done is no boolean, or the job's key no texts")
+            raise TypeError("done is not a boolean, or tenant and job_id are not strings")
         since = values.get("since")
         return Audit(
             parse_instant(values["started_at"]),
@@ -368,16 +378,16 @@ def _decode_audit(item: Mapping[str, Any]) -> Audit:
             values["done"],
         )
     except (ArithmeticError, LookupError, TypeError, ValueError):
-        return _BrokenAudit(_BEGINNING, done=True, raw=dict(item))
+        return _BrokenAudit(_MIN_INSTANT, done=True, raw=dict(item))
 
 
 def _count(value: object) -> int:
-    """A whole number as the conditions of this table compare it.
+    """Check an integer that the conditions of this table can compare.
 
     Raises:
-        ValueError: *value* is none, or one that no watcher writes.
+        ValueError: *value* is not an integer, or is out of the range that watchers write.
     """
-    # `epoch = 1` is never true of 1.5, and a number of more than 38 digits cannot be counted up.
+    # `epoch = 1` is never true for 1.5, and numbers of more than 38 digits cannot be incremented.
     if not isinstance(value, Decimal) or not 0 <= value <= _LAST_EPOCH or value % 1:
-        raise ValueError(f"{value!r} is no count")
+        raise ValueError(f"invalid count {value!r}: an integer from 0 to {_LAST_EPOCH}")
     return int(value)

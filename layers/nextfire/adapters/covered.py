@@ -1,4 +1,4 @@
-"""What scripts see of the file system, where the host allows them namespaces."""
+"""Decides which folders scripts see, on hosts that allow namespaces."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, Self
 
 from nextfire.adapters.confinement import View
 
-_TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run/lock"))  # noqa: S108 - of the host
+_TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path("/run/lock"))  # noqa: S108 - the host's
 _RUN = Path("/run")
 _TOP_LEVEL = 2
-"""Parts of a path such as ``/etc``, which a script needs."""
+"""Number of parts of a top-level path such as ``/etc``, which must stay visible to scripts."""
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
-    """The folders of a host with which its scripts have nothing to do, where it allows namespaces.
+class CoveredFolders:
+    """The folders of a host that are replaced for its scripts.
 
-    `shared`: instead of these a script finds a folder of its run. `hidden`: it finds these
-    empty. What the script needs of both, it finds in its place; and the folders `visible`.
+    `shared`: replaced by a folder of the run. `hidden`: appear empty. Folders inside them that the
+    script needs stay visible under their own paths, and so do the folders `visible`.
     """
 
     shared: tuple[Path, ...]
@@ -35,16 +35,16 @@ class Covered:
     def of_host(
         cls, root: Path, *, visible: Collection[Path], credentials: Collection[Path]
     ) -> Self:
-        """Those of this host: temporary folders, *root*, and the home of an executor's user.
+        """The folders of this host: temporary folders, *root*, and the home of an executor's user.
 
-        Root's home is closed to script users.
+        Root's home is not covered: script users cannot read it anyway.
         """
         shared = {path.resolve() for path in (root, *_TEMPORARY)}
         hidden = {_RUN / "user"}
         if os.geteuid() != 0:
             hidden |= {path.resolve() for path in _private_folders(credentials)}
         covered = {path for path in shared | hidden if path.is_dir() and path != Path("/")}
-        # What is in another one is covered with it.
+        # A folder inside a covered folder is covered with it.
         outermost = {path for path in covered if covered.isdisjoint(path.parents)}
         return cls(
             tuple(sorted(shared & outermost)),
@@ -61,14 +61,14 @@ class Covered:
         readable: Collection[Path],
         offline: bool,
     ) -> dict[str, Any]:
-        """What the program in the file *program* finds: a `View`.
+        """The `View` for a program.
 
         Args:
-            program: Its absolute path.
-            instead: What it finds in place of `shared`.
-            writable: Its working folder.
-            readable: Folders that it reads.
-            offline: Whether it is to reach no service of the host either, by sockets in /run.
+            program: Absolute path of the program.
+            instead: The folder that replaces `shared`.
+            writable: The program's working folder.
+            readable: Folders that the program reads.
+            offline: Whether to hide sockets of host services in /run as well.
         """
         shared, hidden = [*self.shared], [*self.hidden]
         if offline:
@@ -91,23 +91,24 @@ class Covered:
 
 
 def _private_folders(credentials: Collection[Path]) -> set[Path]:
-    """The homes of the executor's user, if it has any, and the folders of its files *credentials*.
+    """The home folders of the executor's user, and the folders of its files *credentials*.
 
-    Both the home of its environment and that of its account, which need not be the same.
+    Both the home in its environment and the home of its account, which may differ.
     """
     found = {file.parent for file in credentials}
     if home := os.environ.get("HOME"):
         found.add(Path(home))
-    with suppress(KeyError):  # A user without an account, as in many containers.
+    with suppress(KeyError):  # The user has no account, as in many containers.
         found.add(Path(pwd.getpwuid(os.geteuid()).pw_dir))
     return {path for path in found if len(path.parts) > _TOP_LEVEL}
 
 
 @cache
 def _home_of(program: Path) -> set[Path]:
-    """The folders of a program: where it is, and if it is in a ``bin``, what that is part of.
+    """The folders that a program needs: its own, and the installation or virtual environment.
 
-    A link to it, as in ``~/.local/bin``, shows its own folder only.
+    If *program* is a symbolic link, as in ``~/.local/bin``, the folder of the link is added without
+    its parent, and the folders of its target.
     """
     real = program.resolve()
     environment = program.parent.parent

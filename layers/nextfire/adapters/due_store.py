@@ -1,4 +1,4 @@
-"""Due entries in DynamoDB, by minute and shard."""
+"""Due entries in DynamoDB, partitioned by minute and shard."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ _WRITE_LIMIT = 25  # requests of one BatchWriteItem, a limit of DynamoDB
 _GET_LIMIT = 100  # keys of one BatchGetItem, a limit of DynamoDB
 _MAX_SORT_KEY = 1024  # bytes, a limit of DynamoDB
 _QUARANTINE = "quarantine"
-_KEY_OF_ANOTHER = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
+_UNKNOWN_KIND_KEY = re.compile(rf"[0-9]{{13}}#{UID.pattern}#(?![FRP]\b)[A-Z]")
 _KINDS = {
     "FIRE": FireEntry,
     "RETRY": DispatchEntry,
     "RESUME": ResumeEntry,
     "BACKFILL": BackfillEntry,
 }
-"""The kind as stored, and the type that it stands for. Stored items and older versions have these
-texts: they stay.
+"""Maps the stored kind to the type of entry. Stored items and older versions use these texts, so
+they must not change.
 """
 _KIND_OF = {entry_type: kind for kind, entry_type in _KINDS.items()}
 _FIELDS = ("kind", "tenant", "job_id", "uid", "version", "run_id", "dispatch", "pool")
-"""What an entry is made of, beside its key."""
+"""The attributes of an entry, without its key."""
 
 
 class DynamoDbDueStore:
-    """`DueStore` on the table `due`. Batches go side by side on *executor*."""
+    """`DueStore` on the table `due`. Batches are written concurrently on *executor*."""
 
     def __init__(
         self, client: DynamoDBClient, *, table: str, shards: int, executor: Executor
@@ -107,7 +107,7 @@ class DynamoDbDueStore:
         for chunk in chunks([*dict.fromkeys(slots)], _GET_LIMIT):
             keys: list[Any] = [_key(slot) for slot in chunk]
             while keys:
-                with translated("look into slots"):
+                with translated("check slots"):
                     answer = self._client.batch_get_item(
                         RequestItems={
                             self._table: {
@@ -129,7 +129,7 @@ class DynamoDbDueStore:
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
         slots = [Slot(entry.bucket(now, self._shards), entry.sort_key) for entry in entries]
-        # Two entries of one key are one entry; in one request they would have it refused.
+        # Two entries with the same key are one entry. DynamoDB rejects a batch with duplicate keys.
         items = {s: _item(e, s) for e, s in zip(entries, slots, strict=True)}
         stored = set(
             self._write(
@@ -170,9 +170,7 @@ class DynamoDbDueStore:
         self._delete_unchanged(entry)
 
     def _delete_unchanged(self, entry: BrokenEntry) -> None:
-        """Delete *entry*, unless its slot holds something else by now: a sound one may have the
-        same key.
-        """
+        """Delete *entry* unless its slot has changed: a valid entry may have the same key."""
         raw = entry.raw if isinstance(entry.raw, Mapping) else {}
         equal = " AND ".join(
             f"#{name} = :{name}" if name in raw else f"attribute_not_exists(#{name})"
@@ -194,7 +192,7 @@ class DynamoDbDueStore:
                 raise
 
     def _write(self, requests: Mapping[Slot, Any], single: Any) -> list[Slot]:
-        """Write *requests* in batches, side by side. Returns the slots that were written."""
+        """Write *requests* in concurrent batches. Returns the slots that were written."""
 
         def batch(slots: list[Slot]) -> list[Slot]:
             if len(slots) == 1:
@@ -207,8 +205,8 @@ class DynamoDbDueStore:
                 return []
             except refused() as error:
                 if is_transient(error):
-                    return []  # more requests would only make it worse
-                # Refused whole: the fault may be one entry's. Each is harmless to repeat.
+                    return []  # more requests would only add load
+                # The whole batch was rejected, maybe for one bad entry. Each write is idempotent.
                 return one_by_one(slots, single)
             left = {
                 _slot_of(request) for request in answer["UnprocessedItems"].get(self._table, [])
@@ -220,7 +218,7 @@ class DynamoDbDueStore:
 
 
 def _quarantine_key(slot: Slot) -> str:
-    """Where a slot's item is kept: readable, and within what a sort key may be long."""
+    """The sort key of a quarantined item: readable if it fits, otherwise a hash."""
     key = f"{slot.bucket}/{slot.sort_key}"
     return key if len(key.encode()) <= _MAX_SORT_KEY else f"{slot.bucket}/{content_id(key)}"
 
@@ -244,8 +242,8 @@ def entry_item(entry: DueEntry, now: datetime, shards: int) -> Item:
 
 
 def _item(entry: DueEntry, slot: Slot) -> Item:
-    # Spelt out: the serializer, which looks at each value's type, takes three times as long, and
-    # this is done for each run.
+    # Built by hand because this is done for each run: the generic serializer, which inspects the
+    # type of each value, takes three times as long.
     item: Item = {
         **_key(slot),
         "kind": {"S": _KIND_OF[type(entry)]},
@@ -284,13 +282,13 @@ def _decode(item: Mapping[str, Any]) -> StoredEntry | BrokenEntry:
     try:
         entry = _read(item, slot.sort_key)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        told = f"{type(error).__name__}: {error}"
-        return BrokenEntry(slot, item, told, *_salvage(slot, item), _is_foreign(slot, item))
+        problem = f"{type(error).__name__}: {error}"
+        return BrokenEntry(slot, item, problem, *_salvage(slot, item), _is_foreign(slot, item))
     return StoredEntry(slot, entry)
 
 
 def _read(item: Mapping[str, Any], sort_key: str) -> DueEntry:
-    """The entry of *item*. Attributes that its kind does not have are ignored.
+    """Decode *item* as a due entry. Attributes that its kind does not have are ignored.
 
     Raises:
         LookupError, TypeError, ValueError: The item is not a due entry.
@@ -325,7 +323,7 @@ def _fire_entry(
     rank: str | int,
     held: bool,
 ) -> FireEntry:
-    """Cached, because each poll of a look-ahead reads the same items again: several per run."""
+    """Build a fire entry. Cached: each poll of the look-ahead reads the same items again."""
     entry = FireEntry(
         JobKey(tenant, job_id),
         uid,
@@ -367,15 +365,15 @@ def _read_other(item: Mapping[str, Any], at: datetime) -> DueEntry:
 
 
 def _check(entry: DueEntry, sort_key: str) -> None:
-    """Refuse what no message could be made of: met later, it would stop the whole batch.
+    """Reject an entry that cannot become a message: found later, it would fail the whole batch.
 
     Raises:
-        ValueError: A field is not of its form, or the entry does not belong to *sort_key*.
+        ValueError: A field is malformed, or the entry does not belong to *sort_key*.
     """
     if entry.sort_key != sort_key:
-        raise ValueError(f"its contents belong to the key {entry.sort_key}")
+        raise ValueError(f"the attributes belong to another key, {entry.sort_key}")
     if not TENANT.fullmatch(entry.job.tenant) or not JOB_ID.fullmatch(entry.job.job_id):
-        raise ValueError(f"{entry.job} is no job's key")
+        raise ValueError(f"invalid job key {entry.job}")
     if not UID.fullmatch(entry.uid):
         raise ValueError(f"invalid uid {entry.uid!r}")
     if isinstance(entry, DispatchEntry):
@@ -383,22 +381,22 @@ def _check(entry: DueEntry, sort_key: str) -> None:
         _ = key.scheduled_at
         if entry.dispatch < 1 or not entry.pool or key.uid != entry.uid:
             raise ValueError(
-                f"invalid dispatch {entry.dispatch} (1 or more) or empty pool {entry.pool!r},"
-                f" or the run is not of the job with the uid {entry.uid!r}"
+                f"invalid dispatch {entry.dispatch} (1 or more), or empty pool {entry.pool!r},"
+                f" or the run does not belong to the job with uid {entry.uid!r}"
             )
     elif isinstance(entry, FireEntry | BackfillEntry) and entry.ordinal < 1:
         raise ValueError(f"invalid ordinal {entry.ordinal}: 1 or more")
 
 
 def _is_foreign(slot: Slot, item: Mapping[str, Any]) -> bool:
-    """Whether it is of a kind that is not known here, by its name and by its key."""
+    """Whether both its kind and its key show a kind of entry that this version does not know."""
     kind = item.get("kind", {}).get("S")
     named = isinstance(kind, str) and kind not in _KINDS
-    return named and _KEY_OF_ANOTHER.match(slot.sort_key) is not None
+    return named and _UNKNOWN_KIND_KEY.match(slot.sort_key) is not None
 
 
 def _salvage(slot: Slot, item: Mapping[str, Any]) -> tuple[datetime | None, JobKey | None]:
-    """When it was due and whose it is, as far as that can be read."""
+    """The due instant and the job of a broken entry; None for each that cannot be read."""
     stamp = re.match(r"[0-9]{13}(?=#)", slot.sort_key)
     tenant, job_id = (str(item.get(name, {}).get("S", "")) for name in ("tenant", "job_id"))
     job = JobKey(tenant, job_id) if tenant and JOB_ID.fullmatch(job_id) else None

@@ -1,7 +1,7 @@
-"""The HTTP proxy through which the scripts of a pool reach the hosts that its egress lists.
+"""The HTTP proxy through which scripts of a pool reach the hosts in the pool's egress list.
 
-It decides by the host's name, resolves the name itself, decides again by the address, and connects
-to that very address: a name that resolves to something else a moment later gains nothing.
+The proxy checks the host name, resolves it, checks the address, and connects to that same address.
+So a name that later resolves to another address (DNS rebinding) cannot bypass the check.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from nextfire.domain.egress import PORTS, Address, Egress
 _log = logging.getLogger(__name__)
 
 MAX_HEAD = 16 * 1024
-"""Bytes of a request's line and headers."""
-_HEAD_WITHIN = 10.0  # seconds, like all of these
+"""Maximum bytes of a request line and its headers."""
+_HEAD_WITHIN = 10.0  # seconds, like the next three
 _RESOLVED_WITHIN = 10.0
 _CONNECTED_WITHIN = 10.0
-_FAREWELL = 1.0
+_RESPONSE_TIMEOUT = 1.0
 _ADDRESSES = 4
-"""Addresses of a host that are tried."""
+"""Maximum number of addresses tried per host."""
 _RESOLVERS = 2
 _REPORTED = 64
-"""Hosts of one run whose refusal is reported."""
+"""Maximum number of hosts per run whose refusal is reported."""
 
 _CONNECT = re.compile(r"CONNECT (?P<authority>\S+) HTTP/1\.[01]")
 _ABSOLUTE = re.compile(
@@ -45,15 +45,15 @@ _AUTHORITY = re.compile(
 _HOP_BY_HOP = {b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization", b"host"}
 
 Resolve = Callable[[str, int], Sequence[Address]]
-"""The addresses of a host; may block. Raises OSError if it has none."""
+"""Returns the addresses of a host and port; may block. Raises OSError if there are none."""
 Connect = Callable[[Address, int], Awaitable[socket.socket]]
-"""A connected socket that does not block. Raises OSError."""
+"""Returns a connected, non-blocking socket. Raises OSError."""
 Refused = Callable[[str, int, str], None]
-"""Called with host, port and reason; in the proxy's thread."""
+"""Called in the proxy's thread with host, port and reason of a refusal."""
 
 
 def proxy_environment(port: int) -> dict[str, str]:
-    """The variables by which programs find the proxy at *port* of the loopback."""
+    """Environment variables that point programs to the proxy on loopback port *port*."""
     proxy, none = f"http://127.0.0.1:{port}", "127.0.0.1,localhost,::1"
     values = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "NO_PROXY": none}
     return values | {name.lower(): value for name, value in values.items()}
@@ -61,10 +61,14 @@ def proxy_environment(port: int) -> dict[str, str]:
 
 @contextmanager
 def relay(listener: socket.socket, address: tuple[str, int]) -> Iterator[None]:
-    """Within, relay each connection on *listener* to *address*, an IP address and a port.
+    """Inside the `with` block, relay each connection on *listener* to *address*.
+
+    Args:
+        listener: Closed at the end.
+        address: An IP address and a port.
 
     Raises:
-        OSError: The process has no file descriptor or thread left.
+        OSError: The process is out of file descriptors or threads.
     """
     target = ip_address(address[0])
 
@@ -77,7 +81,7 @@ def relay(listener: socket.socket, address: tuple[str, int]) -> Iterator[None]:
 
 
 class EgressProxy:
-    """The proxy of one run: CONNECT, and plain HTTP in absolute form."""
+    """The proxy of one run. Supports CONNECT, and plain HTTP with absolute URLs."""
 
     def __init__(
         self,
@@ -92,12 +96,12 @@ class EgressProxy:
         """Build.
 
         Args:
-            egress: What the run's script may reach.
-            refused: Called once for each refused host, for the first hosts of the run.
-            resolve: How names are resolved; None: by the system.
-            connect: How connections are made; None: by TCP.
-            room: What it shares with other runs; None: with those of this process.
-            idle: Seconds for which a connection may carry nothing.
+            egress: The hosts that the run's script may reach.
+            refused: Called once for each refused host, for at most 64 hosts.
+            resolve: Resolves host names; None for the system resolver.
+            connect: Opens connections; None for TCP.
+            room: Capacity shared with other runs; None for the process-wide capacity.
+            idle: Idle timeout of a connection in seconds.
         """
         self._egress = egress
         self._refused = refused
@@ -110,10 +114,10 @@ class EgressProxy:
 
     @contextmanager
     def serving(self, listener: socket.socket) -> Iterator[None]:
-        """Serve on *listener* within; it is closed at the end.
+        """Serve on *listener* inside the `with` block; close it at the end.
 
         Raises:
-            OSError: The process has no file descriptor or thread left.
+            OSError: The process is out of file descriptors or threads.
         """
         options = {"room": self._room} if self._room else {}
         server = BoundedServer(listener, self._handle, idle=self._idle, **options)
@@ -165,7 +169,7 @@ class EgressProxy:
                     return await self._connect(address, port)
             except (OSError, TimeoutError) as error:
                 problem = f"{address}: {_words(error)}"
-        raise _RefusalError(502, "Bad Gateway", f"{host}:{port} cannot be reached ({problem}).")
+        raise _RefusalError(502, "Bad Gateway", f"cannot connect to {host}:{port} ({problem}).")
 
     async def _addresses(self, host: str, port: int) -> Sequence[Address]:
         with suppress(ValueError):
@@ -178,7 +182,7 @@ class EgressProxy:
                 found = await loop.run_in_executor(self._resolvers, self._resolve, host, port)
         except (OSError, UnicodeError, TimeoutError) as error:
             raise _RefusalError(
-                502, "Bad Gateway", f"{host} cannot be resolved: {_words(error)}."
+                502, "Bad Gateway", f"cannot resolve {host}: {_words(error)}."
             ) from error
         if not found:
             raise _RefusalError(502, "Bad Gateway", f"{host} has no address.")
@@ -191,19 +195,19 @@ class EgressProxy:
             more = "; refusals of further hosts are not reported" if last else ""
             try:
                 self._refused(host, port, reason + more)
-            except Exception:  # noqa: BLE001 — the script's request is answered anyway
-                _log.exception("a refusal was not reported")
+            except Exception:  # noqa: BLE001 — the script still gets its response
+                _log.exception("cannot report a refused host")
         return _RefusalError(
             403,
             "Refused by the egress setting of the pool",
-            f"{host}:{port} is refused: {reason}. What scripts of this pool may reach is its "
-            'setting "egress", which the operator of the stack can change.',
+            f"{host}:{port} is refused: {reason}. Scripts of this pool may reach only the hosts of "
+            'its setting "egress", which the operator of the stack can change.',
         )
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """`forwarded`: the head for the server; empty for CONNECT."""
+    """`forwarded`: the request head to send to the server; empty for CONNECT."""
 
     host: str
     port: int
@@ -211,7 +215,7 @@ class _Request:
 
 
 class _RefusalError(Exception):
-    """The request is answered with a status and a sentence."""
+    """The request is rejected with an HTTP status and a sentence."""
 
     def __init__(self, status: int, phrase: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -219,13 +223,13 @@ class _RefusalError(Exception):
 
 
 async def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
-    """The head of a request without its empty line, and what came after it."""
+    """Read the head of a request, without its empty line, and the bytes received after it."""
     loop = asyncio.get_running_loop()
     data = b""
     while b"\r\n\r\n" not in data:
         if len(data) >= MAX_HEAD:
             raise _RefusalError(
-                431, "Request Header Fields Too Large", f"More than {MAX_HEAD} bytes of headers."
+                431, "Request Header Fields Too Large", f"Headers exceed {MAX_HEAD} bytes."
             )
         more = await loop.sock_recv(client, MAX_HEAD - len(data))
         if not more:
@@ -250,14 +254,14 @@ def _parse(head: bytes) -> _Request:
             f"{match['method']} {path} {match['version']}".encode("latin-1"),
             f"Host: {match['authority']}".encode("latin-1"),
             *kept,
-            # Another request on this connection could be for another host.
+            # A second request on this connection could be for another host.
             b"Connection: close",
         ]
         return _Request(host, port, b"\r\n".join(lines) + b"\r\n\r\n")
     raise _RefusalError(
         400,
         "Bad Request",
-        "This is an HTTP proxy: ask for CONNECT host:port, or for an absolute http:// address.",
+        "This is an HTTP proxy: send CONNECT host:port, or a request with an absolute http:// URL.",
     )
 
 
@@ -270,7 +274,7 @@ def _authority(text: str, default: int) -> tuple[str, int]:
     port = int(match["port"]) if match and match["port"] else default
     if not match or port not in PORTS:
         raise _RefusalError(
-            400, "Bad Request", "The host must be a name or an address, with a port for CONNECT."
+            400, "Bad Request", "The host must be a name or an IP address, with a port for CONNECT."
         )
     if match["v6"] is None:
         return match["host"].lower(), port
@@ -291,10 +295,10 @@ async def _answer(client: socket.socket, refusal: _RefusalError) -> None:
     lines += [f"{name}: {value}" for name, value in headers.items()]
     loop = asyncio.get_running_loop()
     with suppress(TimeoutError, OSError):
-        async with asyncio.timeout(_FAREWELL):
+        async with asyncio.timeout(_RESPONSE_TIMEOUT):
             await loop.sock_sendall(client, "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
             client.shutdown(socket.SHUT_WR)
-            # A client that still sends would lose the answer if the connection were closed now.
+            # If the connection were closed now, a client that still sends would lose the response.
             left = 16 * CHUNK
             while left > 0 and (data := await loop.sock_recv(client, CHUNK)):
                 left -= len(data)
@@ -311,7 +315,7 @@ async def _connect(address: Address, port: int) -> socket.socket:
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A literal address: asyncio looks nothing up.
+        # A literal address: asyncio makes no DNS lookup.
         await asyncio.get_running_loop().sock_connect(sock, (str(address), port))
     except BaseException:
         sock.close()
@@ -321,5 +325,5 @@ async def _connect(address: Address, port: int) -> socket.socket:
 
 def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "it takes too long"
+        return "timed out"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

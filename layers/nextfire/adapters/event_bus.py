@@ -33,7 +33,7 @@ class EventBridgeEvents:
                 ]
             )
             if answer["FailedEntryCount"]:
-                # The request went well, its entry did not: what is wrong stands in the answer.
+                # The request succeeded, but its entry failed: the response holds the error.
                 entry = answer["Entries"][0]
                 refusal = {
                     "Error": {

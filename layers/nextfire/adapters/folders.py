@@ -1,8 +1,7 @@
-"""Working folders: made for a run, removed with whatever is in them, and swept if nobody is left
-who would.
+"""Working folders: created for a run, removed with their contents, and swept if their owner dies.
 
-A folder is locked by whoever uses it. The kernel takes the lock from one that dies; what is not
-locked any more is swept by the next that starts on the machine.
+The process that uses a folder holds a lock on it. The kernel releases the lock when the process
+dies. The next executor that starts on the machine sweeps unlocked folders.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from pathlib import Path
 
 from nextfire.adapters.removal import open_folder, remove
 
-_PREFIX = "nextfire-sandbox-"  # of nobody else: what has it is swept
+_PREFIX = "nextfire-sandbox-"  # reserved: folders with this prefix are swept
 _IPC_RMID = 0
 _WAIT_AT_MOST = 2.0  # seconds
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock")  # noqa: S108
 
 
 class LockedFolder:
-    """A new folder, closed to other users; it is ours until `remove`."""
+    """A new folder, closed to other users. This process holds its lock until `remove`."""
 
     def __init__(self, root: Path, kind: str) -> None:
-        """Make ``nextfire-sandbox-<kind>-…`` in *root*.
+        """Create ``nextfire-sandbox-<kind>-…`` in *root*.
 
         Raises:
-            OSError: There it cannot be made.
+            OSError: The folder cannot be created.
         """
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{kind}-", dir=root))
@@ -43,10 +42,10 @@ class LockedFolder:
             if lock is not None:
                 self.lock = lock
                 return
-            # A sweeper found it before it was locked: there it goes.
+            # A sweeper found the folder before it was locked and removes it: try another.
 
     def remove(self) -> None:
-        """Remove it with all it holds. May be called again."""
+        """Remove the folder and its contents. Idempotent."""
         if self.lock >= 0:
             remove(self.path)
             os.close(self.lock)
@@ -54,7 +53,7 @@ class LockedFolder:
 
 
 def sweep(root: Path, ours: Callable[[int], bool]) -> None:
-    """Remove the folders in *root* whose owner is *ours*, and that nobody uses any more."""
+    """Remove unused folders in *root*. *ours*: whether a uid is the executor's or a script's."""
     with suppress(OSError):
         for entry in os.scandir(root):
             if not entry.name.startswith(_PREFIX) or not entry.is_dir(follow_symlinks=False):
@@ -70,8 +69,8 @@ def sweep(root: Path, ours: Callable[[int], bool]) -> None:
 
 
 def sweep_user(user: int, root: Path) -> None:
-    """Remove what *user* left where everybody may leave something, *root* included; and what it
-    shares of the memory (System V), with its semaphores and messages.
+    """Remove files that *user* left in world-writable folders and *root*, and the user's System V
+    shared memory, semaphores and message queues.
     """
     for folder in {*_SHARED, str(root)}:
         with suppress(OSError):
@@ -98,10 +97,8 @@ def _sweep_ipc(user: int) -> None:
                     remove_one(int(row.split()[1]))
 
 
-def without_long_wait(removal: Callable[[], None]) -> None:
-    """Do *removal*; if it takes more than 2 s, it goes on by itself. The end of the process waits
-    for it.
-    """
+def run_in_background_if_slow(removal: Callable[[], None]) -> None:
+    """Run *removal*; after 2 s it continues in the background. The process exits after it."""
     thread = threading.Thread(target=removal, name="removal", daemon=False)
     try:
         thread.start()
@@ -112,7 +109,7 @@ def without_long_wait(removal: Callable[[], None]) -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that holds the lock of the folder *path*; None if another has it."""
+    """A descriptor that holds the lock of the folder *path*; None if another process holds it."""
     with ExitStack() as unless_ours, suppress(BlockingIOError, FileNotFoundError):
         with open_folder(path) as opened:
             descriptor = os.dup(opened)

@@ -1,4 +1,4 @@
-"""What the host of an executor allows for the isolation of scripts. Tried when it starts."""
+"""Probes which isolation features the host allows. Runs when an executor starts."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """`namespaces`: scripts can have their own. `filters`: system calls can be refused."""
+    """`namespaces`: scripts can have their own. `filters`: seccomp filters work."""
 
     namespaces: bool = True
     filters: bool = True
 
 
 def abilities_of_host(environment: Mapping[str, str]) -> Abilities:
-    """Try, in a process with *environment* alone, and log what is missing.
+    """Probe the host in a child process with *environment* only, and log missing features.
 
-    An executor starts all the same: a host that allows nothing still separates scripts by their
-    folders, environments and, for root, users.
+    The executor starts in any case: without these features, scripts are still separated by folders,
+    environments and, if the executor is root, users.
     """
     with ExitStack() as stack:
         code = in_memory(compiled(confinement), stack)
@@ -42,7 +42,7 @@ def abilities_of_host(environment: Mapping[str, str]) -> Abilities:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         ).returncode
-    # Whatever else it ends with, such as a signal, it has shown neither.
+    # Any other exit code, such as that of a signal, proves neither feature.
     known = denied in range(4)
     found = Abilities(
         namespaces=known and not denied & confinement.NO_NAMESPACES,
@@ -50,12 +50,12 @@ def abilities_of_host(environment: Mapping[str, str]) -> Abilities:
     )
     if not found.namespaces:
         _log.warning(
-            "this host allows no namespaces: scripts see its processes and temporary files, see "
-            "docs/operate/security.md"
+            "this host does not allow namespaces: scripts see its processes and temporary files, "
+            "see docs/operate/security.md"
         )
     if not found.filters:
         _log.warning(
-            "this host allows no seccomp filters: no system call is refused to scripts, see "
+            "this host does not allow seccomp filters: scripts may use all system calls, see "
             "docs/operate/security.md"
         )
     return found

@@ -1,4 +1,4 @@
-"""Pages of a package index (PEP 503 as HTML, PEP 691 as JSON) with other addresses of the files."""
+"""Rewrites file URLs in pages of a package index (PEP 503 as HTML, PEP 691 as JSON)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from html.parser import HTMLParser
 from urllib.parse import urljoin
 
 Move = Callable[[str], str]
-"""Gets the absolute URL of a file, without its fragment; returns the one to use instead."""
+"""Maps the absolute URL of a file, without its fragment, to the URL to use instead."""
 
 
-def moved(page: bytes, kind: str, at: str, move: Move) -> bytes:
-    """*page* of the content type *kind*, fetched from *at*, with the files' addresses replaced.
+def rewrite_links(page: bytes, kind: str, at: str, move: Move) -> bytes:
+    """Replace the file URLs in *page*.
+
+    Args:
+        page: The body.
+        kind: Its content type.
+        at: The URL from which it was fetched.
+        move: Maps the URL of each file.
 
     Raises:
-        ValueError: It is malformed.
+        ValueError: The page is malformed.
     """
     if "json" in kind:
         return _json(page, at, move)
@@ -33,7 +39,7 @@ def _json(page: bytes, at: str, move: Move) -> bytes:
             file["url"] = _moved(file["url"], at, move)
             file.pop("provenance", None)
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("not a page of an index") from error
+        raise ValueError("not a page of a package index") from error
     return json.dumps(document).encode()
 
 
@@ -43,7 +49,7 @@ def _moved(link: str, at: str, move: Move) -> str:
 
 
 class _Links(HTMLParser):
-    """Collects the anchors of a page, rewritten; nothing else of it matters to an installer."""
+    """Collects and rewrites the anchors of a page. Installers need nothing else."""
 
     def __init__(self, at: str, move: Move) -> None:
         super().__init__(convert_charrefs=True)

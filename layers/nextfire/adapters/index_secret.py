@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
     from mypy_boto3_ssm import SSMClient
 
-_MAX_AGE = 60.0  # s; a rotated secret is in use that soon
+_MAX_AGE = 60.0  # seconds; a rotated secret takes effect within this time
 _FORM = 'Store USER:PASSWORD, or {"username": "…", "password": "…"}.'
 _ABSENT = frozenset({"ResourceNotFoundException", "InvalidRequestException", "ParameterNotFound"})
 _REFUSED = frozenset(
@@ -23,7 +23,7 @@ _REFUSED = frozenset(
 
 
 class IndexSecret:
-    """Reads ``USER:PASSWORD`` from the secret or the parameter *arn*; asks once a minute."""
+    """Reads ``USER:PASSWORD`` from the secret or parameter *arn*; cached for one minute."""
 
     def __init__(self, arn: str, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
         self._arn = arn
@@ -33,12 +33,12 @@ class IndexSecret:
         self._kept: tuple[str, float] | None = None
 
     def __call__(self) -> str:
-        """The credentials.
+        """Return the credentials as ``USER:PASSWORD``.
 
         Raises:
-            UnavailableError: AWS did not answer. Try again.
+            UnavailableError: AWS did not respond. Try again.
             NotFoundError: The secret does not exist.
-            InvalidInputError: The executor may not read it, or it does not hold credentials.
+            InvalidInputError: The executor may not read the secret, or it holds no credentials.
         """
         with self._lock:
             if self._kept is None or time.monotonic() - self._kept[1] >= _MAX_AGE:
@@ -53,7 +53,7 @@ class IndexSecret:
                     return found["Parameter"]["Value"]
                 return self._secrets.get_secret_value(SecretId=self._arn)["SecretString"]
         except KeyError:
-            raise _invalid(self._arn, "holds no text", _FORM) from None
+            raise _invalid(self._arn, "not a text secret", _FORM) from None
         except refused() as error:
             if error_code(error) in _ABSENT:
                 raise NotFoundError(
@@ -69,7 +69,7 @@ def _credentials(arn: str, text: str) -> str:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        document = None  # the error holds the text, so it goes no further
+        document = None  # the error contains the secret, so it is not raised further
     if isinstance(document, dict):
         user, password = document.get("username"), document.get("password")
         text = f"{user}:{password}" if isinstance(user, str) and isinstance(password, str) else ""

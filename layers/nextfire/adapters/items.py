@@ -1,4 +1,4 @@
-"""Plain values as DynamoDB's attribute values, and back: boto3's rules, without importing it."""
+"""Converts plain values to DynamoDB attribute values and back, by boto3's rules but without it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from decimal import Clamped, Context, Decimal, Inexact, Overflow, Rounded, Under
 from typing import Any
 
 Item = dict[str, Any]
-"""A DynamoDB item with its type descriptors, as the client speaks it."""
+"""A DynamoDB item with type descriptors, as the low-level client uses it."""
 
-# What a number in DynamoDB can be: one that does not fit is an error, not another number.
+# The range and precision of DynamoDB numbers. Numbers that do not fit raise; they are not rounded.
 _NUMBERS = Context(
     Emin=-128, Emax=126, prec=38, traps=[Clamped, Overflow, Inexact, Rounded, Underflow]
 )
 
 
 def to_item(values: Mapping[str, object]) -> Item:
-    """*values* as an item, without those that are None."""
+    """Encode *values* as an item. Values that are None are omitted."""
     return {name: _encode(value) for name, value in values.items() if value is not None}
 
 
 def from_item(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain values of *item*; numbers are Decimal."""
+    """Decode *item* to plain values. Numbers are Decimal."""
     return {name: _decode(value) for name, value in item.items()}
 
 
@@ -44,7 +44,7 @@ def _encode(value: object) -> Item:
             return {"B": value}
         case AbstractSet():
             return _encode_set(value)
-    raise TypeError(f"Unsupported type {type(value).__name__}: DynamoDB has no such value")
+    raise TypeError(f"Unsupported type {type(value).__name__}: DynamoDB cannot store it")
 
 
 def _encode_set(members: AbstractSet[Any]) -> Item:
@@ -52,7 +52,7 @@ def _encode_set(members: AbstractSet[Any]) -> Item:
         return {"SS": list(members)}
     if all(isinstance(member, int | Decimal) for member in members):
         return {"NS": [_number(member) for member in members]}
-    raise TypeError("Unsupported set: DynamoDB has sets of texts and sets of numbers")
+    raise TypeError("Unsupported set: use a set of strings or a set of numbers")
 
 
 def _number(value: int | Decimal) -> str:

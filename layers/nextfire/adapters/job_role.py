@@ -1,8 +1,8 @@
-"""A pool's job role, lent to scripts by the protocol that every AWS SDK knows from ECS.
+"""Provides credentials of a pool's job role to scripts, by the ECS container credentials protocol.
 
-The SDK in the script asks a URL of this process for credentials, with a token from its environment,
-and asks again before they expire. So a script holds no credentials but those of its role, and a
-long one does not outlive them.
+All AWS SDKs support the protocol. The SDK in the script requests credentials from a URL of this
+process with a token from its environment, and requests new ones before they expire. So a script has
+only the credentials of its role, and long scripts always have valid ones.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
 
 SESSION_TAGS = ("pool", "tenant", "job")
-"""Tags of each session in a job role; the executors' policies allow no others."""
-_LIFE = timedelta(hours=1)  # the most that STS grants to who acts in a role already
-_RENEWED = timedelta(minutes=15)  # the SDKs begin to ask anew when this is left, or less
+"""Tags of each session of a job role. The executors' policies allow no others."""
+_LIFE = timedelta(hours=1)  # the maximum of STS for role chaining
+_RENEWED = timedelta(minutes=15)  # SDKs request new credentials when this or less is left
 _JOBS = 256
-_UNREAD = 32
-"""Connections whose request has not come yet; one more, and the oldest is hung up on."""
-_PATIENCE = 5  # s, for a request to come
-_OF_ONE_LOAN = 8  # requests at a time
-_POLL = 0.1  # s, after which `close` and the end of patience are seen
-_NO_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
+_MAX_PENDING = 32
+"""Maximum number of connections with an incomplete request; beyond it the oldest is closed."""
+_REQUEST_TIMEOUT = 5  # seconds until a request must be complete
+_MAX_PER_LOAN = 8  # concurrent requests of one loan
+_POLL = 0.1  # seconds between checks for `close` and request timeouts
+_NOT_IN_SESSION_NAME = re.compile(r"[^A-Za-z0-9_+=,.@-]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
-    """`document`: as ECS's endpoint would tell them; `secrets`: what in it must not be recorded."""
+    """`document`: the response body, in the format of ECS. `secrets`: values in it to mask."""
 
     document: bytes = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
@@ -58,7 +58,7 @@ class _Credentials:
 
 @dataclass(slots=True)
 class _Session:
-    """A job's share in the role. Whoever renews it holds `turn`."""
+    """The cached session of a job. The thread that renews it holds `turn`."""
 
     turn: threading.Lock = field(default_factory=threading.Lock)
     latest: _Credentials | None = None
@@ -70,15 +70,16 @@ class _Loan:
     masker: Masker
     token: str = field(repr=False)
     room: threading.BoundedSemaphore = field(
-        default_factory=lambda: threading.BoundedSemaphore(_OF_ONE_LOAN)
+        default_factory=lambda: threading.BoundedSemaphore(_MAX_PER_LOAN)
     )
 
 
 class StsJobRole:
     """`JobRole` by AssumeRole of *role_arn*, with the session tags `SESSION_TAGS`.
 
-    *environment* is lent too: what a script needs to find AWS beside credentials, above all its
-    region. The server listens on the loopback address from the first loan until `close`.
+    Each loan also contains *environment*: variables that a script needs to call AWS in addition to
+    credentials, such as the region. The server listens on loopback from the first loan until
+    `close`.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class StsJobRole:
         self._loans: dict[str, _Loan] = {}
         self._numbers = itertools.count(1)
         self._server: _Server | None = None
-        self._lock = threading.Lock()  # of the sessions' order, and of the server's start and end
+        self._lock = threading.Lock()  # guards the order of sessions, and server start and stop
 
     @contextmanager
     def lent(self, job: JobKey, masker: Masker) -> Iterator[Mapping[str, str]]:
@@ -119,7 +120,7 @@ class StsJobRole:
             del self._loans[path]
 
     def close(self) -> None:
-        """Lend no more."""
+        """Stop the server."""
         with self._lock:
             if self._server is not None:
                 self._server.shutdown()
@@ -127,20 +128,20 @@ class StsJobRole:
                 self._server = None
 
     def answer(self, path: str, token: str) -> bytes | None:
-        """What the script asking for *path* with *token* is told; None if it is not a borrower.
+        """Return the response body for a request of *path* with *token*; None if there is no loan.
 
         Raises:
-            InvalidInputError: The executor may no longer act in the role.
-            UnavailableError: There are no valid credentials, and none to be had at present; or the
-                script asks too often at a time.
+            InvalidInputError: The executor may no longer assume the role.
+            UnavailableError: Valid credentials are not available now, or the script sends too many
+                concurrent requests.
         """
         loan = self._loans.get(path)
-        # Compared also where there is no loan, so that the time taken says nothing.
+        # Compare also if there is no loan, so that timing reveals nothing.
         expected = secrets.token_urlsafe(32) if loan is None else loan.token
         if not hmac.compare_digest(token.encode(), expected.encode()) or loan is None:
             return None
         if not loan.room.acquire(blocking=False):
-            raise UnavailableError("The script asks too often at a time.")
+            raise UnavailableError("The script sends too many concurrent credential requests.")
         try:
             credentials = self._credentials(loan.job)
             loan.masker.add(*credentials.secrets)  # before the script can print them
@@ -149,7 +150,7 @@ class StsJobRole:
             loan.room.release()
 
     def _credentials(self, job: JobKey) -> _Credentials:
-        """The job's credentials: the latest, or new ones where these are near their end."""
+        """The job's credentials: cached, or new if the cached ones expire soon."""
         with self._lock:
             session = self._sessions.pop(job, None) or _Session()
             self._sessions[job] = session
@@ -168,9 +169,11 @@ class StsJobRole:
     def _assume(self, job: JobKey) -> _Credentials:
         try:
             with translated("assume job role"):
-                given = self._client.assume_role(
+                credentials = self._client.assume_role(
                     RoleArn=self._role_arn,
-                    RoleSessionName=_NO_NAME.sub("-", f"{job.job_id[:51]}@{job.tenant[:12]}"),
+                    RoleSessionName=_NOT_IN_SESSION_NAME.sub(
+                        "-", f"{job.job_id[:51]}@{job.tenant[:12]}"
+                    ),
                     DurationSeconds=int(_LIFE.total_seconds()),
                     Tags=[
                         {"Key": "pool", "Value": self._pool},
@@ -184,19 +187,19 @@ class StsJobRole:
                 raise InvalidInputError(
                     "jobRole",
                     self._role_arn,
-                    "the pool's executor may not act in it",
-                    "Its trust policy must allow sts:AssumeRole and sts:TagSession to the "
-                    f"executor's role, with the session tags {', '.join(SESSION_TAGS)}.",
+                    "the pool's executor may not assume it",
+                    "Allow the executor's role sts:AssumeRole and sts:TagSession in its trust "
+                    f"policy, with the session tags {', '.join(SESSION_TAGS)}.",
                 ) from error
             raise
         document = {
-            "AccessKeyId": given["AccessKeyId"],
-            "SecretAccessKey": given["SecretAccessKey"],
-            "Token": given["SessionToken"],
-            "Expiration": isoformat(given["Expiration"]),
+            "AccessKeyId": credentials["AccessKeyId"],
+            "SecretAccessKey": credentials["SecretAccessKey"],
+            "Token": credentials["SessionToken"],
+            "Expiration": isoformat(credentials["Expiration"]),
         }
         secret = (document["AccessKeyId"], document["SecretAccessKey"], document["Token"])
-        return _Credentials(json.dumps(document).encode(), secret, given["Expiration"])
+        return _Credentials(json.dumps(document).encode(), secret, credentials["Expiration"])
 
     def _address(self) -> str:
         with self._lock:
@@ -212,8 +215,10 @@ class StsJobRole:
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves scripts, which are not trusted to leave it alone. Whoever is slow to ask makes room
-    for others, and is hung up on before long; who has asked holds a place of its own loan.
+    """Serves untrusted scripts.
+
+    Connections with an incomplete request time out, and the oldest is closed if there are too many.
+    A complete request counts toward the limit of concurrent requests of its loan.
     """
 
     daemon_threads = True
@@ -222,50 +227,50 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, role: StsJobRole) -> None:
         self.role = role
-        self._unread: dict[Any, float] = {}  # until when each may be, the oldest first
-        self._lock = threading.Lock()  # held while hanging up, so that it is still theirs
+        self._pending: dict[Any, float] = {}  # connection -> deadline of its request, oldest first
+        self._lock = threading.Lock()  # held while closing, so that the descriptor is not reused
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            self._unread[request] = time.monotonic() + _PATIENCE
-            if len(self._unread) > _UNREAD:
-                self._hang_up(next(iter(self._unread)))
+            self._pending[request] = time.monotonic() + _REQUEST_TIMEOUT
+            if len(self._pending) > _MAX_PENDING:
+                self._hang_up(next(iter(self._pending)))
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Called every `_POLL`, and after each connection."""
+        """Close connections that timed out. Called every `_POLL` and after each connection."""
         now = time.monotonic()
         with self._lock:
-            for request in [each for each, until in self._unread.items() if until <= now]:
+            for request in [each for each, until in self._pending.items() if until <= now]:
                 self._hang_up(request)
 
     def has_come(self, request: Any) -> None:
-        """All of what *request* asks has been read."""
+        """Record that *request* was read completely."""
         with self._lock:
-            self._unread.pop(request, None)
+            self._pending.pop(request, None)
 
     def shutdown_request(self, request: Any) -> None:
         self.has_come(request)
         super().shutdown_request(request)
 
     def _hang_up(self, request: Any) -> None:
-        """End the reading of *request*, whose thread then ends."""
-        del self._unread[request]
+        """Close the connection *request*, which ends its thread."""
+        del self._pending[request]
         with suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A script that hangs up, or sends nonsense, is nothing to tell."""
+        """Ignore errors: a script that disconnects or sends garbage is not worth a log entry."""
 
     def server_bind(self) -> None:
-        """Bind, without the look-up of a host name that HTTPServer makes."""
+        """Bind without the host name lookup that HTTPServer makes."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _PATIENCE
+    timeout = _REQUEST_TIMEOUT
     server_version = "nextfire"
     sys_version = ""
     server: _Server
@@ -274,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.has_come(self.request)
         try:
             document = self.server.role.answer(self.path, self.headers.get("Authorization", ""))
-        except Exception:  # noqa: BLE001 - what is wrong is told at the next loan
+        except Exception:  # noqa: BLE001 - the next loan reports the error
             self._reply(HTTPStatus.SERVICE_UNAVAILABLE)
             return
         if document is None:
@@ -283,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(HTTPStatus.OK, document)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a path names an execution, and nobody asked."""
+        """Log nothing: a path identifies an execution."""
 
     def _reply(self, status: HTTPStatus, body: bytes = b"") -> None:
         self.send_response(status)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Never
 
 from nextfire.adapters.aws import chunks, transact, transact_all
-from nextfire.adapters.aws_errors import ContendedError, error_code, refused, translated
+from nextfire.adapters.aws_errors import TransactionConflictError, error_code, refused, translated
 from nextfire.adapters.due_store import entry_item
 from nextfire.adapters.items import Item, to_item
 from nextfire.domain.backfill import Backfill, Order
@@ -44,20 +44,22 @@ _WITHOUT_PAYLOAD: Any = {
     "ProjectionExpression": ", ".join(f"#{name}" for name in _FIELDS),
     "ExpressionAttributeNames": {f"#{name}": name for name in _FIELDS},
 }
-"""A watcher has no use for payloads, and a hundred of them may be more than its memory."""
+"""Watchers do not need payloads, and a hundred payloads may not fit into their memory."""
 
 
 _COUNT = "#"
-"""No tenant's name begins so: the partition of a tenant's count is this and the name."""
-_TRIES = 6  # of a write that meets others of the same count
-_BETWEEN_TRIES = 0.1  # seconds, at most
+"""Prefix of a tenant's name in the partition of the tenant's job count. Tenant names do not start
+with it."""
+_TRIES = 6  # attempts of a write that conflicts with others on the same count
+_BETWEEN_TRIES = 0.1  # maximum seconds between attempts
 
 
 class DynamoDbJobStore:
-    """`JobStore` on the tables `jobs` and (for a job's first entry) `due`.
+    """`JobStore` on the tables `jobs` and, for the first due entry of a job, `due`.
 
-    How many jobs of a tenant are counted is an item of the table `jobs`, in a partition of its own.
-    It is written in one transaction with the job, so it is right whatever dies.
+    The number of jobs that count against a tenant's quota is an item of the table `jobs` in a
+    dedicated partition. It is written in the same transaction as the job, so it stays correct if a
+    process dies.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class DynamoDbJobStore:
             request["ExpressionAttributeValues"] |= to_item({":after": after})
         found: list[str] = []
         while len(found) < limit:
-            with translated("list ids of jobs"):
+            with translated("list job ids"):
                 answer = self._client.query(**request, Limit=limit - len(found))
             found += [item["job_id"]["S"] for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer:
@@ -204,12 +206,14 @@ class DynamoDbJobStore:
             there = self._complete(job, now, counted=counted)
             if there is None:
                 return True
-            if not _is_so(there, job) or ("counted" in there) == counted:
+            if not _is_unchanged(there, job) or ("counted" in there) == counted:
                 return False
-            counted = not counted  # since it was read
+            counted = not counted  # it has changed since *job* was read
 
     def _complete(self, job: Job, now: datetime, *, counted: bool) -> Item | None:
-        """Make *job* COMPLETED, if it is *counted* or not. Returns the item that refuses it."""
+        """Set *job* to COMPLETED if the stored job is (or is not) *counted*. Returns None, or the
+        item that fails the condition.
+        """
         exists = "attribute_exists" if counted else "attribute_not_exists"
         update: Any = {
             "TableName": self._table,
@@ -256,11 +260,13 @@ class DynamoDbJobStore:
         try:
             return int(item["jobs"]["N"]) if "jobs" in item else 0
         except (LookupError, ValueError) as error:
-            raise UndecodableError(f"The count of {tenant!r}'s jobs is no number.") from error
+            raise UndecodableError(
+                f"The stored job count of tenant {tenant!r} is not a number."
+            ) from error
 
     def _count(self, tenant: str, counts: int, most: int | None) -> dict[str, Any] | None:
-        """The write that counts *counts* more of *tenant*'s jobs, to *most*; None if there is
-        nothing to count.
+        """The write that adds *counts* to *tenant*'s job count, up to *most*; None if *counts* is
+        0.
         """
         if not counts:
             return None
@@ -284,8 +290,8 @@ class DynamoDbJobStore:
         what: str,
         count: dict[str, Any] | None,
     ) -> Item | None:
-        """Write the job, and *entry* and *count* with it. Returns the item that is there instead,
-        if refused.
+        """Write the job, *entry* and *count* in one transaction. Returns None, or the stored item
+        that fails the job's condition.
         """
         writes: list[Any] = [{"Put": put}]
         if entry is not None:
@@ -296,19 +302,22 @@ class DynamoDbJobStore:
         return self._transact([*writes, count], what)
 
     def _transact(self, writes: Sequence[Any], what: str) -> Item | None:
-        """Do all *writes*, of which the last is a count. Where many of a tenant's jobs are made at
-        once, they meet there.
+        """Commit *writes*, the last of which is a count. Retries on contention: concurrent
+        creations of a tenant's jobs conflict on the count.
+
+        Returns:
+            None if committed; else the item that fails the condition of the first write.
 
         Raises:
-            QuotaUsedUpError: The count refuses it.
+            QuotaUsedUpError: The count is at its limit.
         """
         for left in reversed(range(_TRIES)):
             try:
                 refused = transact_all(self._client, [*writes], what)
-            except ContendedError:
+            except TransactionConflictError:
                 if not left:
                     raise
-                time.sleep(random.uniform(0, _BETWEEN_TRIES))  # noqa: S311 — no secret
+                time.sleep(random.uniform(0, _BETWEEN_TRIES))  # noqa: S311 — not a secret
                 continue
             if refused is None:
                 return None
@@ -319,8 +328,8 @@ class DynamoDbJobStore:
         raise AssertionError("not reached")
 
 
-def _is_so(item: Mapping[str, Any], job: Job) -> bool:
-    """Whether *item* is *job*, ACTIVE and of its schedule version."""
+def _is_unchanged(item: Mapping[str, Any], job: Job) -> bool:
+    """Whether *item* is *job*, still ACTIVE and with the same schedule version."""
     wanted = {
         "uid": {"S": job.uid},
         "schedule_version": {"N": str(job.schedule_version)},
@@ -330,7 +339,7 @@ def _is_so(item: Mapping[str, Any], job: Job) -> bool:
 
 
 def replacing(job: Job, table: str) -> dict[str, Any]:
-    """The Put of *job* in place of the revision before."""
+    """The Put that replaces the previous revision by *job*."""
     return {
         "TableName": table,
         "Item": _encode(job),
@@ -345,10 +354,10 @@ def encode_cursor(text: str) -> str:
 
 
 def decode_cursor(cursor: str, pattern: re.Pattern[str]) -> str:
-    """The sort key inside *cursor*. The partition is never in it, so no cursor leaves its tenant.
+    """The sort key in *cursor*. Cursors hold no partition, so they cannot reach another tenant.
 
     Raises:
-        InvalidInputError: It holds none.
+        InvalidInputError: *cursor* does not hold a sort key that matches *pattern*.
     """
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
@@ -356,7 +365,10 @@ def decode_cursor(cursor: str, pattern: re.Pattern[str]) -> str:
         text = ""
     if not pattern.fullmatch(text):
         raise InvalidInputError(
-            "cursor", cursor, "not a cursor of this listing", "Use one as a listing returned it."
+            "cursor",
+            cursor,
+            "not a cursor of this listing",
+            "Use a cursor that a listing returned.",
         )
     return text
 
@@ -467,7 +479,7 @@ def _decode_all_replaced(text: str) -> tuple[Replaced, ...]:
 
 def _definition(item: Mapping[str, Any]) -> JobDefinition:
     text = item["definition"]["S"]
-    # A watcher reads the same definitions again and again; what is large is not kept.
+    # Watchers read the same definitions repeatedly, so small ones are cached.
     read = _parsed if len(text) <= _CACHED else JobDefinition.model_validate_json
     definition = read(text)
     if "payload" not in item:
@@ -476,17 +488,17 @@ def _definition(item: Mapping[str, Any]) -> JobDefinition:
 
 
 def _payload(text: str) -> Any:
-    """Strict JSON: what could not be answered as such is found here, not in a listing."""
-    return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    """Decode strict JSON. Values that a response cannot hold are found here, not in a listing."""
+    return json.loads(text, parse_constant=_reject_constant, parse_float=_finite)
 
 
-def _no_number(name: str) -> Never:
-    raise ValueError(f"{name} is no JSON value")
+def _reject_constant(name: str) -> Never:
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _finite(text: str) -> float:
     number = float(text)
-    return number if math.isfinite(number) else _no_number(text)
+    return number if math.isfinite(number) else _reject_constant(text)
 
 
 @lru_cache(maxsize=512)
@@ -504,19 +516,19 @@ def _from_text(value: str | None) -> datetime | None:
 
 def _uid(item: Mapping[str, Any]) -> str:
     uid: str = item["uid"]["S"]
-    if not UID.fullmatch(uid):  # no entry of it would decode, nor any message
-        raise ValueError(f"{uid!r} is no uid")
+    if not UID.fullmatch(uid):  # its due entries and messages would not decode
+        raise ValueError(f"invalid uid {uid!r}")
     return uid
 
 
 def decode_job(item: Mapping[str, Any]) -> Job:
-    """The job that *item* holds.
+    """Decode *item* as a job.
 
     Raises:
-        UndecodableError: It holds none.
+        UndecodableError: *item* is not a job.
     """
     try:
-        # Spelt out, as in the due store: this is done for each run.
+        # Decoded by hand for speed, as in the due store: this is done for each run.
         return Job(
             key=_job_key(item),
             uid=_uid(item),

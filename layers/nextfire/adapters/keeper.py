@@ -1,27 +1,28 @@
-"""The keeper: a small process that starts one program of a script and sees to its end.
+"""The keeper: a small process that starts one program of a script and supervises it to its end.
 
-It is a fork of the `launcher`, which hands it descriptors: REQUEST, a file with a marshalled
-`Request`; CHANNEL, which is passed on to the program; and CONTROL, a socket to the executor. The
-keeper writes lines to it:
+The keeper is a fork of the `launcher`, which passes it descriptors: REQUEST, a file with a
+marshalled `Request`; CHANNEL, which the program inherits; and CONTROL, a socket to the executor.
+The keeper writes these lines to CONTROL:
 
     S            the program has started
-    E <reason>   it could not be started; nothing follows
-    D            it has exited; what it left is being killed
-    X <code>     nothing of it lives; its exit code, negative for a signal
+    E <reason>   the program could not be started; the last line
+    D            the program has exited; its remaining processes are being killed
+    X <code>     no process of the program is left; its exit code, negative for a signal
 
-It reads orders from it: ``T`` sends SIGTERM to the program's process group, ``K`` kills everything.
-The end of the stream is a ``K``: nothing outlives an executor that was killed. When the program has
-exited, or on ``K``, the keeper kills whatever descends from it, and reports the exit code last.
+It reads orders from CONTROL: ``T`` sends SIGTERM to the program's process group, ``K`` kills all
+processes. The end of the stream means ``K``, so no process outlives a killed executor. When the
+program has exited, or on ``K``, the keeper kills all of its descendants and then reports the exit
+code.
 
-Nothing escapes. Where the host allows namespaces, the keeper is process 1 of the program's process
-namespace: when it ends, the kernel ends the others, and they cannot kill it, even where both are of
-one user: the kernel drops such signals. Elsewhere orphans become the keeper's children (it is their
-subreaper), whatever session they are in. Processes of a script user are killed by the user's
-number, at one stroke, which no fork outruns. Without a script user the descendants are stopped
-before they are killed: stopped processes do not fork.
+No process escapes. If the host allows namespaces, the keeper is process 1 of the program's PID
+namespace: when the keeper ends, the kernel kills the others. They cannot kill the keeper, even if
+they run as the same user: the kernel drops such signals. On other hosts orphans become children of
+the keeper (their subreaper), whatever session they are in. Processes of a script user are killed by
+uid with a single system call, so forks cannot escape. Without a script user, the descendants are
+stopped before they are killed: stopped processes do not fork.
 
-Standard library only, and little of it: what this imports is in the launcher, and so copied to
-each keeper.
+Uses few modules of the standard library and nothing else: the launcher holds all imports, and each
+keeper gets a copy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import resource
 import select
 import time
 
-# The whole path: in the launcher the packages above this module do not exist.
+# Absolute imports: in the launcher the parent packages of this module do not exist.
 from nextfire.adapters.confinement import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
@@ -43,9 +44,9 @@ from nextfire.adapters.confinement import (
     enter_file_namespace,
     enter_network,
     enter_process_namespace,
-    limit,
+    install_filter,
     prctl,
-    refuse_calls,
+    set_limits,
 )
 from nextfire.adapters.process_table import kill_descendants, send, tasks_of
 
@@ -54,14 +55,14 @@ _POLL = 0.002  # seconds
 
 
 class Request:
-    """What to start, as it is marshalled: the keys of a dict.
+    """Keys of a marshalled dict that describes the program to start.
 
-    `program`: its file and its arguments. `environment`, `folder`: its own. `user`: None, or the
-    ids (user, warden, group, other groups) that it gets; nothing else may run under the user's
-    and the warden's. `channel`: the variable that tells the program the number of CHANNEL, or
-    empty. `limits`: pairs of a resource and its bound. `processes`: how many the program and its
-    descendants may be. `view`: None, or what `confinement.View` says; then it gets namespaces.
-    `filter`: the seccomp program, or empty.
+    `program`: path and arguments. `environment`: environment variables. `folder`: working folder.
+    `user`: None, or the ids (uid, warden uid, gid, supplementary gids) of the script user; no other
+    process may run under these two uids. `channel`: name of the variable that holds the descriptor
+    number of CHANNEL, or empty. `limits`: pairs of a resource and its limit. `processes`: maximum
+    number of processes of the program and its descendants. `view`: None, or a dict with the keys of
+    `confinement.View`; then the program gets namespaces. `filter`: the seccomp program, or empty.
     """
 
     PROGRAM = "program"
@@ -90,7 +91,7 @@ class _Keeper:
         try:
             prctl(PR_SET_CHILD_SUBREAPER, 1)
         except OSError:
-            pass  # then what leaves the program's family is not found again
+            pass  # processes that leave the program's process tree are then not found
 
     def keep(self, channel: int) -> None:
         if self._user is None and not (self._namespaces and counts_tasks_per_namespace()):
@@ -111,7 +112,7 @@ class _Keeper:
         self._report("E " + problem if problem else f"X {self._exit_code}")
 
     def _start(self, channel: int) -> str:
-        """Returns why it could not be started; empty if it was."""
+        """Start the program. Returns the reason if that fails; otherwise empty."""
         try:
             if self._network >= 0:
                 enter_network(self._network)
@@ -135,7 +136,7 @@ class _Keeper:
         return problem
 
     def _await(self) -> None:
-        """Return when the program has exited or is to be ended."""
+        """Return when the program has exited or must be killed."""
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
@@ -151,14 +152,14 @@ class _Keeper:
                 self._terminate()
 
     def _terminate(self) -> None:
-        if self._exit_code is None:  # until it is reaped its number is its own
+        if self._exit_code is None:  # its pid cannot be reused before it is reaped
             try:
                 os.killpg(self._child, _signal.SIGTERM)
             except OSError:
                 pass
 
     def _reap(self) -> bool:
-        """Reap what is dead. Says whether any child is left."""
+        """Reap dead children. Returns whether any child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -172,7 +173,7 @@ class _Keeper:
     def _end_all(self) -> None:
         while self._reap():
             if self._namespaces:
-                send([-1], _signal.SIGKILL)  # all of its namespace but this one
+                send([-1], _signal.SIGKILL)  # all other processes of the namespace
             elif self._user is None:
                 kill_descendants()
             else:
@@ -189,7 +190,7 @@ class _Keeper:
 
 
 def _catch_signals() -> None:
-    """Take signals as they come. A caught signal has its default effect in an executed program."""
+    """Catch signals and unblock all. An executed program gets the default handlers back."""
     for number in (_signal.SIGCHLD, _signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):
         _signal.signal(number, lambda *_: None)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
@@ -201,17 +202,17 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
         try:
             _signal.signal(number, _signal.SIG_DFL)
         except (OSError, ValueError):
-            pass  # SIGKILL and its like
+            pass  # SIGKILL and SIGSTOP
     os.setsid()
-    prctl(PR_SET_DUMPABLE, 1)  # or its files in /proc were root's, the next line's too
-    os.nice(_NICE)  # however many they are, the executor gets its share of the processor
-    _be_first_to_go()
+    prctl(PR_SET_DUMPABLE, 1)  # otherwise root owns its files in /proc, which are written below
+    os.nice(_NICE)  # the executor gets its share of the CPU, however many scripts run
+    _prefer_for_oom_kill()
     if request[Request.USER] is not None:
         become_user(request[Request.USER])
-    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # a change of user would have taken it away
+    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # after the change of user, which clears it
     if os.getppid() != parent:
-        os._exit(1)  # it died before it was asked for; no signal will come
-    limit(
+        os._exit(1)  # the parent died before the call above; no signal will come
+    set_limits(
         [
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_NPROC, request[Request.PROCESSES]),
@@ -227,32 +228,32 @@ def _become(request: dict, channel: int, parent: int) -> None:  # type: ignore[t
     if channel >= 0:
         os.set_inheritable(channel, True)
         environment[request[Request.CHANNEL]] = str(channel)
-    refuse_calls(request[Request.FILTER])
+    install_filter(request[Request.FILTER])
     program = request[Request.PROGRAM]
     os.execve(program[0], program, environment)  # noqa: S606
 
 
-def _be_first_to_go() -> None:
-    """Short of memory, the kernel shall end the script rather than its executor."""
+def _prefer_for_oom_kill() -> None:
+    """If memory is short, the kernel kills the script rather than the executor."""
     try:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(score, b"1000")
         os.close(score)
     except OSError:
-        pass  # where it cannot be told, so be it
+        pass  # best effort
 
 
 def _kill_user(user: int, warden: int) -> None:
     """Kill all processes of *user*.
 
-    By the warden's number the user can neither kill nor stop this one meanwhile. The real number
-    must not stay 0: whoever has that may kill root's processes, and this would.
+    Under the warden's uid this process cannot be killed or stopped by the user meanwhile. Its real
+    uid must not stay 0: then it could kill root's processes, and would.
     """
     os.setresuid(warden, user, 0)
     try:
         os.kill(-1, _signal.SIGKILL)
     except OSError:
-        pass  # there are none
+        pass  # the user has no processes
     finally:
         os.setresuid(0, 0, 0)
 
@@ -273,16 +274,16 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def keep(control: int, request: int, channel: int, network: int, *, namespaces: bool) -> None:
-    """Start what the file *request* says, and see to its end.
+    """Start the program that the file *request* describes, and supervise it to its end.
 
     Args:
         control: The socket to the executor.
-        request: The descriptor of the file.
-        channel: What the program gets of the channel; -1: none.
-        network: The network namespace that it enters; -1: it stays in the executor's.
-        namespaces: Whether it gets namespaces. Known before the request is read, for a process
-            that enters them as another user than root can be looked into meanwhile. Root's
-            launcher has forked this process as process 1 of one already.
+        request: Descriptor of the file with the marshalled `Request`.
+        channel: Descriptor of CHANNEL; -1 if there is none.
+        network: Descriptor of the network namespace to enter; -1 to stay in the executor's.
+        namespaces: Whether the program gets namespaces. Must be known before the request is read:
+            a process that enters namespaces without being root can be inspected meanwhile. Under
+            root the launcher has already forked this process as process 1 of a PID namespace.
     """
     try:
         if namespaces and os.geteuid() != 0:
@@ -292,7 +293,7 @@ def keep(control: int, request: int, channel: int, network: int, *, namespaces: 
             first = os.fork()
             if first:
                 os._exit(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) != 0)
-        asked = marshal.loads(_read_all(request))  # noqa: S302 - the executor's own
+        asked = marshal.loads(_read_all(request))  # noqa: S302 - written by the executor
         os.close(request)
         kept = _Keeper(control, asked, network)
     except (OSError, ValueError, EOFError) as error:

@@ -1,4 +1,4 @@
-"""A program under its keeper, from the executor's side: start it, supervise it, end it."""
+"""The executor's handle of a program under a keeper: start, supervise, end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nextfire.domain.ports import Verdict
 
 _log = logging.getLogger(__name__)
 
-_ASK_EVERY = 0.2  # seconds, like all of these
+_ASK_EVERY = 0.2  # seconds, like the next two
 _STARTED_WITHIN = 30.0
 _GONE_WITHIN = 10.0
 _REPORTS_AT_MOST = 16 * 1024
-"""Bytes that a keeper reports; it needs about 1,000."""
+"""Maximum bytes of a keeper's reports; about 1,000 are needed."""
 
 
 class KeptProgram:
-    """A program under its keeper, as the executor knows it."""
+    """The executor's handle of a program under its keeper."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class KeptProgram:
 
         Args:
             control: The socket to the keeper.
-            kill: SIGKILL to the process of that number, if it is a keeper.
-            kill_launcher: SIGKILL to the launcher that was asked for it.
-            sweep: Called once the keeper is gone, to kill what it left in case it was killed and
-                no launcher was there to do that.
+            kill: Sends SIGKILL to the process with this pid, if it is a keeper.
+            kill_launcher: Sends SIGKILL to the launcher that started the keeper.
+            sweep: Called after the keeper is gone. Kills the processes that a killed keeper left,
+                if no launcher did.
         """
         self._control = control
         self._kill = kill
@@ -52,45 +52,46 @@ class KeptProgram:
         self._over = False
         self.keeper: int | None = None
         self._report = b""
-        self._heard = 0
-        self._reports = Stream(control.fileno(), self._hear)
+        self._received = 0
+        self._reports = Stream(control.fileno(), self._read_reports)
         self.sources: list[Source] = [self._reports]
         self.started = False
         self.exited = False
         self.left_nothing = False
-        """Whether the keeper said that nothing of it lives."""
+        """Whether the keeper reported that no process of the program is left."""
         self.exit_code: int | None = None
         self.not_started: str | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether nothing of it lives, or its keeper is gone."""
+        """Whether no process of the program is left, or its keeper is gone."""
         return self._reports.ended
 
     def terminate(self) -> None:
-        """SIGTERM to the program's group."""
+        """Send SIGTERM to the program's process group."""
         self._order(b"T")
 
     def kill(self) -> None:
-        """SIGKILL to all of it."""
+        """Send SIGKILL to all processes of the program."""
         self._order(b"K")
 
     def kill_keeper(self) -> None:
-        """SIGKILL to a keeper that does not answer, and to the program by its death."""
-        if self.keeper is not None and not self.ended:  # until then its number is its own
+        """Send SIGKILL to an unresponsive keeper. Its death kills the program."""
+        if self.keeper is not None and not self.ended:  # until then the pid cannot be reused
             self._kill(self.keeper)
 
     def end(self) -> None:
-        """Kill what is left of it, and wait until it is gone. May be called again."""
+        """Kill all processes of the program and wait until they are gone. Idempotent."""
         if self._over:
             return
         self.kill()
         if not self._is_gone(_GONE_WITHIN):
-            _log.warning("keeper %s does not come to its end; it is killed", self.keeper)
+            _log.warning("keeper %s does not exit; killing it", self.keeper)
             self.kill_keeper()
         while not self._is_gone(_GONE_WITHIN):
             _log.error(
-                "the launcher does not tell that keeper %s is gone; it is killed", self.keeper
+                "the launcher does not report that keeper %s is gone; killing the launcher",
+                self.keeper,
             )
             self.kill_launcher()
         self._over = True
@@ -109,7 +110,7 @@ class KeptProgram:
         with suppress(OSError):
             self._control.send(order, socket.MSG_DONTWAIT)
 
-    def _hear(self, data: bytes) -> None:
+    def _read_reports(self, data: bytes) -> None:
         *lines, self._report = (self._report + data).split(b"\n")
         for line in lines:
             match line.decode(errors="replace").partition(" "):
@@ -127,15 +128,15 @@ class KeptProgram:
                     self.left_nothing = True
                     with suppress(ValueError):
                         self.exit_code = int(code)
-        self._heard += len(data)
-        if self._heard > _REPORTS_AT_MOST:
-            # It is not what it should be: nothing that it says counts.
+        self._received += len(data)
+        if self._received > _REPORTS_AT_MOST:
+            # The reports do not come from an intact keeper: ignore all of them.
             self.left_nothing, self.exit_code, self._report = False, None, b""
             self.kill_keeper()
 
 
 class _Stage(IntEnum):
-    """How far the end of a program has come."""
+    """Escalation stages of ending a program."""
 
     RUNNING = 0
     TERMINATED = 1
@@ -147,10 +148,17 @@ class _Stage(IntEnum):
 def supervise(
     kept: KeptProgram, pump: Pump, timeout: timedelta, grace: float, ask: Callable[[], Verdict]
 ) -> tuple[bool, Verdict]:
-    """Read and ask until the program has ended.
+    """Pump the program's output and poll *ask* until the program has ended.
+
+    Args:
+        kept: The program.
+        pump: Reads the program's output.
+        timeout: Maximum run time, counted from the start of the program.
+        grace: Seconds between SIGTERM and SIGKILL.
+        ask: Returns whether the run may continue.
 
     Returns:
-        Whether it timed out, and the verdict that ended it.
+        Whether the program timed out, and the verdict that ended it.
     """
     acts = {
         _Stage.TERMINATED: (kept.terminate, grace),
@@ -168,7 +176,7 @@ def supervise(
             started = True
             act_at = now + timeout.total_seconds()
         if kept.exited and stage < _Stage.KILLED:
-            # It ended by itself, and its keeper kills the others.
+            # The program exited by itself; its keeper kills the remaining processes.
             stage = was = _Stage.KILLED
             act_at = now + _GONE_WITHIN
         if now >= ask_at:
@@ -190,7 +198,7 @@ def supervise(
 
 
 def in_memory(data: bytes, stack: ExitStack) -> int:
-    """A descriptor of a file of *data*, which is in no folder; *stack* closes it."""
+    """A descriptor of an anonymous in-memory file with *data*. *stack* closes it."""
     descriptor = os.memfd_create("nextfire", os.MFD_CLOEXEC)
     stack.callback(os.close, descriptor)
     view = memoryview(data)

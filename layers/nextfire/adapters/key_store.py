@@ -24,7 +24,7 @@ _DIGEST_LENGTH = 64
 
 
 class DynamoDbKeyStore:
-    """`KeyStore` on the table `keys`. An item removes itself a while after its key has expired."""
+    """`KeyStore` on the table `keys`. Items are removed (TTL) some time after the key expires."""
 
     def __init__(self, client: DynamoDBClient, *, table: str) -> None:
         self._client = client
@@ -43,7 +43,7 @@ class DynamoDbKeyStore:
         except refused() as error:
             if error_code(error) != _REFUSED:
                 raise
-            # The SDK may have sent it twice: what was refused then is our own success.
+            # The SDK may have sent the request twice: then the first one succeeded.
             return bool(error.response.get("Item") == item)
         return True
 
@@ -84,7 +84,7 @@ class DynamoDbKeyStore:
         )
 
     def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
-        # Instants of a fixed form compare as they follow each other in time.
+        # Instants in this fixed format sort chronologically as texts.
         found = self._update(
             _key(tenant, key_id),
             "SET issued_until = if_not_exists(issued_until, expires_at), expires_at = :at",
@@ -95,7 +95,7 @@ class DynamoDbKeyStore:
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
         try:
-            with translated("note use of key"):
+            with translated("record use of key"):
                 self._client.update_item(
                     TableName=self._table,
                     Key=_key(tenant, key_id),
@@ -113,7 +113,7 @@ class DynamoDbKeyStore:
     def _update(
         self, key: Item, expression: str, condition: str, values: Mapping[str, object]
     ) -> ApiKey | None:
-        """The key as *expression* leaves it; None if it does not meet *condition*."""
+        """Update the key. Returns the new key; None if *condition* fails."""
         try:
             with translated("change key"):
                 answer = self._client.update_item(
@@ -147,7 +147,7 @@ def _encode(key: ApiKey) -> Item:
             "key_id": key.key_id,
             "name": key.name,
             "hash": key.digest,
-            # Versions that do not know restrictions read a restricted key as one without scopes.
+            # Older versions, which do not know restrictions, see a restricted key without scopes.
             "scopes": [] if key.restriction else scopes,
             "restricted": _encode_restriction(key.restriction, scopes) if key.restriction else None,
             "created_at": isoformat(key.created_at),
@@ -161,10 +161,10 @@ def _encode(key: ApiKey) -> Item:
 
 
 def _decode(item: Mapping[str, Any]) -> ApiKey:
-    """The key that *item* holds.
+    """Decode *item* as a key.
 
     Raises:
-        UndecodableError: It holds none; then nobody gets in by it.
+        UndecodableError: *item* is not a valid key, so it grants no access.
     """
     try:
         values = from_item(item)
@@ -203,7 +203,7 @@ def _encode_restriction(restriction: Restriction, scopes: Sequence[str]) -> Mapp
 
 
 def _decode_restriction(stored: Mapping[str, Any]) -> Restriction:
-    """The restriction; anything unknown in it makes the key invalid, never unrestricted."""
+    """Decode a restriction. Unknown content makes the key invalid, never unrestricted."""
     if stored.keys() != {"scopes", "cidrs", "labels"} or not stored["scopes"]:
         raise ValueError("not a restriction")
     found = restriction(stored["cidrs"], stored["labels"])
@@ -213,7 +213,7 @@ def _decode_restriction(stored: Mapping[str, Any]) -> Restriction:
 
 
 def _day(text: str | None) -> date | None:
-    """A day that does not read concerns nobody's access: the next use writes another."""
+    """Decode a day; None if invalid. It does not affect access, and the next use replaces it."""
     try:
         return None if text is None else date.fromisoformat(text)
     except (TypeError, ValueError):

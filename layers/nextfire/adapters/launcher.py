@@ -2,21 +2,22 @@
 
     python -I -S -c BOOT CODE SOCKET
 
-It is started with a clean environment before the executor holds a secret, and never reads what a
-keeper is told; so a keeper, which is a fork of it, has nothing of another run. It saves each run
-the start of an interpreter.
+The launcher starts with a clean environment before the executor holds a secret, and never reads the
+requests of its keepers. So a keeper, which is a fork of the launcher, holds no data of another run.
+The fork saves each run the start of an interpreter.
 
-SOCKET is a SOCK_SEQPACKET of the executor. A message asks for one keeper: a `Launch`, with its
-descriptors. On the keeper's control socket the launcher writes one line before the keeper's:
+SOCKET is a SOCK_SEQPACKET of the executor. Each message requests one keeper: a `Launch` with its
+descriptors. The launcher writes one line to the keeper's control socket, before the keeper's lines:
 
-    P <number>   the number of the keeper's process
-    E <reason>   it cannot be started; nothing follows
+    P <number>   the keeper's pid
+    E <reason>   the keeper cannot be started; the last line
 
-The launcher holds the control socket too, until it has reaped the keeper and killed what a killed
-one left: the end of that stream says that nothing of the program lives. When SOCKET ends, the
-executor is gone: its keepers end by themselves, and the launcher after the last of them.
+The launcher keeps the control socket open until it has reaped the keeper and, if the keeper was
+killed, has killed the processes that it left. So the end of that stream means that no process of
+the program is left. When SOCKET ends, the executor is gone: the keepers end by themselves, and the
+launcher exits after the last keeper.
 
-Standard library only, and little of it: each fork copies the tables of its memory.
+Uses few modules of the standard library and nothing else: each fork copies the page tables.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ import os
 import select
 import struct
 
-# The whole path: in the launcher the packages above these modules do not exist.
+# Absolute imports: in the launcher the parent packages of these modules do not exist.
 from nextfire.adapters.confinement import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
-    children_stay,
     enter_process_namespace,
+    leave_process_namespace,
     prctl,
 )
 from nextfire.adapters.keeper import drain, keep
@@ -43,30 +44,32 @@ _INT = struct.calcsize("=i")
 
 
 class Launch:
-    """A message, as bytes: its version, what follows (`FLAGS`). Its descriptors: `FIXED` of them,
-    the control socket, the marshalled `keeper.Request`, standard input, output and error; those
-    that the flags `CHANNEL` and `NETWORK` announce; and locks, which last as long as the keeper.
+    """A message of two bytes, version and flags, with descriptors.
+
+    The first `FIXED` descriptors: control socket, marshalled `keeper.Request`, standard input,
+    output and error. Then the descriptors that the flags `CHANNEL` and `NETWORK` announce, then
+    locks, which the keeper holds while it lives.
     """
 
     VERSION = 1
     CHANNEL, NETWORK, NAMESPACES = 1, 2, 4
     FIXED = 5
     MOST = 64
-    """Descriptors."""
+    """Maximum number of descriptors."""
 
 
 class _Launcher:
     def __init__(self, descriptor: int) -> None:
         self._socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, descriptor)
         self._keepers: dict[int, int] = {}
-        """The control sockets, by the number of the keeper."""
+        """Control sockets by the pid of the keeper."""
         self._own_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._wake, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         _signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Return when the executor is gone, and all keepers."""
+        """Return when the executor and all keepers are gone."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         poll.register(self._socket, select.POLLIN)
@@ -81,7 +84,7 @@ class _Launcher:
                     asked = False
 
     def _launch(self) -> bool:
-        """Start the keeper that the next message asks for. Says whether there was one."""
+        """Start the keeper that the next message requests. False at the end of the stream."""
         room = _socket.CMSG_SPACE(Launch.MOST * _INT)
         message, ancillary, flags, _ = self._socket.recvmsg(64, room, _socket.MSG_CMSG_CLOEXEC)
         descriptors = [
@@ -99,20 +102,20 @@ class _Launcher:
             try:
                 kept = self._fork(first=first)
             except OSError as error:
-                problem = f"no process for its keeper: {error}"
+                problem = f"cannot fork a keeper: {error}"
             if not kept:
                 self._become_keeper(message[1], descriptors)
         if kept > 0:
             self._keepers[kept] = descriptors.pop(0)
-            _tell(self._keepers[kept], f"P {kept}")
+            _report(self._keepers[kept], f"P {kept}")
         elif descriptors:
-            _tell(descriptors[0], f"E {problem}")
+            _report(descriptors[0], f"E {problem}")
         for descriptor in descriptors:
             os.close(descriptor)
         return True
 
     def _fork(self, *, first: bool) -> int:
-        """As `os.fork`; *first*: the child is process 1 of a process namespace."""
+        """Like `os.fork`. *first*: make the child process 1 of a new PID namespace."""
         if not first:
             return os.fork()
         enter_process_namespace()
@@ -121,11 +124,11 @@ class _Launcher:
             pid = os.fork()
         finally:
             if pid:
-                children_stay(self._own_namespace)
+                leave_process_namespace(self._own_namespace)
         return pid
 
     def _become_keeper(self, flags: int, descriptors: list[int]) -> None:
-        """Turn this process, a fork, into the keeper; it does not return."""
+        """Turn this process, a fork, into the keeper. Does not return."""
         code = 1
         try:
             _signal.set_wakeup_fd(-1)
@@ -146,7 +149,7 @@ class _Launcher:
             keep(control, request, channel, network, namespaces=namespaces)
             code = 0
         finally:
-            os._exit(code)  # nothing is left to tidy up
+            os._exit(code)  # no cleanup is needed
 
     def _reap(self) -> None:
         over, killed = [], False
@@ -159,7 +162,7 @@ class _Launcher:
                 break
             if pid in self._keepers:
                 over.append(self._keepers.pop(pid))
-                # Whatever it reported. One that exits by itself has left nothing.
+                # Regardless of its reports: a keeper that exits by itself leaves no processes.
                 killed = killed or status != 0
         if killed:
             kill_strangers(self._keepers)
@@ -168,16 +171,16 @@ class _Launcher:
 
 
 def _problem_of(message: bytes, descriptors: list[int], flags: int) -> str:
-    """Why a message cannot be followed; empty if it can."""
+    """Why a message is invalid; empty if it is valid."""
     if len(message) != 2 or message[0] != Launch.VERSION:  # noqa: PLR2004 - version, flags
         return f"the executor speaks another version of the launcher's protocol: {message!r}"
     wanted = Launch.FIXED + bool(message[1] & Launch.CHANNEL) + bool(message[1] & Launch.NETWORK)
     if flags & _socket.MSG_CTRUNC or len(descriptors) < wanted:
-        return "its descriptors did not arrive: too many are open"
+        return "descriptors of the message did not arrive: too many are open"
     return ""
 
 
-def _tell(control: int, line: str) -> None:
+def _report(control: int, line: str) -> None:
     try:
         os.write(control, line.encode(errors="replace") + b"\n")
     except OSError:
@@ -185,16 +188,16 @@ def _tell(control: int, line: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the executor at the other end of the socket that *arguments* name."""
+    """Serve the executor. *arguments*: the descriptors CODE and SOCKET."""
     code, descriptor = map(int, arguments)
     os.close(code)
     os.set_inheritable(descriptor, False)
-    # Scripts may be of the same user: they must not look into what keepers begin with.
+    # Scripts may run as the same user: they must not inspect new keepers.
     prctl(PR_SET_DUMPABLE, 0)
     try:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     except OSError:
-        pass  # then what leaves the family of a killed keeper is not found again
+        pass  # processes that leave the process tree of a killed keeper are then not found
     gc.disable()
     gc.freeze()
     _Launcher(descriptor).serve()

@@ -1,4 +1,4 @@
-"""The launcher from the executor's side: starts it, asks it for keepers, replaces a dead one."""
+"""The executor's client of the launcher: starts it, requests keepers, replaces a dead one."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ for name, code in marshal.loads(os.pread(int(sys.argv[1]), 1 << 20, 0)):
 module.main(sys.argv[1:])
 os._exit(0)
 """
-"""Runs the last of the modules in a file of them, after those that it imports."""
+"""Source of the bootstrap: loads a file of modules, in order, and runs `main` of the last one."""
 _GONE_WITHIN = 5.0  # seconds
 
 
 def compiled(*modules: ModuleType) -> bytes:
-    """The code of *modules*, by name, for `BOOT`."""
+    """Marshal the code of *modules* for `BOOT`: pairs of name and code."""
     code = []
     for module in modules:
         file = Path(str(module.__file__))
@@ -59,14 +59,14 @@ class Standard:
 
 
 class Launching:
-    """Starts programs under keepers, for any number of threads at a time.
+    """Starts programs under keepers. Thread-safe.
 
-    One launcher serves all of them; it is replaced when it has died. Keepers outlive it, and their
-    programs go on.
+    All threads share one launcher. A dead launcher is replaced; its keepers and their programs keep
+    running.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Build, and start the launcher. *environment*: what its interpreter needs to start."""
+        """Build, and start the launcher. *environment*: the variables of its interpreter."""
         self._environment = dict(environment)
         self._lock = threading.Lock()
         self._living: set[KeptProgram] = set()
@@ -82,21 +82,21 @@ class Launching:
         network: int = -1,
         locks: Collection[int] = (),
     ) -> tuple[KeptProgram, socket.socket]:
-        """Start what *request* (`keeper.Request`) says.
+        """Start a program under a new keeper.
 
         Args:
-            request: What to start.
-            standard: What it gets; the caller closes its own copies, of these and of the others.
-            namespaces: Whether the request asks for a view.
-            channel: A socket that it gets; -1: none.
-            network: The network namespace that it enters; -1: none.
-            locks: Descriptors that are held until nothing of the program lives.
+            request: The program to start (`keeper.Request`).
+            standard: Its standard streams. The caller closes its own copies of all descriptors.
+            namespaces: Whether the request has a view.
+            channel: A socket that the program inherits; -1 for none.
+            network: The network namespace to enter; -1 for none.
+            locks: Descriptors to hold until no process of the program is left.
 
         Returns:
-            The program, and the control socket, which the caller closes after its end.
+            The program, and the control socket, which the caller closes after the program's end.
 
         Raises:
-            OSError: It cannot be launched.
+            OSError: The program cannot be launched.
         """
         flags = (
             (Launch.CHANNEL if channel >= 0 else 0)
@@ -122,7 +122,7 @@ class Launching:
         return kept, near
 
     def close(self) -> None:
-        """End the launcher; what it started ends by itself, or with this process."""
+        """End the launcher. Programs that it started end by themselves or with this process."""
         self._finalizer()
 
     def _send(self, message: bytes, descriptors: Collection[int]) -> None:
@@ -137,9 +137,9 @@ class Launching:
     def _replace(self, dead: socket.socket) -> None:
         with self._lock:
             if self._socket is not dead:
-                return  # another thread has done it
+                return  # another thread has replaced it
             code = self._finalizer()
-            _log.error("the launcher of scripts ended with %s; another one is started", code)
+            _log.error("the launcher of scripts exited with code %s; starting a new one", code)
             self._process, self._socket = self._start()
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -161,8 +161,9 @@ class Launching:
         return process, near
 
     def _kill(self, keeper: int) -> None:
-        """Kill the process, if it is a child of a launcher, or came to this process from one. Its
-        number was told over a socket that the keeper writes, too.
+        """Kill the process *keeper* if it is a child of a launcher, or was adopted from one.
+
+        The pid is checked because it arrived over a socket that the keeper can write, too.
         """
         with suppress(OSError):
             parent, session = process_table.family_of(keeper)
@@ -170,10 +171,10 @@ class Launching:
                 os.kill(keeper, signal.SIGKILL)
 
     def _sweep(self, gone: KeptProgram) -> None:
-        """Kill what the keeper of *gone* left, if it was killed and no launcher was there to.
+        """Kill the processes that the keeper of *gone* left, if the launcher is dead.
 
-        It came to this process then, the next subreaper, as the keeper had. What this process
-        starts by itself is of its session.
+        This process, the next subreaper, has adopted the keeper and its orphans. Other children of
+        this process are in its own session and are left alone.
         """
         self._living.discard(gone)
         if self._process.poll() is None:
@@ -186,7 +187,7 @@ class Launching:
 
 
 def _end(process: subprocess.Popen[bytes], its_socket: socket.socket) -> int | None:
-    """End the launcher when its keepers have ended; says how it did."""
+    """Let the launcher exit after its keepers, kill it after 5 s; return its exit code."""
     its_socket.close()
     with suppress(subprocess.TimeoutExpired):
         return process.wait(_GONE_WITHIN)

@@ -1,4 +1,4 @@
-"""A client that is built when it is first used: boto3 takes a second to import."""
+"""A client that is built on first use: importing boto3 takes a second."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Lazily:
-    """Stands for what *build* returns, which is called once, by the first use of an attribute."""
+class LazyClient:
+    """A proxy for the object that *build* returns. The first attribute access calls *build*."""
 
     def __init__(self, build: Callable[[], Any]) -> None:
         self._build = build

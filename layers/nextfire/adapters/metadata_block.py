@@ -1,10 +1,10 @@
-"""Closes the metadata addresses of the machine to the users that scripts run as.
+"""Blocks script users from the metadata addresses of the machine.
 
-By rules of policy routing: the kernel refuses packets from these users to these addresses, and all
-other users are unaffected. The rules need no packages and no firewall on the machine: `ip` and
-`iptables` are missing in small images, and one request over netlink is 40 lines. A rule that is
-there already is left alone, so workers that share a machine do not disturb each other; it stays
-until the machine restarts, or the network namespace ends.
+Uses policy routing rules: the kernel rejects packets from these users to these addresses; other
+users are not affected. The rules need no firewall and no packages: small images lack `ip` and
+`iptables`, and a netlink request takes 40 lines. Existing rules are left alone, so workers on the
+same machine do not interfere with each other. A rule stays until the machine restarts or the
+network namespace ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADDRESSES: tuple[IPv4Address | IPv6Address, ...] = tuple(
     map(
         ip_address,
         (
-            "169.254.169.254",  # EC2: instance metadata, and the credentials of the instance
+            "169.254.169.254",  # EC2: instance metadata and instance credentials
             "169.254.170.2",  # ECS: credentials of tasks
             "169.254.170.23",  # EKS: credentials of pods
             "fd00:ec2::254",  # EC2
@@ -34,7 +34,7 @@ ADDRESSES: tuple[IPv4Address | IPv6Address, ...] = tuple(
 )
 
 PRIORITY = 5260
-"""Of the rules: after the table of the machine's own addresses (0), before the main one (32766)."""
+"""Priority of the rules: after the table of local addresses (0), before the main table (32766)."""
 
 # From linux/netlink.h, linux/rtnetlink.h and linux/fib_rules.h.
 _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_EXCL, _NLM_F_CREATE = 0x1, 0x4, 0x200, 0x400
@@ -45,7 +45,7 @@ _FR_ACT_PROHIBIT = 8
 _RTA_DST, _RTA_UID = 1, 25
 _HEADER = struct.Struct("=IHHII")
 _RULE = struct.Struct("=BBBBBBBBI")
-"""Of a rule (fib_rule_hdr) and of a route (rtmsg): family, lengths and so on, flags."""
+"""Header of a rule (fib_rule_hdr) and of a route (rtmsg): family, lengths, other fields, flags."""
 _ERROR = struct.Struct("=i")
 _ATTRIBUTE = struct.Struct("=HH")
 _ANSWER_WITHIN = 5.0
@@ -57,33 +57,38 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class StillOpen:
-    """The metadata `addresses` that scripts can still reach; why, and the remedy: `reason`."""
+    """`addresses`: metadata addresses that scripts can still reach. `reason`: cause and remedy."""
 
     addresses: tuple[str, ...]
     reason: str
 
 
 def close_metadata(first_user: int = FIRST, users: int = NUMBERS) -> StillOpen | None:
-    """Close the metadata addresses to *users* users from *first_user* on, and check that they are
-    closed. May be called again, and by several processes at a time.
+    """Block the metadata addresses for a range of users, and verify the block.
+
+    Idempotent; several processes may call it concurrently.
+
+    Args:
+        first_user: First uid of the range.
+        users: Number of uids in the range.
 
     Returns:
-        None: they are closed.
+        None if all addresses are blocked; else the addresses that are still open.
     """
     if os.geteuid() != 0:
-        problems = dict.fromkeys(map(str, ADDRESSES), "scripts are the worker's own user")
+        problems = dict.fromkeys(map(str, ADDRESSES), "scripts run as the worker's own user")
     else:
         problems = _close(first_user, first_user + users - 1)
     if not problems:
         return None
     causes = "; ".join(f"{address}: {cause}" for address, cause in problems.items())
     return StillOpen(
-        tuple(problems), f"Scripts can reach the machine's metadata ({causes}). {_REMEDY}"
+        tuple(problems), f"Scripts can reach the machine's metadata service ({causes}). {_REMEDY}"
     )
 
 
 def _close(first_user: int, last_user: int) -> dict[str, str]:
-    """Add the rules. Returns the addresses that stay open, and why."""
+    """Add the rules. Returns the addresses that stay open, each with its cause."""
     problems: dict[str, str] = {}
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
@@ -95,12 +100,12 @@ def _close(first_user: int, last_user: int) -> dict[str, str]:
                         _is_refused(netlink, address, user) for user in (first_user, last_user)
                     )
                 except OSError as error:
-                    if _is_spoken(address):
+                    if _is_family_supported(address):
                         problems[str(address)] = _words(error)
                 else:
                     if not refused:
-                        # The rules of the machine's own addresses come first.
-                        problems[str(address)] = "it is an address of this machine itself"
+                        # The kernel looks up local addresses before these rules.
+                        problems[str(address)] = "this is a local address of the machine"
     except OSError as error:
         problems = dict.fromkeys(map(str, ADDRESSES), _words(error))
     return problems
@@ -122,9 +127,9 @@ def _add_rule(
 
 
 def _is_refused(netlink: socket.socket, address: IPv4Address | IPv6Address, user: int) -> bool:
-    """Whether the kernel would refuse *user* a packet to *address*, rather than route it.
+    """Whether the kernel rejects packets from *user* to *address*.
 
-    A machine without any route to it does not reach it either.
+    Also true if the machine has no route to *address*.
     """
     header = _RULE.pack(_family(address), address.max_prefixlen, 0, 0, 0, 0, 0, 0, 0)
     attributes = [(_RTA_DST, address.packed), (_RTA_UID, struct.pack("=I", user))]
@@ -138,7 +143,7 @@ def _request(
     header: bytes,
     attributes: Iterable[tuple[int, bytes]],
 ) -> int:
-    """The error number that the kernel answers; 0: it did what was asked."""
+    """Send a request to the kernel. Returns the errno of its response; 0 on success."""
     body = header + b"".join(
         _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), number) + value
         for number, value in attributes  # every value is a multiple of four bytes
@@ -156,8 +161,8 @@ def _family(address: IPv4Address | IPv6Address) -> int:
     return socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
 
 
-def _is_spoken(address: IPv4Address | IPv6Address) -> bool:
-    """Whether anything of this machine can use addresses of this kind."""
+def _is_family_supported(address: IPv4Address | IPv6Address) -> bool:
+    """Whether this machine supports the address family of *address*."""
     with suppress(OSError), socket.socket(_family(address), socket.SOCK_DGRAM):
         return True
     return False

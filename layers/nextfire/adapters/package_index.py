@@ -1,11 +1,11 @@
-"""A proxy on the loopback between an installer and the pool's package index.
+"""A loopback proxy between an installer and the pool's package index.
 
-The installer runs as the script's user. Where the executor is not root, other scripts of the pool
-can read the installer's environment, memory and files. So the installer never has the credentials
-of the index: it has the address of this proxy, which adds them. The proxy exists for one
-installation, answers under one secret path, and serves only pages of packages that the pool allows
-and the files that those pages link. A neighbour that reads the address in that time can download
-packages that it could also name as its own dependencies; it cannot use the credentials otherwise.
+The installer runs as the script's user. If the executor is not root, other scripts of the pool can
+read the installer's environment, memory and files. So the installer never gets the credentials of
+the index: it gets the URL of this proxy, which adds them. A proxy lives for one installation,
+responds under one secret path, and serves only pages of packages that the pool allows and the files
+that those pages link. Another script that reads the URL in that time can download packages that it
+could also declare as its own dependencies; it cannot use the credentials for anything else.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urljoin, urlsplit
 
-from nextfire.adapters.index_pages import moved
+from nextfire.adapters.index_pages import rewrite_links
 from nextfire.domain.packages import LOOPBACK, PUBLIC_INDEX, check_index, normalized
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ _ACCEPT = (
     "text/html;q=0.01"
 )
 _PASSED_ON = ("Content-Length", "Content-Type", "Content-Range", "Accept-Ranges")
-_TIMEOUT = 60.0  # s, for the index to answer, and between two pieces of an answer
-_PATIENCE = 10.0  # s, for the installer's request
+_TIMEOUT = 60.0  # seconds until the index responds, and between two chunks of a response
+_REQUEST_TIMEOUT = 10.0  # seconds until the installer's request must be complete
 _CONNECTIONS = 128
 _PIECE = 256 * 1024
 _PAGE_BYTES = 64 * 1024 * 1024
 _REDIRECTS = 5
-_REFUSALS_KEPT = 20
+_MAX_REFUSALS = 20
 _PAGE = re.compile(r"simple/([A-Za-z0-9._-]{1,128})/?")
 _FILE = re.compile(r"file/([0-9]{1,7})/[^/]+?(\.metadata)?")
 _OWN_URL = re.compile(r"http://127\.0\.0\.1:[0-9]+/[\w-]+/(?:simple/|file/[0-9]+/)?")
@@ -50,7 +50,7 @@ _ANY_URL = re.compile(r"(https?://)(?:[^\s/@]*@)?([^\s/?#)`]+)[^\s)`]*")
 
 @dataclass(frozen=True, slots=True)
 class PackageIndex:
-    """Where packages come from. `credentials`: USER:PASSWORD, read at each installation."""
+    """A pool's package index. `credentials`: returns USER:PASSWORD; called per installation."""
 
     url: str = PUBLIC_INDEX
     credentials: Callable[[], str] | None = field(default=None, repr=False)
@@ -60,10 +60,10 @@ class PackageIndex:
 
 
 class IndexProxy:
-    """One installation's way to *index*, which serves the packages *allowed* (None: any).
+    """The proxy of one installation to *index*. Serves the packages *allowed* (None: all).
 
-    `url`: what the installer uses as its index. `problem`: what went wrong with the real one;
-    `refused`: the packages that were asked for and are not allowed.
+    `url`: the index URL for the installer. `problem`: the last error of the real index. `refused`:
+    requested packages that are not allowed.
     """
 
     def __init__(self, index: PackageIndex, allowed: frozenset[str] | None) -> None:
@@ -75,7 +75,7 @@ class IndexProxy:
         self._http = PoolManager(timeout=_TIMEOUT, retries=False, maxsize=8)
         self._token = secrets.token_urlsafe(32)
         self._files: list[str] = []
-        self._lock = threading.Lock()  # of the files
+        self._lock = threading.Lock()  # guards the files
         self._server = _Server(self)
         self._address = f"http://127.0.0.1:{self._server.server_port}/{self._token}/"
         self.url = f"{self._address}simple/"
@@ -84,7 +84,7 @@ class IndexProxy:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Serve, while within."""
+        """Serve inside the `with` block."""
         thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="package-index", daemon=True
         )
@@ -97,8 +97,8 @@ class IndexProxy:
             self._http.clear()
 
     def redacted(self, text: str) -> str:
-        """What the installer printed, fit for a run record: only the hosts of URLs are left, and
-        no credential.
+        """Redact the installer's output for a run record: keep only the hosts of URLs, and remove
+        credentials.
         """
         text = _OWN_URL.sub("package index: ", text)
         text = _ANY_URL.sub(r"\1\2/…", text)
@@ -107,7 +107,7 @@ class IndexProxy:
         return text
 
     def answer(self, request: _Handler) -> None:
-        """Answer a GET or a HEAD."""
+        """Answer a GET or HEAD request."""
         token, _, rest = request.path.lstrip("/").partition("/")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             request.reply(HTTPStatus.NOT_FOUND)
@@ -120,11 +120,11 @@ class IndexProxy:
 
     def _answer_page(self, request: _Handler, name: str) -> None:
         if self._allowed is not None and name not in self._allowed:
-            if len(self.refused) < _REFUSALS_KEPT:
+            if len(self.refused) < _MAX_REFUSALS:
                 self.refused[name] = None
             request.reply(HTTPStatus.NOT_FOUND)
             return
-        with self._asked("GET", f"{self._base}{name}/", {"Accept": _ACCEPT}) as (answer, at):
+        with self._response("GET", f"{self._base}{name}/", {"Accept": _ACCEPT}) as (answer, at):
             if answer is None or answer.status != HTTPStatus.OK:
                 request.reply(self._failed(answer))
                 return
@@ -132,18 +132,18 @@ class IndexProxy:
             kind = answer.headers.get("Content-Type", "text/html")
         try:
             if len(data) > _PAGE_BYTES:
-                raise ValueError("it is too large")
-            data = moved(data, kind, at, self._move)
+                raise ValueError("the page is too large")
+            data = rewrite_links(data, kind, at, self._move)
         except ValueError as error:
-            self.problem = f"its page of {name!r} cannot be used: {error}"
+            self.problem = f"the page of {name!r} is not usable: {error}"
             request.reply(HTTPStatus.BAD_GATEWAY)
             return
         request.reply(HTTPStatus.OK, {"Content-Type": kind}, data)
 
     def _move(self, url: str) -> str:
-        """Where the installer gets the file at *url*: from here if the index itself holds it."""
+        """The URL for the installer: a URL of this proxy if the index itself hosts the file."""
         if _origin(url) != _origin(self._base):
-            return _secured(url)
+            return _with_https(url)
         with self._lock:
             self._files.append(url)
             number = len(self._files) - 1
@@ -157,10 +157,10 @@ class IndexProxy:
         headers = {} if wanted is None else {"Range": wanted}
         parts = urlsplit(self._files[number])
         url = parts._replace(path=parts.path + suffix).geturl()
-        with self._asked(request.command, url, headers) as (answer, at):
+        with self._response(request.command, url, headers) as (answer, at):
             if answer is not None and answer.status in range(300, 400) and at != url:
-                # At another host, by an address that is good for this file alone.
-                request.reply(HTTPStatus.FOUND, {"Location": _secured(at)})
+                # The file is on another host, under a URL that is valid for this file only.
+                request.reply(HTTPStatus.FOUND, {"Location": _with_https(at)})
             elif answer is None or answer.status not in {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}:
                 request.reply(self._failed(answer))
             else:
@@ -170,20 +170,22 @@ class IndexProxy:
                     request.wfile.write(piece)
 
     @contextmanager
-    def _asked(
+    def _response(
         self, method: str, url: str, headers: Mapping[str, str]
     ) -> Iterator[tuple[BaseHTTPResponse | None, str]]:
-        """The index's answer for *url*, and from where it came. Redirects within the index are
-        followed; of one to elsewhere the answer and that address. None: it did not answer.
+        """The index's response for *url*, and its final URL. None if the index did not respond.
+
+        Redirects within the index are followed. For a redirect to another host, returns the
+        redirect response and its target.
         """
-        answer, at = self._ask(method, url, headers)
+        answer, at = self._request(method, url, headers)
         try:
             yield answer, at
         finally:
             if answer is not None:
                 answer.close()
 
-    def _ask(
+    def _request(
         self, method: str, url: str, headers: Mapping[str, str]
     ) -> tuple[BaseHTTPResponse | None, str]:
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
@@ -201,25 +203,25 @@ class IndexProxy:
                     return answer, url
                 url = urljoin(url, to)
                 if _origin(url) != _origin(self._base):
-                    return answer, url  # the credentials are for the index alone
+                    return answer, url  # never send the credentials to another host
                 answer.close()
         except HTTPError as error:
-            self.problem = f"it did not answer ({type(error).__name__})"
+            self.problem = f"no response ({type(error).__name__})"
         else:
-            self.problem = "it redirects in circles"
+            self.problem = "too many redirects"
         return None, url
 
     def _failed(self, answer: BaseHTTPResponse | None) -> HTTPStatus:
-        """What the installer gets where the index has no good answer; notes why."""
+        """The status for the installer after a failed request. Sets `problem`."""
         if answer is None:
             return HTTPStatus.BAD_GATEWAY
         if answer.status == HTTPStatus.NOT_FOUND:
             return HTTPStatus.NOT_FOUND
         known = answer.status in {each.value for each in HTTPStatus}
         status = HTTPStatus(answer.status) if known else HTTPStatus.BAD_GATEWAY
-        self.problem = f"it answered {status.value} {status.phrase}"
+        self.problem = f"it responded with {status.value} {status.phrase}"
         if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
-            self.problem += "; check the secret that the pool's packageIndexSecret names"
+            self.problem += "; check the secret in the pool's packageIndexSecret"
         return HTTPStatus.BAD_GATEWAY if status < HTTPStatus.BAD_REQUEST else status
 
     def _basic(self) -> str:
@@ -239,8 +241,8 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or usual
 
 
-def _secured(url: str) -> str:
-    """*url* with TLS, but on the loopback."""
+def _with_https(url: str) -> str:
+    """*url* with https, except on loopback."""
     if urlsplit(url).hostname in LOOPBACK:
         return url
     return url.replace("http://", "https://", 1)
@@ -269,16 +271,16 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """An installer that hangs up is not worth a message."""
+        """Ignore errors: an installer that disconnects is not worth a log entry."""
 
     def server_bind(self) -> None:
-        """Bind, without the look-up of a host name that HTTPServer makes."""
+        """Bind without the host name lookup that HTTPServer makes."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "127.0.0.1", int(self.socket.getsockname()[1])
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _PATIENCE
+    timeout = _REQUEST_TIMEOUT
     server_version = "nextfire"
     sys_version = ""
     server: _Server
@@ -286,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.proxy.answer(self)
 
-    do_HEAD = do_GET  # noqa: N815 - the name that http.server looks for
+    do_HEAD = do_GET  # noqa: N815 - the name that http.server requires
 
     def reply(
         self, status: HTTPStatus, headers: Mapping[str, str] | None = None, body: bytes = b""

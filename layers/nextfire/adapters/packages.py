@@ -1,10 +1,9 @@
-"""Packages that scripts name inline (PEP 723): installed by uv in the sandbox, then kept for the
-tenant.
+"""Installs packages that scripts declare inline (PEP 723), and caches them per tenant.
 
-A script's user installs; the executor copies what came of it to where no script writes and only the
-tenant's scripts read. So no script changes what another one imports. What may be installed is
-checked before uv starts (`domain.packages`) and again for each package that uv asks the index for
-(`package_index`).
+uv installs the packages in the sandbox as the script's user. The executor then copies them to a
+folder that scripts cannot write and that only the tenant's scripts can read. So no script can
+change the packages that another one imports. The pool's package policy is checked before uv starts
+(`domain.packages`) and again for each package that uv requests from the index (`package_index`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nextfire.adapters.folders import LockedFolder, without_long_wait
+from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow
 from nextfire.adapters.package_index import IndexProxy, PackageIndex
 from nextfire.adapters.removal import remove
 from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
@@ -60,8 +59,10 @@ _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """What a script says of itself inline: `dependencies` are requirements (PEP 508); `locked`,
-    lines of a requirements file with hashes, is what is installed for them.
+    """Metadata that a script declares inline.
+
+    `dependencies`: requirements (PEP 508). `locked`: lines of a requirements file with hashes,
+    which are installed instead; None without a lock.
     """
 
     dependencies: tuple[str, ...] = ()
@@ -71,8 +72,8 @@ class Inline:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """How an installation ended. `problem`: why it failed, if it did and nobody stopped it;
-    `permanent`: it would fail again.
+    """The result of an installation. `problem`: reason of a failure; None if it succeeded or was
+    stopped. `permanent`: a retry would fail again.
     """
 
     end: Ending
@@ -81,35 +82,35 @@ class Installation:
 
 
 def inline_metadata(source: bytes) -> Inline:
-    """What the block ``# /// script`` … ``# ///`` in *source* says.
+    """Parse the block ``# /// script`` … ``# ///`` in *source*.
 
     Raises:
-        ValueError: There are several such blocks, or it is malformed.
+        ValueError: *source* has several such blocks, or the block is malformed.
     """
     lines = iter(source.decode(errors="replace").splitlines())
     begun = (_block(lines) for line in lines if line.rstrip() == _BLOCK)
     blocks = [block for block in begun if block is not None]
     if len(blocks) > 1:
-        raise ValueError("it has several blocks '# /// script'. Keep one of them")
+        raise ValueError("it has several blocks '# /// script'. Keep only one")
     if not blocks:
         return Inline()
     try:
-        said = tomllib.loads("\n".join(blocks[0]))
+        metadata = tomllib.loads("\n".join(blocks[0]))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ValueError(f"its block '# /// script' is no TOML: {error}") from error
-    dependencies, python = said.get("dependencies", []), said.get("requires-python", "")
+        raise ValueError(f"its block '# /// script' is not valid TOML: {error}") from error
+    dependencies, python = metadata.get("dependencies", []), metadata.get("requires-python", "")
     if not isinstance(dependencies, list) or not all(isinstance(d, str) for d in dependencies):
-        raise ValueError("in its block '# /// script', dependencies is no list of strings")
+        raise ValueError("in its block '# /// script', dependencies is not a list of strings")
     if not isinstance(python, str):
-        raise ValueError(  # noqa: TRY004 - it is what was written that is wrong
-            "in its block '# /// script', requires-python is no string"
+        raise ValueError(  # noqa: TRY004 - the script is wrong, not the caller
+            "in its block '# /// script', requires-python is not a string"
         )
-    return Inline(tuple(dependencies), python, _locked(said))
+    return Inline(tuple(dependencies), python, _locked(metadata))
 
 
-def _locked(said: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The lock in the table ``[tool.nextfire]``; None: it has no lock."""
-    tool = said.get("tool", {})
+def _locked(metadata: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The lock in the table ``[tool.nextfire]``; None if there is none."""
+    tool = metadata.get("tool", {})
     ours = tool.get("nextfire", {}) if isinstance(tool, dict) else {}
     locked = ours.get("locked") if isinstance(ours, dict) else None
     if locked is None:
@@ -122,7 +123,7 @@ def _locked(said: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _block(lines: Iterator[str]) -> list[str] | None:
-    """The content of the block whose first line was just read; None if it does not end."""
+    """The content of the block whose first line was just read; None if it is not terminated."""
     content: list[str] = []
     ended: list[str] | None = None
     for line in lines:
@@ -135,7 +136,7 @@ def _block(lines: Iterator[str]) -> list[str] | None:
 
 
 def suits(version: Sequence[int], required: str) -> bool:
-    """Whether a Python of *version* is one that *required* (as in ``>=3.11,<3.14``) names.
+    """Whether Python *version* satisfies *required*, for example ``>=3.11,<3.14``.
 
     Raises:
         ValueError: *required* is malformed.
@@ -143,7 +144,7 @@ def suits(version: Sequence[int], required: str) -> bool:
     for clause in filter(None, (part.strip() for part in required.split(","))):
         match = _CLAUSE.fullmatch(clause)
         if match is None:
-            raise ValueError(f"requires-python {required!r} is malformed; write it like '>=3.11'")
+            raise ValueError(f"invalid requires-python {required!r}: use, for example, '>=3.11'")
         operator, number, wildcard = match.groups()
         wanted = [int(part) for part in number.split(".")]
         prefix = list(version[: len(wanted)]) == wanted
@@ -164,7 +165,7 @@ def suits(version: Sequence[int], required: str) -> bool:
 
 
 class Packages:
-    """Installs packages, and keeps the `_SETS_KEPT` sets that were used last."""
+    """Installs packages, and caches the `_SETS_KEPT` most recently used package sets."""
 
     def __init__(
         self, *, root: Path, separate: bool, index: PackageIndex, policy: PackagePolicy
@@ -172,13 +173,13 @@ class Packages:
         """Build.
 
         Args:
-            root: Where the sets are kept, in a folder of this process's.
-            separate: Whether scripts have users of their own.
-            index: Where packages come from.
-            policy: Which are installed.
+            root: Parent of this process's cache folder.
+            separate: Whether each script runs as a separate user.
+            index: The package index.
+            policy: The packages that may be installed.
 
         Raises:
-            ValueError: There is no uv.
+            ValueError: uv is not installed, or the cache folder cannot be created.
         """
         self._root = root
         self._found_uv = find_uv()
@@ -188,34 +189,35 @@ class Packages:
         try:
             self._open()
         except OSError as error:
-            raise ValueError(f"Packages cannot be kept in {root}: {error}.") from error
+            raise ValueError(f"Cannot store packages in {root}: {error}.") from error
         self._lock = threading.Lock()
         self._users: dict[Path, int] = {}
         self._used_at: dict[Path, float] = {}
 
     def check(self, inline: Inline) -> None:
-        """Check that what *inline* names may be installed.
+        """Check that the pool's policy allows the dependencies of *inline*.
 
         Raises:
-            PackageRefusedError: It may not. The message says why.
+            PackageRefusedError: It does not. The message gives the reason.
         """
-        self._wanted(inline)
+        self._checked_requirements(inline)
 
-    def _wanted(self, inline: Inline) -> list[str] | Lock:
-        """What to install: requirements, or a lock."""
+    def _checked_requirements(self, inline: Inline) -> list[str] | Lock:
+        """The requirements or the lock to install, checked against the policy."""
         if inline.locked is not None:
             return read_lock(inline.locked, inline.dependencies, self._policy)
         if self._policy.require_hashes:
             raise PackageRefusedError(
-                "this pool requires hashes, and the script holds no lock. Write one into it with: "
+                "this pool requires hashes, and the script has no lock. Add one with: "
                 "nextfire scripts lock FILE"
             )
         return check_requirements(inline.dependencies, self._policy)
 
     @contextmanager
     def kept(self, tenant: str, inline: Inline, version: Sequence[int]) -> Iterator[Path]:
-        """The place of *tenant*'s set of what *inline* names, which is there or is not; while
-        within, it stays.
+        """The path of *tenant*'s cached package set for *inline*, whether it exists yet or not.
+
+        The set is not evicted inside the `with` block.
         """
         wanted = [sorted(inline.dependencies), sorted(inline.locked or []), list(version)]
         name = json.dumps([*wanted, inline.locked is None])
@@ -230,7 +232,7 @@ class Packages:
                 self._used_at[path] = time.monotonic()
                 evicted = self._evict()
             for each in evicted:
-                without_long_wait(partial(remove, each))
+                run_in_background_if_slow(partial(remove, each))
 
     def install(
         self,
@@ -244,14 +246,14 @@ class Packages:
         grace: timedelta,
         supervisor: Supervisor,
     ) -> Installation:
-        """Install what *inline* names, in *sandbox*, and keep it at *to*.
+        """Install the dependencies of *inline* in *sandbox*, and copy them to *to*.
 
         Raises:
-            OSError: They could not be kept.
-            PackageRefusedError: They may not be installed.
+            OSError: The packages could not be copied.
+            PackageRefusedError: The pool's policy does not allow them.
             UnavailableError, NotFoundError, InvalidInputError: The index's secret is not readable.
         """
-        wanted = self._wanted(inline)
+        wanted = self._checked_requirements(inline)
         proxy = IndexProxy(self._index, self._served(wanted))
         log = Capture(_PRINTED_BYTES)
         cache = sandbox.folder / "tmp" / "uv"
@@ -259,11 +261,11 @@ class Packages:
         variables = {
             "UV_CACHE_DIR": str(cache),
             "UV_PYTHON_DOWNLOADS": "never",
-            # Not among the arguments, which every user of the machine may read.
+            # Not an argument: all users of the machine can read arguments.
             "UV_DEFAULT_INDEX": proxy.url,
         }
         place = ["--target", str(target), "--python", interpreter]
-        what, given = _asked_for(wanted)
+        what, stdin = _uv_arguments(wanted)
         with proxy.serving():
             end = sandbox.run(
                 [str(self._uv), "pip", "install", *self._options(), *place, *what],
@@ -274,7 +276,7 @@ class Packages:
                 ask=supervisor.ask,
                 stdout=log.feed,
                 stderr=log.feed,
-                stdin=given,
+                stdin=stdin,
             )
         if end.timed_out:
             return Installation(end, f"it took longer than {INSTALL_WITHIN.total_seconds():.0f} s")
@@ -291,7 +293,7 @@ class Packages:
         return Installation(end)
 
     def _served(self, wanted: list[str] | Lock) -> frozenset[str] | None:
-        """The names of the packages that the index is asked for; None: any."""
+        """Names of the packages that the proxy serves; None for all."""
         return wanted.names if isinstance(wanted, Lock) else self._policy.allowed
 
     def _options(self) -> list[str]:
@@ -300,18 +302,18 @@ class Packages:
         return options if self._policy.builds else [*options, "--only-binary", ":all:"]
 
     def _open(self) -> None:
-        """Make the folder.
+        """Create the cache folder.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: The folder cannot be created.
         """
         folder = LockedFolder(self._root, _TARGET)
         weakref.finalize(self, folder.remove)
         self._folder, self._uv = folder.path, self._found_uv
         if self._separate:
-            # Each tenant's part can be entered by its group; the rest by name only.
+            # A tenant's group can enter the tenant's part; other names cannot be listed.
             self._folder.chmod(0o711)
-            # Where uv lies, script users may not get.
+            # Script users may lack access to the folder of uv.
             self._uv = shutil.copyfile(self._uv, self._folder / "uv")
             self._uv.chmod(0o755)
 
@@ -320,7 +322,7 @@ class Packages:
         if not part.exists():
             with self._lock:
                 if not self._folder.exists():
-                    # Somebody tidied up there; a script can where it has no user of its own.
+                    # The folder was deleted, maybe by a script that runs as the same user.
                     self._open()
                     part = self._folder / part.name
                 part.mkdir(mode=0o700, exist_ok=True)
@@ -333,19 +335,19 @@ class Packages:
             self._copy(made, fresh, tenant, _Meter(ask))
             fresh.rename(to)
         except OSError:
-            if not to.exists():  # else another run of the tenant's was first
+            if not to.exists():  # otherwise another run of the tenant was faster
                 raise
         finally:
             if fresh.exists():
-                without_long_wait(partial(remove, fresh))
+                run_in_background_if_slow(partial(remove, fresh))
 
     def _copy(self, source: Path, target: Path, tenant: str, meter: _Meter) -> None:
-        """Copy folders and files; links and whatever else there is are left out.
+        """Copy folders and regular files; skip links and special files.
 
-        What made *source* has ended, so nothing changes there meanwhile.
+        The processes that wrote *source* have ended, so it does not change meanwhile.
 
         Raises:
-            OSError: *source* or its folder was replaced by a link, or it is too much.
+            OSError: *source* or its folder was replaced by a link, or the copy is too large.
         """
         if not all(stat.S_ISDIR(path.lstat().st_mode) for path in (source.parent, source)):
             raise OSError(f"{source.name} is not a folder")
@@ -371,7 +373,7 @@ class Packages:
             while piece := reader.read(_PIECE):
                 meter.count(size=len(piece))
                 writer.write(piece)
-        # What is compiled names the time of its source.
+        # Compiled files (.pyc) record the modification time of their source.
         os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
         self._allow(target, 0o750 if found.st_mode & stat.S_IXUSR else 0o640, tenant)
 
@@ -381,8 +383,8 @@ class Packages:
         path.chmod(mode)
 
     def _evict(self) -> list[Path]:
-        """Put aside what has not been used for longest; to be called with the lock. Returns what
-        is to be removed then, without it.
+        """Rename the least recently used sets. Call with the lock held. Returns the paths to remove
+        after it is released.
         """
         evicted = []
         idle = [path for path in self._used_at if not self._users.get(path)]
@@ -391,16 +393,16 @@ class Packages:
             del self._used_at[path]
             self._users.pop(path, None)
             aside = _aside(path)
-            with suppress(FileNotFoundError):  # what could not be installed
+            with suppress(FileNotFoundError):  # the installation had failed
                 path.rename(aside)
                 evicted.append(aside)
         return evicted
 
 
-def _asked_for(wanted: list[str] | Lock) -> tuple[list[str], bytes]:
-    """Arguments of uv that name what to install, and its standard input."""
+def _uv_arguments(wanted: list[str] | Lock) -> tuple[list[str], bytes]:
+    """Arguments of uv that select the packages, and its standard input."""
     if isinstance(wanted, Lock):
-        # Nothing but what is locked: dependencies are not looked up.
+        # Install exactly the locked packages: do not resolve dependencies.
         listed = "".join(f"{line}\n" for line in wanted.lines)
         return ["--require-hashes", "--no-deps", "--requirements", "-"], listed.encode()
     return ["--", *wanted], b""
@@ -409,20 +411,20 @@ def _asked_for(wanted: list[str] | Lock) -> tuple[list[str], bytes]:
 def _failed(end: Ending, printed: str, proxy: IndexProxy) -> Installation:
     if end.stopped is Verdict.GO_ON and proxy.refused and proxy.problem is None:
         return Installation(end, not_allowed(proxy.refused), permanent=True)
-    # Redacted before it is cut: half a URL is not seen to be one.
-    problem = proxy.redacted(printed).strip()[:_REASON_CHARS] or f"uv ended with {end.exit_code}"
+    # Redact before truncating: half a URL is not recognized as a URL.
+    problem = proxy.redacted(printed).strip()[:_REASON_CHARS] or f"uv exited with {end.exit_code}"
     if proxy.problem is not None:
         problem = f"the package index: {proxy.problem}. {problem}"
     return Installation(end, problem)
 
 
 def _aside(path: Path) -> Path:
-    """A new name beside *path*: no set's, for it has a dot."""
+    """A new name in the folder of *path*. It contains a dot, so it is never the name of a set."""
     return path.with_name(f"{path.name}.{uuid.uuid4().hex}")
 
 
 class _StoppedError(Exception):
-    """The supervisor ended it."""
+    """The supervisor stopped the copy."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(verdict)
@@ -430,43 +432,43 @@ class _StoppedError(Exception):
 
 
 class _Meter:
-    """Bounds a copy; and asks at each file and each piece of one whether it may go on."""
+    """Limits a copy, and polls at each file and chunk whether the run may continue."""
 
     def __init__(self, ask: Callable[[], Verdict]) -> None:
         self._ask = ask
         self._files = self._bytes = 0
 
     def count(self, *, files: int = 0, size: int = 0) -> None:
-        """So much more is copied.
+        """Add *files* and *size* bytes to the copy.
 
         Raises:
-            OSError: It is too much.
-            _StoppedError: It may not go on.
+            OSError: The copy is too large.
+            _StoppedError: The run may not continue.
         """
         self._files += files
         self._bytes += size
         if self._files > _MOST_FILES or self._bytes > _MOST_BYTES:
-            raise OSError(f"the packages are more than {_MOST_FILES} files or {_MOST_BYTES} bytes")
+            raise OSError(f"the packages exceed {_MOST_FILES} files or {_MOST_BYTES} bytes")
         verdict = self._ask()
         if verdict is not Verdict.GO_ON:
             raise _StoppedError(verdict)
 
 
 def find_uv() -> Path:
-    """Where uv is.
+    """The path of the uv executable.
 
     Raises:
-        ValueError: It is not installed.
+        ValueError: uv is not installed.
     """
     found = shutil.which("uv")
     if find_spec("uv") is not None:
-        from uv import find_uv_bin  # noqa: PLC0415 - there is none where no packages are installed
+        from uv import find_uv_bin  # noqa: PLC0415 - optional dependency
 
         with suppress(FileNotFoundError):
             found = find_uv_bin()
     if found is None:
         raise ValueError(
-            "NEXTFIRE_PACKAGES is inline, and there is no uv to install packages with. Install uv, "
-            "for example with: pip install uv"
+            "NEXTFIRE_PACKAGES is inline, but uv is not installed. Install uv, for example with: "
+            "pip install uv"
         )
     return Path(found)

@@ -1,5 +1,5 @@
-"""The processes of the machine, as /proc lists them. Part of the keeper: standard library only, and
-little of it.
+"""Reads the process table in /proc and kills processes. Part of the keeper: uses few modules of the
+standard library and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GONE_WITHIN = 10.0  # seconds
 
 
 def kill_descendants() -> None:
-    """Kill all that descends from this process; stopped first, so that nothing forks meanwhile."""
+    """Kill all descendants of this process; stop them first, so that none forks meanwhile."""
     stopped: set[int] = set()
     for _ in range(_STOPS_AT_MOST):
         fresh = descendants(os.getpid()) - stopped
@@ -29,10 +29,10 @@ def kill_descendants() -> None:
 
 
 def kill_strangers(known: Collection[int], *, session: int = 0) -> None:
-    """Kill the children of this process that are not among *known*, with their families: what a
-    keeper left that was killed itself came to this process, which is a subreaper.
+    """Kill the children of this process that are not in *known*, with their descendants.
 
-    Children of *session* are left alone; 0 is nobody's.
+    This process is a subreaper: it adopts the processes that a killed keeper leaves. Children in
+    the session *session* are left alone; 0 for none.
     """
     own, until = os.getpid(), time.monotonic() + _GONE_WITHIN
     while time.monotonic() < until:
@@ -54,15 +54,15 @@ def kill_strangers(known: Collection[int], *, session: int = 0) -> None:
             try:
                 os.waitpid(pid, os.WNOHANG)
             except OSError:
-                pass  # it is not dead yet, or somebody else's by now
+                pass  # not dead yet, or no longer a child
         time.sleep(0.002)
 
 
 def family_of(pid: int) -> tuple[int, int]:
-    """The numbers of the parent of *pid* and of its session.
+    """The pid of the parent of *pid*, and the id of its session.
 
     Raises:
-        OSError: It is gone.
+        OSError: The process does not exist.
     """
     stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -73,7 +73,7 @@ def family_of(pid: int) -> tuple[int, int]:
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each of *pids* that it can be sent to."""
+    """Send the signal *number* to each of *pids*. Errors are ignored."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -82,7 +82,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def descendants(ancestor: int) -> set[int]:
-    """The numbers of all processes that descend from *ancestor*."""
+    """The pids of all descendants of *ancestor*."""
     children: dict[int, list[int]] = {}
     for pid, _, fields in processes():
         children.setdefault(int(fields[1]), []).append(pid)
@@ -102,9 +102,9 @@ def tasks_of(user: int) -> int:
 
 
 def processes() -> Iterable[tuple[int, int, list[bytes]]]:
-    """Number, owner and what ``/proc/…/stat`` says of each process, from its state on.
+    """Pid, owner and fields of ``/proc/<pid>/stat``, from the state on, of each process.
 
-    One that is undumpable is root's there.
+    The owner of a process that is not dumpable is root.
     """
     for name in os.listdir("/proc"):
         if not name.isdigit():

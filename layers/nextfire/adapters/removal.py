@@ -1,7 +1,7 @@
-"""Removes files and folders that a script left, however deep, many or closed they are.
+"""Removes files and folders that a script left, however deep, numerous or unreadable they are.
 
 Works on descriptors of folders and never follows a symbolic link: the executor may be root, and the
-script chose what lies there. No process is started for it.
+script controls the contents. Starts no process.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 _log = logging.getLogger(__name__)
 
 _AT_A_TIME = 1000
-"""Entries of a folder that are listed at a time: a folder may hold millions."""
+"""Entries of a folder per batch: a folder may hold millions."""
 _GIVE_UP_AFTER = 300.0
-"""Seconds. Another process may add to the folder as fast as it is emptied."""
+"""Timeout in seconds: another process may add files as fast as they are removed."""
 _PATH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all it holds. What cannot be removed is logged."""
+    """Remove a file, or a folder with its contents. Failures are logged."""
     with suppress(FileNotFoundError):
         try:
             if not stat.S_ISDIR(path.lstat().st_mode):
@@ -39,18 +39,18 @@ def remove(path: Path) -> None:
         except FileNotFoundError:
             raise
         except OSError as error:
-            _log.warning("%s could not be removed (%s); remove it by hand", path, error)
+            _log.warning("cannot remove %s (%s); remove it manually", path, error)
 
 
 @contextmanager
 def open_folder(path: str | Path, inside: int | None = None) -> Iterator[int]:
-    """A descriptor of a folder that lists it, relative to the folder *inside* if given.
+    """Open a folder for listing; *path* is relative to the folder descriptor *inside* if given.
 
-    A folder that is closed to its owner is opened up; this changes the folder that was found, not
-    what its name leads to by then.
+    If the owner lacks permissions, they are added, on the opened folder itself: the path may lead
+    elsewhere by then.
 
     Raises:
-        OSError: It is not a folder, or may not be opened.
+        OSError: *path* is not a folder, or may not be opened.
     """
     found = os.open(path, _PATH, dir_fd=inside)
     try:
@@ -67,12 +67,12 @@ def open_folder(path: str | Path, inside: int | None = None) -> Iterator[int]:
 
 
 def _empty(top: int, until: float) -> None:
-    """Remove all that is in *top*. Folders in folders are moved up, so depth costs nothing.
+    """Remove the contents of *top*. Nested folders are moved up, so depth does not matter.
 
     Raises:
-        OSError: Something cannot be removed.
+        OSError: An entry cannot be removed.
     """
-    while entries := _some(top):
+    while entries := _list_batch(top):
         failure: OSError | None = None
         failed = 0
         for entry in entries:
@@ -85,7 +85,7 @@ def _empty(top: int, until: float) -> None:
         if failure is not None and (failed == len(entries) or time.monotonic() > until):
             raise failure
         if time.monotonic() > until:
-            raise OSError("something is adding to it")
+            raise OSError("another process keeps adding files")
 
 
 def _remove_entry(top: int, entry: os.DirEntry[str]) -> None:
@@ -96,17 +96,17 @@ def _remove_entry(top: int, entry: os.DirEntry[str]) -> None:
         os.rmdir(entry.name, dir_fd=top)
         return
     with open_folder(entry.name, inside=top) as folder:
-        while inner := _some(folder):
+        while inner := _list_batch(folder):
             for each in inner:
                 if each.is_dir(follow_symlinks=False):
                     with open_folder(each.name, inside=folder):
-                        pass  # a folder that is closed cannot be moved
+                        pass  # adds permissions: a folder without them cannot be moved
                     os.rename(each.name, uuid.uuid4().hex, src_dir_fd=folder, dst_dir_fd=top)
                 else:
                     os.unlink(each.name, dir_fd=folder)
     os.rmdir(entry.name, dir_fd=top)
 
 
-def _some(folder: int) -> list[os.DirEntry[str]]:
+def _list_batch(folder: int) -> list[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         return list(islice(entries, _AT_A_TIME))

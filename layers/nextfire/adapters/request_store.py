@@ -1,4 +1,4 @@
-"""Requests that bear an idempotency key, in DynamoDB."""
+"""Requests with an idempotency key, in DynamoDB."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 _NOTE = "#note#"
-"""How the id of a note begins; no tenant's name is empty, so no request has such an id."""
-_NOTES_KEPT = timedelta(days=1)
-"""As long as the stream of the table keeps the write."""
+"""Prefix of the id of a note. Tenant names are never empty, so request ids cannot have it."""
+_NOTE_RETENTION = timedelta(days=1)
+"""As long as the table's stream keeps the write."""
 _REFUSED = "ConditionalCheckFailedException"
 
 
 class DynamoDbRequestStore:
-    """`RequestStore` on the table `requests`, whose items remove themselves."""
+    """`RequestStore` on the table `requests`, whose items expire (TTL)."""
 
     def __init__(self, client: DynamoDBClient, *, table: str) -> None:
         self._client = client
@@ -44,7 +44,7 @@ class DynamoDbRequestStore:
                             "expires_at": _seconds(now + REQUESTS_KEPT),
                         }
                     ),
-                    # Items that are over may be there for some days.
+                    # Expired items may remain for some days.
                     ConditionExpression="attribute_not_exists(#id) OR expires_at <= :now",
                     ExpressionAttributeNames={"#id": "request"},
                     ExpressionAttributeValues=to_item({":now": _seconds(now)}),
@@ -53,7 +53,7 @@ class DynamoDbRequestStore:
         except refused() as error:
             if error_code(error) != _REFUSED:
                 raise
-            return _decode(error.response["Item"])  # asked for above
+            return _decode(error.response["Item"])  # requested by ALL_OLD
         return None
 
     def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
@@ -95,18 +95,18 @@ class DynamoDbRequestStore:
                 raise
 
     def note(self, request_id: str, changed_by: str, now: datetime) -> None:
-        """Put *changed_by* on its way to the audit chain, for a request that writes no item."""
+        """Send *changed_by* to the audit chain, for a request that writes no other item."""
         item = {
             "request": f"{_NOTE}{request_id}#{secrets.token_hex(4)}",
             CHANGED_BY: changed_by,
-            "expires_at": _seconds(now + _NOTES_KEPT),
+            "expires_at": _seconds(now + _NOTE_RETENTION),
         }
         with translated("note request"):
             self._client.put_item(TableName=self._table, Item=to_item(item))
 
 
 def _id(tenant: str, key: str) -> Item:
-    # No tenant's name holds the sign between the two.
+    # Tenant names do not contain the separator.
     return {"request": {"S": f"{tenant}#{key}"}}
 
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class S3RunFiles:
-    """`RunFiles` in *bucket*, under ``pools/<pool>/<tenant>/<job id>/<run id>/<name>``; files of a
-    version that did not separate pools are under ``<tenant>/<job id>/<run id>/<name>``.
+    """`RunFiles` in *bucket*, under ``pools/<pool>/<tenant>/<job id>/<run id>/<name>``.
 
-    Readers need `s3:ListBucket` too: without it S3 answers "access denied" for absent objects.
+    Files of older versions, which did not separate pools, are under
+    ``<tenant>/<job id>/<run id>/<name>``. Readers need `s3:ListBucket` too: without it S3 returns
+    "access denied" for absent objects.
     """
 
     def __init__(self, client: S3Client, *, bucket: str) -> None:

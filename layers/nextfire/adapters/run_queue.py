@@ -32,11 +32,11 @@ _GONE = frozenset(
 _MAX_HIDE = timedelta(hours=11, minutes=59)  # SQS counts its 12 h from the receive
 _MAX_FAILURE = 1000
 _REFUSED = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""All but what XML 1.0 has, as SQS says of messages and attributes."""
+"""Characters that SQS rejects in messages and attributes: all but those of XML 1.0."""
 
 
 class SqsRunQueue:
-    """`RunQueue` on the queues whose URLs are *queues*, by pool. Batches go side by side."""
+    """`RunQueue` on SQS. *queues*: queue URLs by pool. Batches are sent concurrently."""
 
     def __init__(self, client: SQSClient, *, queues: Mapping[str, str], executor: Executor) -> None:
         self._client = client
@@ -67,9 +67,9 @@ class SqsRunQueue:
                 return []
             except refused() as error:
                 if is_transient(error):
-                    return []  # more requests would only make it worse
-                # Refused whole: one entry's fault may be all's. The deduplication id makes each
-                # harmless to repeat.
+                    return []  # more requests would only add load
+                # The whole batch was rejected, maybe for one bad entry. The deduplication ids make
+                # it safe to send the entries again.
                 return one_by_one(
                     indexes,
                     lambda index: self._client.send_message(
@@ -97,7 +97,7 @@ class SqsRunQueue:
 
 
 def _text(text: str) -> str:
-    """*text*, not too much of it and without the characters that SQS refuses."""
+    """*text*, truncated and without the characters that SQS rejects."""
     return _REFUSED.sub("?", text[:_MAX_FAILURE])
 
 
@@ -123,10 +123,10 @@ class SqsDelivery:
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def hide(self, duration: timedelta) -> None:
-        # Rounded up: a message that comes back a moment too early would have to wait once more.
+        # Rounded up: a message that reappears a moment too early would have to be hidden again.
         seconds = math.ceil(min(max(duration, timedelta()), _MAX_HIDE).total_seconds())
         try:
-            with translated("hide message"):
+            with translated("change message visibility"):
                 self.client.change_message_visibility(
                     QueueUrl=self.queue_url,
                     ReceiptHandle=self.receipt_handle,
@@ -145,8 +145,9 @@ class SqsInbox:
         self._queue_url = queue_url
 
     def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> list[SqsDelivery]:
-        """Up to *most* (1 … 10) messages, hidden from others for *hidden_for*; waits at most *wait*
-        (≤ 20 s) for the first.
+        """Receive up to *most* (1 to 10) messages; wait at most *wait* (≤ 20 s) for the first.
+
+        *hidden_for*: visibility timeout of the received messages.
         """
         with translated("receive messages"):
             answer = self._client.receive_message(
@@ -169,10 +170,10 @@ class SqsInbox:
         ]
 
     def acknowledge(self, deliveries: Sequence[SqsDelivery]) -> list[str]:
-        """Delete *deliveries*, at most 10. What is not deleted comes again.
+        """Delete *deliveries*, at most 10. SQS redelivers messages that are not deleted.
 
         Returns:
-            What was refused, and why.
+            The failures: message id and error code.
         """
         entries: Any = [
             {"Id": str(index), "ReceiptHandle": delivery.receipt_handle}
@@ -183,16 +184,17 @@ class SqsInbox:
         return _refusals(deliveries, answer.get("Failed", []))
 
     def show(self, deliveries: Sequence[SqsDelivery]) -> list[str]:
-        """Make *deliveries*, at most 10, visible to others at once.
+        """Make *deliveries*, at most 10, visible to other consumers immediately.
 
         Returns:
-            What was refused, and why: it comes again when its visibility ends.
+            The failures: message id and error code. These messages reappear when their visibility
+            timeout ends.
         """
         entries: Any = [
             {"Id": str(index), "ReceiptHandle": delivery.receipt_handle, "VisibilityTimeout": 0}
             for index, delivery in enumerate(deliveries)
         ]
-        with translated("show messages"):
+        with translated("make messages visible"):
             answer = self._client.change_message_visibility_batch(
                 QueueUrl=self._queue_url, Entries=entries
             )
@@ -204,7 +206,7 @@ def _refusals(deliveries: Sequence[SqsDelivery], failed: Sequence[Any]) -> list[
 
 
 class SqsDeadLetters:
-    """`DeadLetters` on a pool's dead-letter queue. The failure is the attribute ``failure``."""
+    """`DeadLetters` on a pool's dead-letter queue. The attribute ``failure`` holds the failure."""
 
     def __init__(self, client: SQSClient, *, queue_url: str) -> None:
         self._client = client

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 RETENTION = timedelta(days=90)
-"""How long a record is kept after its last change; far above the queue's 14 days."""
+"""How long a record is kept after its last change; far longer than the queue's 14 days."""
 
 _RUN_ID = re.compile(r"[0-9]{8}T[0-9]{9}Z-[a-z0-9]{8,32}")
 _CLAIM = (
@@ -37,8 +37,8 @@ _CLAIM = (
     "dispatched_at = :dispatched_at, dispatch_reason = :dispatch_reason, started_at = :now, "
     "expires_at = :expires_at, "
     "attempts = list_append(if_not_exists(attempts, :none), :attempts) "
-    # What is left of an attempt before it would be paid for with each heartbeat.
-    # The request that changed the run before is in the audit trail already.
+    # Leftovers of the previous attempt would add to the cost of each heartbeat.
+    # The audit trail already holds the request that changed the run before.
     f"REMOVE not_before, exit_code, stdout, stderr, reason, {CHANGED_BY}"
 )
 _FREE = (
@@ -52,19 +52,19 @@ _MUTABLE = (
     *("attempts", "expires_at", "attention", "attention_at"),
     *("result", "result_bytes", "result_file", CHANGED_BY),
 )
-_PASSED_OVER = ("state", "finished_at", "reason", "pool", "dispatched_at", "expires_at")
-_MOST = 10**15
+_SKIPPED_FIELDS = ("state", "finished_at", "reason", "pool", "dispatched_at", "expires_at")
+_MAX_COUNT = 10**15
 _SHA256_BYTES = 32
 _INDEX = "attention"
 _ATTENTION_AT = re.compile(rf"[0-9]{{13}}#({JOB_ID.pattern})\.({_RUN_ID.pattern})")
-_TRIED_AGAIN = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
-"""States that a run in which a cancel was asked for does not go to: it would be tried again."""
+_RETRYABLE = frozenset({RunState.PENDING, RunState.RUNNING, RunState.DEAD})
+"""States that a run with a cancel request must not enter: it would be retried."""
 
 
 class DynamoDbRunStore:
     """`RunStore` on the table `runs`.
 
-    Instants that conditions compare (`lease_until`, `not_before`) are numbers, epoch milliseconds.
+    Instants that conditions compare (`lease_until`, `not_before`) are epoch milliseconds.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class DynamoDbRunStore:
         jobs_table: str = "",
         shards: int = 1,
     ) -> None:
-        """Build a store. *due_table* and its *shards* are needed by `redrive` and `request`,
-        *jobs_table* by `skip_next` and `unskip`.
+        """Build a store. `redrive` and `request` need *due_table* and *shards*; `skip_next` and
+        `unskip` need *jobs_table*.
         """
         self._jobs_table = jobs_table
         self._client = client
@@ -96,7 +96,7 @@ class DynamoDbRunStore:
         now: datetime,
         lease_until: datetime,
     ) -> Claim:
-        # The attempt's number is not known before the write; the reader counts (see `_decode`).
+        # The attempt's number is unknown before the write; `_decode` computes it.
         started = _encode_attempt(Attempt(0, worker, now, pool=pool))
         values = {
             ":running": RunState.RUNNING.value,
@@ -128,14 +128,14 @@ class DynamoDbRunStore:
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
         fields = _encode(to)
-        # As it is stored: what is read back is rounded to milliseconds.
+        # The stored form: instants read back are rounded to milliseconds.
         attempts = fields["attempts"]
         values = {f":{name}": value for name, value in fields.items() if value is not None}
         sets = ", ".join(f"#{n} = :{n}" for n in _MUTABLE if fields.get(n) is not None)
         removes = ", ".join(f"#{n}" for n in _MUTABLE if fields.get(n) is None)
         condition = "#fence = :was_fence AND #state = :was_running"
         values |= {":was_fence": was.fence, ":was_running": RunState.RUNNING.value}
-        if to.state in _TRIED_AGAIN:
+        if to.state in _RETRYABLE:
             condition += " AND attribute_not_exists(cancel_requested)"
         if lapsed and was.lease_until is not None:
             condition += " AND lease_until = :was_lease"
@@ -146,7 +146,7 @@ class DynamoDbRunStore:
             update=f"SET {sets}" + (f" REMOVE {removes}" if removes else ""),
             condition=condition,
             values=values,
-            # Each claim has an attempt of its own.
+            # Each claim starts a new attempt, so equal attempts mean that this write succeeded.
             ours=lambda run: run.state is to.state and _encode(run)["attempts"] == attempts,
         )
 
@@ -191,7 +191,7 @@ class DynamoDbRunStore:
 
     def skip(self, run: Run) -> Run:
         if run.on_request:
-            return self._pass_over(run)
+            return self._skip_requested(run)
         try:
             with translated("skip run"):
                 self._client.put_item(
@@ -209,12 +209,12 @@ class DynamoDbRunStore:
             return _decode(item)
         return run
 
-    def _pass_over(self, run: Run) -> Run:
-        """Skip a run that a user asked for. What they asked for is not written again: executors may
-        not write it.
+    def _skip_requested(self, run: Run) -> Run:
+        """Skip a run that a user requested. The request's attributes are not written again:
+        executors may not write them.
         """
         fields = _encode(run)
-        names = [name for name in _PASSED_OVER if fields[name] is not None]
+        names = [name for name in _SKIPPED_FIELDS if fields[name] is not None]
         return self._change(
             run.key,
             what="skip run",
@@ -245,7 +245,7 @@ class DynamoDbRunStore:
             "ExpressionAttributeNames": {"#state": "state", "#request": "request"},
             "ExpressionAttributeValues": to_item({":skipped": RunState.SKIPPED.value}),
         }
-        return self._write_with(job, {"Delete": delete}, "skip no more")
+        return self._write_with(job, {"Delete": delete}, "unskip occurrence")
 
     def _write_with(self, job: Job, write: dict[str, Any], what: str) -> Written:
         put = replacing(job, self._jobs_table)
@@ -255,7 +255,7 @@ class DynamoDbRunStore:
         index, there = refused
         if index:
             return Written.REFUSED
-        # The SDK may have sent it twice: what was refused then is our own success.
+        # The SDK may have sent the request twice: then the first one succeeded.
         return Written.DONE if there == put["Item"] else Written.CHANGED
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
@@ -305,7 +305,7 @@ class DynamoDbRunStore:
                 ":fence": run.fence,
                 ":running": RunState.RUNNING.value,
             },
-            ours=lambda there: False,  # noqa: ARG005 — a refusal is one, however often it was sent
+            ours=lambda there: False,  # noqa: ARG005 — a rejected resend is still a rejection
             absent_ok=True,
         )
         return claim.run if claim.taken else None
@@ -324,7 +324,7 @@ class DynamoDbRunStore:
                 ":fence": run.fence,
                 ":running": RunState.RUNNING.value,
             },
-            ours=lambda there: False,  # noqa: ARG005 — a refusal is one, however often it was sent
+            ours=lambda there: False,  # noqa: ARG005 — a rejected resend is still a rejection
             absent_ok=True,
         )
         return claim.run if claim.taken else None
@@ -336,7 +336,7 @@ class DynamoDbRunStore:
             update="SET buried = :dispatch",
             condition="#state = :dead AND dispatch = :dispatch",
             values={":dispatch": run.dispatch, ":dead": RunState.DEAD.value},
-            ours=lambda there: False,  # noqa: ARG005 — it has been redriven: nothing is to be done
+            ours=lambda there: False,  # noqa: ARG005 — the run was redriven: nothing to do
             absent_ok=True,
         )
 
@@ -391,7 +391,7 @@ class DynamoDbRunStore:
         if cursor is not None:
             attention_at = decode_cursor(cursor, _ATTENTION_AT)
             job_id, _, run_id = attention_at.partition("#")[2].partition(".")
-            # DynamoDB refuses a place that is not within.
+            # DynamoDB rejects a start key outside the range.
             if attention_at < low:
                 return Page([], None)
             if attention_at < high:
@@ -477,7 +477,7 @@ class DynamoDbRunStore:
             request["ExpressionAttributeValues"] |= to_item({":low": low, ":high": high})
         if cursor is not None:
             last_id = decode_cursor(cursor, _RUN_ID)
-            # DynamoDB refuses a place that is not within.
+            # DynamoDB rejects a start key outside the range.
             if low is not None and last_id < low:
                 return Page([], None)
             if high is None or last_id < high:
@@ -499,8 +499,8 @@ class DynamoDbRunStore:
         ours: Any,
         absent_ok: bool = False,
     ) -> Claim:
-        """One conditional write. *ours* tells whether the record that refused it is its own
-        success: the SDK may have sent it twice.
+        """Make one conditional write. If the condition fails, *ours* decides whether the stored
+        record is the result of this same write: the SDK may have sent it twice.
         """
         try:
             with translated(what):
@@ -509,7 +509,7 @@ class DynamoDbRunStore:
                     Key=_key(key),
                     UpdateExpression=update,
                     ConditionExpression=condition,
-                    # Some names are reserved words; every one may be written with a hash.
+                    # Some names are reserved words; any name may be written with a hash.
                     ExpressionAttributeNames={
                         name: name[1:] for name in re.findall(r"#\w+", update + condition)
                     },
@@ -522,7 +522,7 @@ class DynamoDbRunStore:
                 raise
             item: Item = error.response.get("Item", {})
             if not item:
-                # Gone meanwhile (its time to live passed).
+                # The record expired (TTL).
                 if absent_ok:
                     return Claim(Run(key, RunState.CANCELLED), taken=False)
                 raise UnavailableError(f"{what}: the record is gone. Try again.") from error
@@ -539,7 +539,7 @@ def _execution_id(item: Item) -> str:
 def _decode_all(
     items: Iterable[Item], identity: Callable[[Item], str]
 ) -> tuple[list[Run], list[Unreadable]]:
-    """The runs that *items* hold, and what of them does not decode."""
+    """Decode *items* as runs; list those that do not decode."""
     runs: list[Run] = []
     unreadable: list[Unreadable] = []
     for item in items:
@@ -567,10 +567,10 @@ def _instant(at: datetime | None) -> str | None:
 
 
 def _encode(run: Run) -> dict[str, object]:
-    """The mutable attributes of *run*; None: not there."""
+    """The mutable attributes of *run*; None for an absent attribute."""
     changed_at = run.finished_at or _last_step(run) or run.key.scheduled_at
     if run.skip_requested:
-        changed_at = max(changed_at, run.key.scheduled_at)  # it has to be there by then
+        changed_at = max(changed_at, run.key.scheduled_at)  # the record must exist until then
     if run.not_before is not None:
         changed_at = max(changed_at, run.not_before)  # a retry may be months away
     skipped = run.state is RunState.SKIPPED
@@ -592,7 +592,7 @@ def _encode(run: Run) -> dict[str, object]:
         "reason": run.reason,
         "attempts": [_encode_attempt(attempt) for attempt in run.attempts],
         "expires_at": _expiry(changed_at),
-        # Of a SKIPPED record only: the others get theirs with the claim.
+        # For SKIPPED records only: the claim sets them on other records.
         "pool": run.pool if skipped else None,
         "dispatched_at": _instant(run.dispatched_at) if skipped else None,
         "covered_to": to_ms(run.covered_to) if run.covered_to else None,
@@ -610,7 +610,7 @@ def _last_step(run: Run) -> datetime | None:
 
 
 def _encode_whole(run: Run) -> Item:
-    """The item of *run*, with what is written once: how somebody asked for it."""
+    """The item of *run*, with the attributes of the user's request, which are written only once."""
     asked_for = {
         "trigger": run.trigger.value if run.on_request else None,
         "request": run.request or None,
@@ -644,7 +644,7 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
         "exit_code": attempt.exit_code,
         "reason": attempt.reason,
         "log_parts": attempt.log_parts or None,
-        # In base64 it is shorter than in hexadecimal digits: an item is paid for by the KB.
+        # Base64 is shorter than hexadecimal: DynamoDB bills items by the KB.
         "script": attempt.script_sha256
         and base64.b64encode(bytes.fromhex(attempt.script_sha256)).decode(),
         "pool": attempt.pool,
@@ -653,10 +653,10 @@ def _encode_attempt(attempt: Attempt) -> dict[str, object]:
 
 
 def _decode(item: Mapping[str, Any]) -> Run:
-    """The run that *item* holds.
+    """Decode *item* as a run.
 
     Raises:
-        UndecodableError: It holds none.
+        UndecodableError: *item* is not a run.
     """
     try:
         values = from_item(item)
@@ -702,14 +702,14 @@ def _decode(item: Mapping[str, Any]) -> Run:
 
 
 def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt, ...]:
-    """The attempts that *items* hold. *latest*: how many were counted. Their numbers are counted
-    back from it, as the first ones may be gone.
+    """Decode attempts. *latest*: number of the latest attempt. The others are numbered backward
+    from it, because the first attempts may have been dropped.
     """
     attempts: list[Attempt] = []
     number = latest
     for values in reversed(items):
         outcome = AttemptOutcome(values["outcome"]) if "outcome" in values else None
-        # One that was handed back gave its number to the next.
+        # The next attempt reuses the number of an attempt that was handed back.
         number += outcome is AttemptOutcome.HANDED_BACK
         attempts.append(
             Attempt(
@@ -730,26 +730,26 @@ def _decode_attempts(items: list[dict[str, Any]], latest: int) -> tuple[Attempt,
 
 
 def _text(values: Mapping[str, Any], name: str) -> str | None:
-    """The text *name* of *values*, which may be absent.
+    """The optional string *name* of *values*.
 
     Raises:
-        TypeError: It is no text. Met later, in an answer, it would spoil that of all others.
+        TypeError: The value is not a string. Found later, it would fail the response of a listing.
     """
     value = values.get(name)
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not a string")
     return value
 
 
 def _pool(values: Mapping[str, Any]) -> str | None:
-    """The pool of an attempt, which is part of the keys of its files.
+    """The pool of an attempt, which is part of the object keys of its files.
 
     Raises:
-        ValueError: It would lead to another tenant's part of the bucket.
+        ValueError: The pool contains a slash and could address another tenant's files.
     """
     pool = _text(values, "pool")
     if pool is not None and "/" in pool:
-        raise ValueError(f"invalid pool {pool!r}: a pool's name has no slash")
+        raise ValueError(f"invalid pool {pool!r}: a pool name has no slash")
     return pool
 
 
@@ -763,20 +763,20 @@ def _digest(value: str | None) -> str | None:
 
 
 def _count(values: Mapping[str, Any], name: str, default: int = 0) -> int:
-    """The number *name* of *values*, which may be absent.
+    """The optional integer *name* of *values*.
 
     Raises:
-        ValueError: It is none that can be counted up and stored again.
+        ValueError: The value is not an integer in range, so it cannot be incremented and stored.
     """
     value = values.get(name, default)
-    if not 0 <= value <= _MOST or value % 1:
-        raise ValueError(f"{name} is {value}")
+    if not 0 <= value <= _MAX_COUNT or value % 1:
+        raise ValueError(f"invalid {name} {value}: an integer from 0 to {_MAX_COUNT}")
     return int(value)
 
 
 def _int(value: Any) -> int | None:
-    if value is not None and not -_MOST <= value <= _MOST:
-        raise ValueError(f"{value} is no number that was stored")
+    if value is not None and not -_MAX_COUNT <= value <= _MAX_COUNT:
+        raise ValueError(f"{value} is out of range: the maximum is ±{_MAX_COUNT}")
     return None if value is None else int(value)
 
 

@@ -1,5 +1,5 @@
-"""Where scripts run: a folder and, if the executor is root, a user for each run; limits for each
-program; a `keeper` for each program, which ends whatever it started. Linux 5.3 or later.
+"""Sandboxes for scripts. Each run has a folder and, if the executor is root, a user. Each program
+has limits and a `keeper`, which kills all processes that it started. Linux 5.3 or later.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from nextfire.adapters import confinement
-from nextfire.adapters.covered import Covered
-from nextfire.adapters.folders import LockedFolder, sweep, sweep_user, without_long_wait
+from nextfire.adapters.covered import CoveredFolders
+from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow, sweep, sweep_user
 from nextfire.adapters.host_abilities import abilities_of_host
 from nextfire.adapters.keeper import Request
 from nextfire.adapters.kept_program import KeptProgram, in_memory, supervise
@@ -43,11 +43,11 @@ _DRAIN_AT_MOST = 2.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class ScriptLimits:
-    """What a script may use at most.
+    """Resource limits of a script.
 
-    `memory_bytes`: what each of its processes may allocate (RLIMIT_DATA: a bound on the address
-    space would count what is reserved and never used, too). `processes`: processes and threads it
-    may have at a time. `file_bytes`: the size of any file it writes.
+    `memory_bytes`: maximum allocation of each process (RLIMIT_DATA; a limit on the address space
+    would also count reserved memory that is never used). `processes`: maximum number of concurrent
+    processes and threads. `file_bytes`: maximum size of each file that it writes.
     """
 
     memory_bytes: int = 2048 * 1024 * 1024
@@ -57,9 +57,9 @@ class ScriptLimits:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a program ended. `exit_code` is negative for a signal; None if it is not known.
+    """How a program ended. `exit_code` is negative for a signal; None if unknown.
 
-    `not_started`: why it did not start; then it has no exit code.
+    `not_started`: the reason if the program did not start; then there is no exit code.
     """
 
     exit_code: int | None
@@ -69,7 +69,7 @@ class Ending:
 
 
 class Sandbox:
-    """One run's part of the machine."""
+    """The sandbox of one run."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Sandbox:
         user: ScriptUser | None,
         groups: Collection[int],
         launching: Launching,
-        covered: Covered | None,
+        covered: CoveredFolders | None,
         *,
         filters: bool,
     ) -> None:
@@ -93,9 +93,9 @@ class Sandbox:
         self._launching = launching
         self._covered = covered
         self.alone = True
-        """Whether nothing of its programs can be alive."""
+        """Whether no process of its programs can be alive."""
         self.readable: list[Path] = []
-        """Folders that its programs can read although they are in a covered one, see `Covered`."""
+        """Folders that its programs can read even inside covered folders, see `CoveredFolders`."""
         self.temporary = self.make_folder("tmp")
 
     def _filter(self, *, internet: bool) -> bytes:
@@ -115,29 +115,30 @@ class Sandbox:
         )
 
     def _new_shared_folder(self) -> Path:
-        """Make what a program finds in place of the temporary folders of the host. Each program of
-        a run has a fresh one: what is mounted there is mounted by root.
+        """Create the folder that replaces the host's temporary folders for a program.
+
+        Each program of a run gets a new one: root mounts inside it.
         """
         path = Path(tempfile.mkdtemp(prefix="shared-", dir=self._top))
         self._give(path)
         return path
 
     def write(self, name: str, data: bytes) -> Path:
-        """Put a file into the folder; it is the script's own."""
+        """Create a file in the folder, owned by the script's user."""
         path = self.folder / name
         path.write_bytes(data)
         self._give(path)
         return path
 
     def make_folder(self, name: str) -> Path:
-        """Put a folder into the folder; it is the script's own."""
+        """Create a subfolder, owned by the script's user."""
         path = self.folder / name
         path.mkdir()
         self._give(path)
         return path
 
     def open(self) -> None:
-        """Give the folder itself to the script."""
+        """Make the script's user the owner of the folder itself."""
         self._give(self.folder)
 
     def run(
@@ -156,26 +157,28 @@ class Sandbox:
         sources: Collection[Source] = (),
         network: Network = _HOSTS_NETWORK,
     ) -> Ending:
-        """Run *program* until it exits, *timeout* (from its start) passes, or *ask* ends it.
+        """Run *program* until it exits, *timeout* passes, or *ask* stops it.
 
-        SIGTERM, and SIGKILL when *grace* is over; LEASE_LOST kills at once, in the grace too. The
-        first cause to end it is the one that is told. When this returns, or raises, nothing lives
-        that descends from the program.
+        Stopping sends SIGTERM, then SIGKILL after *grace*. LEASE_LOST sends SIGKILL immediately,
+        also during the grace period. The result holds the first cause of the end. When this method
+        returns or raises, no descendant of the program is alive.
 
         Args:
-            program: Its file, by an absolute path, and its arguments.
-            environment: All that it finds in its environment.
-            timeout: How long it may take.
-            grace: How long it has to end by itself after SIGTERM.
-            limits: What it may use.
-            ask: Called several times a second, in this thread.
-            stdout: Given its standard output, piece by piece.
-            stderr: Given its standard error.
-            stdin: Its standard input. It is a file: nobody waits for it to be read.
-            handed: A socket that the program gets; NEXTFIRE_CHANNEL in its environment is the
-                number. Closed here.
-            sources: What else to read from meanwhile.
-            network: What it finds of the network. A namespace needs the host's namespaces.
+            program: Absolute path and arguments.
+            environment: The complete environment of the program.
+            timeout: Maximum run time, counted from the start of the program.
+            grace: Time between SIGTERM and SIGKILL.
+            limits: Resource limits.
+            ask: Returns whether the run may continue. Called several times a second, in this
+                thread.
+            stdout: Receives the standard output in chunks.
+            stderr: Receives the standard error in chunks.
+            stdin: The standard input. It is passed as a file, so the program need not read it.
+            handed: A socket that the program inherits; NEXTFIRE_CHANNEL in its environment is the
+                descriptor number. Closed here.
+            sources: Other sources to read from meanwhile.
+            network: The network of the program. A network namespace requires namespaces of the
+                host.
         """
         with ExitStack() as stack:
             try:
@@ -202,7 +205,7 @@ class Sandbox:
             kept.end()
             pump.drain(_DRAIN_AT_MOST)
         if kept.not_started is None and not kept.started and not timed_out:
-            return Ending(None, stopped=stopped, not_started="its keeper ended early")
+            return Ending(None, stopped=stopped, not_started="its keeper ended prematurely")
         return Ending(kept.exit_code, timed_out, stopped, kept.not_started)
 
     @contextmanager
@@ -245,7 +248,7 @@ class Sandbox:
                 reader, writer = os.pipe()
                 stack.callback(os.close, reader)
                 until_started.callback(os.close, writer)
-                if user is not None:  # so that it may open /dev/stdout
+                if user is not None:  # so that the script may open /dev/stdout
                     os.fchown(writer, user.number, user.number)
                 readers.append(reader)
                 writers.append(writer)
@@ -275,20 +278,20 @@ class Sandbox:
 
 
 def _usual_root(*, anybody: bool) -> Path:
-    """Where temporary files go; for *anybody*: the first such place that every user may enter."""
+    """The folder for temporary files; for *anybody*: the first one that all users may enter."""
     usual = Path(tempfile.gettempdir())
     if not anybody:
         return usual
-    for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 — made unique in there
+    for place in (usual, Path("/tmp"), Path("/var/tmp")):  # noqa: S108 — names in it are unique
         with suppress(OSError):
             path = place.resolve(strict=True)
             if all(each.stat().st_mode & stat.S_IXOTH for each in (path, *path.parents)):
                 return path
-    return usual  # the try of the interpreter will tell
+    return usual  # the probe of the interpreter reports the problem
 
 
 class Sandboxes:
-    """Makes sandboxes, for any number of threads at a time."""
+    """Creates sandboxes. Thread-safe."""
 
     def __init__(
         self,
@@ -300,19 +303,19 @@ class Sandboxes:
         visible: Collection[Path] = (),
         credentials: Collection[Path] = (),
     ) -> None:
-        """Build; and remove what others of the machine, that were SIGKILLed, left behind.
+        """Build, and remove folders that killed executors left on this machine.
 
         Args:
-            root: Where the folders are made; None: where temporary files go; or, if that is
-                closed to the script users, in /tmp or /var/tmp.
-            first_user: The number of the first script user, for root.
-            tenant_groups: Whether script users belong to a group of their tenant's.
-            launch_environment: What the executor's own interpreter needs to start.
-            visible: Folders that scripts see although they are covered (see `Covered`).
-            credentials: Files that hold the executor's credentials, beside those in its home.
+            root: Parent of the run folders. None for the folder for temporary files or, if script
+                users may not enter that, /tmp or /var/tmp.
+            first_user: The first uid of script users; used if the executor is root.
+            tenant_groups: Whether script users belong to a group of their tenant.
+            launch_environment: Environment variables that the executor's interpreter needs.
+            visible: Folders that scripts see although they are covered (see `CoveredFolders`).
+            credentials: Files with the executor's credentials, in addition to those in its home.
 
         Raises:
-            ValueError: There is no place for the users' locks.
+            ValueError: The locks of the script users cannot be stored.
         """
         own = os.geteuid()
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
@@ -322,7 +325,9 @@ class Sandboxes:
         self._abilities = abilities_of_host(launch_environment)
         self._covered = None
         if self._abilities.namespaces:
-            self._covered = Covered.of_host(self.root, visible=visible, credentials=credentials)
+            self._covered = CoveredFolders.of_host(
+                self.root, visible=visible, credentials=credentials
+            )
         users = self._users
         sweep(self.root, lambda owner: owner == own or bool(users and users.owns(owner)))
         if users is None:
@@ -330,26 +335,27 @@ class Sandboxes:
 
     @property
     def separate(self) -> bool:
-        """Whether each has a user of its own."""
+        """Whether each sandbox has a dedicated user."""
         return self._users is not None
 
     @property
     def filters(self) -> bool:
-        """Whether system calls can be refused here, such as those that open internet sockets."""
+        """Whether system calls, such as those that open internet sockets, can be filtered."""
         return self._abilities.filters and script_filter(internet=True, ipc=True) is not None
 
     @property
     def network_namespaces(self) -> bool:
-        """Whether each can have a separate network."""
+        """Whether each sandbox can have a separate network."""
         return self.separate and self._covered is not None
 
     @contextmanager
     def one(self, tenant: str) -> Iterator[Sandbox]:
-        """A sandbox for *tenant*; within, it is there. What takes long to remove is removed in the
-        background; until then nobody else gets its user.
+        """A sandbox for *tenant*, which exists inside the `with` block.
+
+        A slow removal continues in the background; until it ends, the user is not reused.
 
         Raises:
-            OSError: It cannot be made.
+            OSError: The sandbox cannot be created.
         """
         user = None if self._users is None else self._users.take()
         try:
@@ -371,13 +377,13 @@ class Sandboxes:
             yield sandbox
         finally:
             alone = sandbox is None or sandbox.alone
-            without_long_wait(partial(self._clear, folder, user, alone=alone))
+            run_in_background_if_slow(partial(self._clear, folder, user, alone=alone))
 
     def _clear(self, folder: LockedFolder, user: ScriptUser | None, *, alone: bool) -> None:
         try:
             folder.remove()
             if user is not None and self._covered is None:
-                sweep_user(user.number, self.root)  # elsewhere it could leave nothing
+                sweep_user(user.number, self.root)  # with namespaces, nothing is left
         finally:
             self._give_back(user, alone=alone)
 
@@ -387,10 +393,10 @@ class Sandboxes:
 
 
 def _hide() -> None:
-    """Keep scripts of the same user from reading this process's environment, and memory, in /proc;
-    and have what a killed keeper leaves come to us.
+    """Hide this process's environment and memory in /proc from scripts of the same user, and make
+    this process the subreaper that adopts what a killed keeper leaves.
 
-    What an undumpable process has there belongs to root. Root may read it anyway.
+    If a process is not dumpable, its files in /proc belong to root, who may read them anyway.
     """
     try:
         confinement.prctl(confinement.PR_SET_DUMPABLE, 0)

@@ -1,11 +1,12 @@
-"""What a script asks of its executor while it runs: lines of JSON over a socket, each answered.
+"""The protocol between a running script and its executor: lines of JSON over a socket.
 
-    {"op": "checkpoint.load"}               {"ok": true, "value": …}; null: nothing was saved
-    {"op": "checkpoint.save", "value": …}   {"ok": true} when it is kept
-    {"op": "result", "value": …}            {"ok": true}; the last one counts
+    request                                 response
+    {"op": "checkpoint.load"}               {"ok": true, "value": …}; null if none was saved
+    {"op": "checkpoint.save", "value": …}   {"ok": true} after it was stored
+    {"op": "result", "value": …}            {"ok": true}; the last result counts
     anything else                           {"ok": false, "error": "…"}
 
-`nextfire_job` speaks it for the script.
+`nextfire_job` is the client for scripts.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from nextfire.domain.run import MAX_VALUE_BYTES
 
 _READ_BYTES = 64 * 1024
 _MAX_REQUEST = 4 * MAX_VALUE_BYTES
-"""A value in another spelling, blanks and escapes and all, may be longer than its own."""
-_SAVES_KEPT = 10
-_SAVE_EVERY = 0.1  # seconds, when those are used up: each costs its owner a write
+"""Larger than a value: a request may hold blanks and escapes that the stored value does not."""
+_SAVE_BURST = 10
+_SAVE_EVERY = 0.1  # seconds per save after a burst: each save costs a write to DynamoDB
 
 
 class Channel:
-    """The executor's end. Never waits for the script, and holds one request and one reply at most.
+    """The executor's end. Never blocks on the script; buffers at most one request and one reply.
 
-    `result`: the JSON of the last result, masked; None without one.
+    `result`: the JSON of the last result, masked; None if there is none.
     """
 
     def __init__(self, end: socket.socket, supervisor: Supervisor, masker: Masker) -> None:
@@ -43,7 +44,7 @@ class Channel:
         self._reply = b""
         self._closed = False
         self._ending = False
-        self._saves = float(_SAVES_KEPT)
+        self._saves = float(_SAVE_BURST)
         self._saved_at = time.monotonic()
         self.result: bytes | None = None
 
@@ -53,11 +54,11 @@ class Channel:
     def events(self) -> int:
         if self._closed:
             return 0
-        # A script that does not take its replies is not listened to.
+        # While a reply is pending, no request is read.
         return selectors.EVENT_WRITE if self._reply else selectors.EVENT_READ
 
     def ready(self, _events: int) -> None:
-        """Go on by a step. What the supervisor raises is raised."""
+        """Read or write without blocking. Raises the supervisor's errors."""
         try:
             if self._reply:
                 self._reply = self._reply[self._socket.send(self._reply) :]
@@ -82,7 +83,7 @@ class Channel:
         if end < 0 and len(self._request) <= _MAX_REQUEST:
             return
         if end < 0 or end > _MAX_REQUEST:
-            answer = {"ok": False, "error": f"a request has at most {_MAX_REQUEST} bytes"}
+            answer = {"ok": False, "error": f"the request exceeds {_MAX_REQUEST} bytes"}
             self._request.clear()
             self._ending = True
         else:
@@ -112,11 +113,11 @@ class Channel:
             case {"op": "result", "value": value}:
                 self.result = _bounded(self._masker.json(_encode(value)))
                 return {"ok": True}
-        raise ValueError("no such request")
+        raise ValueError("unknown request")
 
     def _slow_down(self) -> None:
         now = time.monotonic()
-        self._saves = min(self._saves + (now - self._saved_at) / _SAVE_EVERY, _SAVES_KEPT)
+        self._saves = min(self._saves + (now - self._saved_at) / _SAVE_EVERY, _SAVE_BURST)
         self._saved_at = now
         if self._saves < 1:
             time.sleep(_SAVE_EVERY)
@@ -134,9 +135,9 @@ def _encode(value: object) -> bytes:
 
 def _bounded(data: bytes) -> bytes:
     if len(data) > MAX_VALUE_BYTES:
-        raise ValueError(f"the value has {len(data)} bytes; at most {MAX_VALUE_BYTES} are kept")
+        raise ValueError(f"the value has {len(data)} bytes; the maximum is {MAX_VALUE_BYTES}")
     return data
 
 
 def _refuse(constant: str) -> Never:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

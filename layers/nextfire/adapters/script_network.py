@@ -1,8 +1,8 @@
-"""The network that a script finds: the host's, none, or its own with a proxy to listed hosts.
+"""The network of a script: the host's, none, or a separate one with a proxy to listed hosts.
 
-Without a network the kernel refuses internet sockets (`syscalls`): this works on every host. A
-separate network is a namespace with a loopback interface and nothing else. The executor, which is
-outside, holds the sockets that listen inside: the proxy, and the relay to the job role's server.
+Without a network, the kernel rejects internet sockets (`syscalls`); this works on all hosts with
+seccomp. A separate network is a namespace with only a loopback interface. The executor is outside
+but holds the sockets that listen inside: the proxy, and the relay to the job role's server.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _BACKLOG = 64
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What a program gets.
+    """The network of a program.
 
-    `internet`: whether it may open internet sockets. `namespace`: the descriptor of the network
-    namespace that it enters; -1: it stays in the executor's. `environment`: the variables by which
-    it finds the proxy. `notices`: lines for its log, the oldest first; others add to them.
+    `internet`: whether the program may open internet sockets. `namespace`: descriptor of its
+    network namespace; -1 for the executor's. `environment`: variables that point to the proxy.
+    `notices`: lines for the program's log, oldest first; the proxy's thread appends to them.
     """
 
     internet: bool = True
@@ -45,14 +45,15 @@ class Network:
 
 @contextmanager
 def network_for(egress: Egress, environment: Mapping[str, str]) -> Iterator[Network]:
-    """The network of one run, which is there within.
+    """The network of one run, which exists inside the `with` block.
 
     Args:
-        egress: What its pool's scripts may reach. Listed hosts take the capability CAP_SYS_ADMIN.
-        environment: The script's. If it names the job role's server, that is relayed.
+        egress: The pool's egress setting. Listed hosts require the capability CAP_SYS_ADMIN.
+        environment: The script's environment. If it names the job role's server, connections to
+            that server are relayed.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The network cannot be created.
     """
     if egress.mode is EgressMode.OPEN:
         yield Network()
@@ -72,7 +73,7 @@ def _own_network(egress: Egress, environment: Mapping[str, str]) -> Iterator[Net
     def refused(host: str, port: int, reason: str) -> None:
         notices.append(f"nextfire: {host}:{port} refused by the pool's egress: {reason}\n")
 
-    with ThreadPoolExecutor(1) as thread:  # it ends in the namespace that it makes
+    with ThreadPoolExecutor(1) as thread:  # the thread stays in the new namespace until it ends
         namespace, listeners = thread.submit(_make, ports).result()
     with ExitStack() as stack:
         stack.callback(os.close, namespace)
@@ -87,8 +88,8 @@ def _own_network(egress: Egress, environment: Mapping[str, str]) -> Iterator[Net
 
 
 def _make(ports: Sequence[int]) -> tuple[int, list[socket.socket]]:
-    """Move this thread into a new network namespace; return its descriptor, and sockets that listen
-    on its loopback.
+    """Move this thread into a new network namespace. Returns the namespace's descriptor, and
+    sockets that listen on its loopback *ports*.
     """
     leave_network()
     with ExitStack() as unless_made:

@@ -1,4 +1,4 @@
-"""Runs scripts, each in a `sandbox`: what a script finds there, and what is made of its end."""
+"""Runs each script in a `sandbox`: prepares its environment and translates its end."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _MAX_NAME = 100
 
 
 class ProcessScriptRunner:
-    """Runs scripts in child processes; any number at a time, each in a thread of its own.
+    """Runs scripts in child processes. Thread-safe; each call blocks its thread.
 
-    As root it gives each run a user of its own. As another user it runs scripts as that user, who
-    then can do to it whatever it could do to itself, save look into it.
+    As root it runs each script as a dedicated user. Otherwise it runs scripts as its own user: then
+    a script may do to the runner what the runner could do to itself, except inspect it.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ProcessScriptRunner:
         output_cap: int = 16 * 1024,
         grace: timedelta = timedelta(seconds=5),
         environment: Mapping[str, str] = MappingProxyType({}),
-        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - it does not change
+        limits: ScriptLimits = ScriptLimits(),  # noqa: B008 - immutable
         packages: Literal["inline", "none"] = "none",
         package_index: PackageIndex | None = None,
         package_policy: PackagePolicy | None = None,
@@ -78,38 +78,39 @@ class ProcessScriptRunner:
         visible: Collection[Path] = (),
         credentials: Collection[Path] = (),
     ) -> None:
-        """Build a runner, and try it.
+        """Build a runner, and probe whether it can run scripts.
 
         Args:
-            interpreter: The Python (3.11 or later) that runs the scripts. None: the one that this
-                process's own was made from; where root's script users cannot reach that, python3
-                in /usr/local/bin or /usr/bin.
-            output_cap: Bytes (≥ 2) kept of each stream: the first half and the last half. In
-                UTF-8 the text is no longer, save for the notice.
-            grace: How long a script has between SIGTERM and SIGKILL.
-            environment: What every script finds in its environment beside LANG, TZ, HOME and
-                TMPDIR; nothing is inherited. For example a PATH, and LD_LIBRARY_PATH where the
+            interpreter: The Python (3.11 or later) that runs the scripts. None for the base
+                interpreter of this process or, if root's script users cannot run that, python3 in
+                /usr/local/bin or /usr/bin.
+            output_cap: Maximum bytes (≥ 2) kept of each stream: the first half and the last half.
+                The text in UTF-8 has at most that many bytes, plus a notice.
+            grace: Time between SIGTERM and SIGKILL.
+            environment: Environment variables of all scripts, in addition to LANG, TZ, HOME and
+                TMPDIR. Scripts inherit nothing else. Examples: PATH, and LD_LIBRARY_PATH if the
                 interpreter needs it (Lambda).
-            limits: What a script may use.
-            packages: Whether packages that a script names inline (PEP 723) are installed for it.
-            package_index: Where they come from, instead of the public index.
-            package_policy: Which of them are installed; None: any that has a wheel.
-            temp_root: Where the working folders are made; if None, where temporary files go.
-            base_uid: The first number of the users that root gives to runs. That and the 999 after
-                it are for nobody else; executors share them.
-            egress: What scripts may reach on the network. Installations of packages, which come
-                before, reach what the executor reaches.
-            visible: Folders of the host, in temporary folders or in the home of the executor's
-                user, which scripts see all the same, with the rights that their user has there.
-            credentials: Files that hold the executor's credentials. Where the host allows
-                namespaces, scripts of the executor's user do not see their folders.
+            limits: Resource limits of a script.
+            packages: "inline" to install the packages that scripts declare inline (PEP 723).
+            package_index: The package index; None for the public index.
+            package_policy: The packages that may be installed; None for all that have a wheel.
+            temp_root: Parent of the working folders; None for the folder for temporary files.
+            base_uid: The first of 1,000 uids reserved for script users if the executor is root.
+                Executors of the same machine share them; nothing else may use them.
+            egress: The hosts that scripts may reach. Installations of packages, which run before
+                the script, may reach all that the executor reaches.
+            visible: Folders in temporary folders or in the home of the executor's user that
+                scripts may see, with the permissions of the script's user.
+            credentials: Files with the executor's credentials. If the host allows namespaces, the
+                folders of these files are hidden from scripts of the executor's user.
 
         Raises:
-            ValueError: The cap is too small; or scripts cannot be run here, and what to do.
+            ValueError: *output_cap* is too small, or this host cannot run scripts. The message
+                holds the remedy.
         """
         smallest = 2
         if output_cap < smallest:
-            raise ValueError(f"output_cap is {output_cap}; give at least {smallest} bytes")
+            raise ValueError(f"invalid output_cap {output_cap}: at least {smallest} bytes")
         self._output_cap = output_cap
         self._grace = grace
         self._environment = {**_ENVIRONMENT, **environment}
@@ -127,9 +128,9 @@ class ProcessScriptRunner:
         self._egress = egress
         if egress.mode is EgressMode.LISTED and not self._sandboxes.network_namespaces:
             raise ValueError(
-                f"egress is {egress}, and listed hosts take network namespaces, which this host "
-                "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or give "
-                'the pool the egress "none"; or "open", with a firewall around its network.'
+                f"egress is {egress}, and listed hosts require network namespaces, which this host "
+                "does not allow. Run the worker as root with the capability CAP_SYS_ADMIN; or set "
+                'the pool\'s egress to "none", or to "open" with a firewall around its network.'
             )
         if egress.mode is EgressMode.LISTED:
             try:
@@ -137,13 +138,13 @@ class ProcessScriptRunner:
                     pass
             except OSError as error:
                 raise ValueError(
-                    f"egress is {egress}, and a network namespace cannot be made here: {error}. "
+                    f"egress is {egress}, and a network namespace cannot be created: {error}. "
                     "Give the worker the capabilities CAP_SYS_ADMIN and CAP_NET_ADMIN."
                 ) from error
         if egress.mode is EgressMode.NONE and not self._sandboxes.filters:
             raise ValueError(
-                'egress is "none", which takes a seccomp filter, and this host allows none, or is '
-                "neither x86-64 nor AArch64. Serve the pool from another host."
+                'egress is "none", which requires a seccomp filter. This host does not allow '
+                "filters, or is neither x86-64 nor AArch64. Run the pool's workers on another host."
             )
         self._version: tuple[int, ...] = sys.version_info[:3]
         self._interpreter = self._choose(interpreter)
@@ -160,9 +161,9 @@ class ProcessScriptRunner:
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         """See `ScriptRunner.run`.
 
-        While *supervisor* works no output is read and no timeout noticed. The first cause to end
-        the script is the one that is told; while the script has its grace only LEASE_LOST
-        (SIGKILL, at once) counts.
+        While a call of *supervisor* runs, no output is read and no timeout is detected. The result
+        holds the first cause of the script's end. During the grace period only LEASE_LOST has an
+        effect: SIGKILL immediately.
         """
         with ExitStack() as stack:
             try:
@@ -176,16 +177,16 @@ class ProcessScriptRunner:
         err = _Output("stderr", self._output_cap, call.masker, supervisor)
         with ExitStack() as stack:
             try:
-                environment = self._furnish(sandbox, call)
+                environment = self._prepare(sandbox, call)
                 timeout = call.timeout
                 if call.name.endswith(".zip"):
                     began = time.monotonic()
                     program = self._unpacked(sandbox, call, environment, supervisor)
-                    # Were it on top, an archive that takes long to unpack could have more time in
-                    # all than its host lives, and would be handed back again and again.
+                    # Unpacking counts toward the timeout. Otherwise a slow archive could need more
+                    # time than its host lives, and would be handed back again and again.
                     timeout -= timedelta(seconds=time.monotonic() - began)
                 else:
-                    program = self._single(sandbox, call, environment, supervisor, stack)
+                    program = self._prepare_file(sandbox, call, environment, supervisor, stack)
                 if isinstance(program, ScriptExit):
                     return program
                 if timeout <= timedelta(0):
@@ -198,7 +199,7 @@ class ProcessScriptRunner:
             try:
                 network = stack.enter_context(network_for(self._egress, environment))
             except OSError as error:
-                return self._not_started(f"no network: {error}")
+                return self._not_started(f"cannot create its network: {error}")
             channel = Channel(near, supervisor, call.masker)
 
             def ask() -> Verdict:
@@ -207,8 +208,8 @@ class ProcessScriptRunner:
                 return supervisor.ask()
 
             end = sandbox.run(
-                # -P: its folder is not on its path, or email.py would be everybody's `email`. An
-                # archive's is all the same.
+                # -P: keep the script's folder off sys.path, or a script named email.py would
+                # shadow the module `email`. The folder of an archive is on sys.path anyway.
                 [self._interpreter, "-u", "-P", str(program)],
                 environment={**network.environment, **environment},
                 timeout=timeout,
@@ -226,8 +227,8 @@ class ProcessScriptRunner:
                 err.feed(network.notices.popleft().encode())
         return self._exit(end, out.end(), err.end(), channel.result)
 
-    def _furnish(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
-        """Put into the sandbox what every script finds there. Returns its environment."""
+    def _prepare(self, sandbox: Sandbox, call: ScriptCall) -> dict[str, str]:
+        """Add the files that all scripts get to the sandbox. Returns the script's environment."""
         library = sandbox.make_folder("lib")
         sandbox.write("lib/nextfire_job.py", self._job_module)
         sandbox.open()
@@ -247,7 +248,7 @@ class ProcessScriptRunner:
         environment: Mapping[str, str],
         supervisor: Supervisor,
     ) -> Path | ScriptExit:
-        """Unpack an archive. Returns the folder to run, or how that ended."""
+        """Unpack an archive. Returns the folder to run, or the result if that failed."""
         archive = sandbox.write("archive.zip", call.source)
         folder = sandbox.make_folder("script")
         bounds = [str(_UNPACKED_BYTES), str(_UNPACKED_FILES)]
@@ -272,17 +273,17 @@ class ProcessScriptRunner:
             seconds = _UNPACK_WITHIN.total_seconds()
             return _refusal(
                 f"The archive {call.name} cannot be run: unpacking took longer than {seconds:.0f} "
-                "s. Leave out what the script does not need.",
+                "s. Remove files that the script does not need.",
                 permanent=False,
             )
         if end.exit_code != 0:
-            why = log.text().strip() or f"unpacking ended with {end.exit_code}"
+            reason = log.text().strip() or f"unpacking exited with {end.exit_code}"
             refused = end.exit_code == unpack.REFUSED
-            return _refusal(f"The archive {call.name} cannot be run: {why}.", permanent=refused)
+            return _refusal(f"The archive {call.name} cannot be run: {reason}.", permanent=refused)
         archive.unlink(missing_ok=True)
         return _unless_stopped(supervisor) or folder
 
-    def _single(
+    def _prepare_file(
         self,
         sandbox: Sandbox,
         call: ScriptCall,
@@ -290,10 +291,11 @@ class ProcessScriptRunner:
         supervisor: Supervisor,
         stack: ExitStack,
     ) -> Path | ScriptExit:
-        """See to what a single file says of itself; what it needs is in *environment* then.
+        """Prepare a script of a single file: check its inline metadata, install its dependencies
+        and add them to *environment*.
 
         Returns:
-            The file to run, or how that ended.
+            The file to run, or the result if that failed.
         """
         try:
             inline = inline_metadata(call.source)
@@ -302,18 +304,20 @@ class ProcessScriptRunner:
             return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
         if not suited:
             return _refusal(
-                f"The script asks for Python {inline.requires_python}; it would be run by "
-                f"{'.'.join(map(str, self._version))}. Ask for that one, or set "
-                "NEXTFIRE_INTERPRETER to another in this pool.",
+                f"The script requires Python {inline.requires_python}; this pool runs "
+                f"{'.'.join(map(str, self._version))}. Change requires-python, or set "
+                "NEXTFIRE_INTERPRETER to another Python in this pool.",
                 permanent=True,
             )
         if inline.dependencies:
-            problem = self._provide(sandbox, call, inline, environment, supervisor, stack)
+            problem = self._install_dependencies(
+                sandbox, call, inline, environment, supervisor, stack
+            )
             if problem is not None:
                 return problem
         return sandbox.write(_file_name(call.name), call.source)
 
-    def _provide(
+    def _install_dependencies(
         self,
         sandbox: Sandbox,
         call: ScriptCall,
@@ -322,11 +326,13 @@ class ProcessScriptRunner:
         supervisor: Supervisor,
         stack: ExitStack,
     ) -> ScriptExit | None:
-        """See to the packages that *inline* names. Returns how that failed, or ended early."""
+        """Install the dependencies of *inline*. Returns None, or the result if that failed or was
+        stopped.
+        """
         if self._packages is None:
             return _refusal(
-                "The script names dependencies inline, and this pool installs none. Send it to a "
-                "worker pool whose packages are inline, or upload it as a .zip with its packages.",
+                "The script declares dependencies inline, but this pool does not install packages. "
+                "Use a worker pool whose packages are inline, or upload a .zip with the packages.",
                 permanent=True,
             )
         try:
@@ -335,8 +341,8 @@ class ProcessScriptRunner:
             return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
         place = stack.enter_context(self._packages.kept(call.tenant, inline, self._version))
         if not place.exists():
-            # In another sandbox: where packages are built, their code runs, and could leave links
-            # where this one's files are written next.
+            # Install in another sandbox: building packages runs their code, which could leave
+            # links where files of this sandbox are written next.
             with self._sandboxes.one(call.tenant) as workshop:
                 workshop.open()
                 made = self._packages.install(
@@ -345,7 +351,7 @@ class ProcessScriptRunner:
                     tenant=call.tenant,
                     to=place,
                     interpreter=self._interpreter,
-                    # Not what the job sets: its own are for the script.
+                    # Without the job's variables: they are for the script only.
                     environment={
                         **self._environment,
                         "HOME": str(workshop.folder),
@@ -358,7 +364,7 @@ class ProcessScriptRunner:
                 return ScriptExit(None, "", "", stopped=made.end.stopped)
             if made.problem is not None:
                 return _refusal(
-                    f"The script's dependencies could not be installed: {made.problem}",
+                    f"Cannot install the script's dependencies: {made.problem}",
                     permanent=made.permanent,
                 )
             ended = _unless_stopped(supervisor)
@@ -375,24 +381,24 @@ class ProcessScriptRunner:
         error = None
         if end.exit_code is None and end.stopped is Verdict.GO_ON and not end.timed_out:
             error = (
-                "The script's exit code was lost: the process that kept it was killed, by the "
-                "script itself or because the machine ran out of memory."
+                "The script's exit code was lost: the process that supervised it was killed, by "
+                "the script itself or because the machine ran out of memory."
             )
         return ScriptExit(end.exit_code, out, err, end.timed_out, end.stopped, result, error)
 
     def _not_started(self, cause: str) -> ScriptExit:
         error = (
             f"The script could not be started: {cause}. Check that the interpreter "
-            f"{self._interpreter} is there and may be executed, and that {self._sandboxes.root} "
-            "can be written."
+            f"{self._interpreter} exists and is executable, and that {self._sandboxes.root} is "
+            "writable."
         )
         return ScriptExit(None, "", "", error=error)
 
     def _choose(self, interpreter: str | None) -> str:
-        """The interpreter to use.
+        """The path of the interpreter to use.
 
         Raises:
-            ValueError: There is none that works.
+            ValueError: No interpreter works.
         """
         if interpreter is not None:
             found = shutil.which(interpreter) or interpreter
@@ -402,20 +408,20 @@ class ProcessScriptRunner:
             return str(Path(found).absolute())
         own = str(getattr(sys, "_base_executable", "") or sys.executable)
         if not self._sandboxes.separate:
-            return own  # it runs us, so it runs scripts
+            return own  # it runs this process, so it can run scripts
         problem = self._try(own)
         if problem is None:
             return own
         for other in _OTHER_INTERPRETERS:
             if self._try(other) is None:
                 _log.warning(
-                    "scripts are run by %s: their users cannot run %s (%s)", other, own, problem
+                    "scripts run with %s: script users cannot run %s (%s)", other, own, problem
                 )
                 return other
         raise ValueError(self._remedy(own, problem))
 
     def _try(self, interpreter: str) -> str | None:
-        """Run *interpreter* as a script's user would. Returns why it does not do."""
+        """Run *interpreter* as a script user. Returns None, or the reason why it is not usable."""
         out, err = Capture(_REASON_CHARS), Capture(_REASON_CHARS)
         try:
             with self._sandboxes.one("") as sandbox:
@@ -435,32 +441,33 @@ class ProcessScriptRunner:
         if end.not_started is not None:
             return end.not_started
         if end.exit_code != 0:
-            return f"it ended with {end.exit_code}: {err.text().strip() or 'without a word'}"
+            return f"it exited with {end.exit_code}: {err.text().strip() or 'no error output'}"
         version = out.text().split()
         numbers = tuple(int(n) for n in version if n.isdigit())
         if numbers < _OLDEST:
-            return f"it is no Python of version 3.11 or later, but {' '.join(version) or 'mute'}"
+            found = " ".join(version) or "no output"
+            return f"it is not Python 3.11 or later (its version: {found})"
         self._version = numbers
         return None
 
     def _remedy(self, interpreter: str, problem: str) -> str:
         if not self._sandboxes.separate:
             return (
-                f"Scripts cannot be run by {interpreter}: {problem}. Set NEXTFIRE_INTERPRETER to a "
-                "Python of version 3.11 or later."
+                f"{interpreter} cannot run scripts: {problem}. Set NEXTFIRE_INTERPRETER to Python "
+                "3.11 or later."
             )
         return (
-            f"Scripts cannot be run by {interpreter} as users of their own, which they are where "
-            f"the executor is root: {problem}. Set NEXTFIRE_INTERPRETER to a Python of version "
-            "3.11 or later that every user of this machine can run, for example /usr/bin/python3; "
-            f"let {self._sandboxes.root} be entered by every user; leave the executor the "
-            "capabilities CAP_SETUID, CAP_SETGID, CAP_CHOWN and CAP_KILL; or run it as a user "
-            "other than root. Scripts are never run as root."
+            f"{interpreter} cannot run scripts as script users, which an executor that is root "
+            f"uses: {problem}. Set NEXTFIRE_INTERPRETER to Python 3.11 or later that all users of "
+            "this machine can run, for example /usr/bin/python3; let all users enter "
+            f"{self._sandboxes.root}; give the executor the capabilities CAP_SETUID, CAP_SETGID, "
+            "CAP_CHOWN and CAP_KILL; or run it as a user other than root. Scripts never run as "
+            "root."
         )
 
 
 class _Output:
-    """A stream of a script, masked before anything is cut off: half a secret is not found."""
+    """An output stream of a script. Masked before truncation: half a secret would not match."""
 
     def __init__(self, name: Stream, cap: int, masker: Masker, supervisor: Supervisor) -> None:
         self._name: Stream = name
@@ -472,7 +479,7 @@ class _Output:
         self._pass_on(self._masked.feed(data))
 
     def end(self) -> str:
-        """Take what was held back. Returns what is kept of the stream."""
+        """Flush the masker. Returns the captured text."""
         self._pass_on(self._masked.rest())
         return self._capture.text()
 
@@ -483,7 +490,7 @@ class _Output:
 
 
 def _unless_stopped(supervisor: Supervisor) -> ScriptExit | None:
-    """How a script ends that was to be started now, and may not any more."""
+    """The result of a script that must not start any more; None if it may start."""
     verdict = supervisor.ask()
     return None if verdict is Verdict.GO_ON else ScriptExit(None, "", "", stopped=verdict)
 

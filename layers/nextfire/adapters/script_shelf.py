@@ -1,4 +1,4 @@
-"""The tenants' scripts in S3, as those see them who upload them."""
+"""The tenants' scripts in S3, as the API manages them: upload and list."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _VERSION = re.compile(r"[!-~]{1,1024}")
 
 
 class S3ScriptShelf:
-    """`ScriptShelf` in *bucket*, under ``pools/<pool>/<tenant>/<name>``. *signer*: makes the client
-    that signs URLs for others, with the first of them.
+    """`ScriptShelf` in *bucket*, under ``pools/<pool>/<tenant>/<name>``.
+
+    *signer*: creates the client that presigns URLs; called for the first URL.
     """
 
     def __init__(self, client: S3Client, signer: Callable[[], S3Client], *, bucket: str) -> None:
@@ -51,7 +52,7 @@ class S3ScriptShelf:
         metadata = {} if signature is None else {SIGNATURE_METADATA: signature}
         url = self._signer().generate_presigned_url(
             "put_object",
-            # All of it is signed; S3 itself compares the digest with what comes.
+            # All parameters are signed. S3 checks the digest of the uploaded bytes.
             Params={
                 "Bucket": self._bucket,
                 "Key": key.path,
@@ -76,7 +77,7 @@ class S3ScriptShelf:
         last_pool, last_name = _place(cursor)
         scripts: Sequence[StoredScript] = []
         for each in self._pools() if pool is None else [pool]:
-            # In S3's order, in which the pool `a-b` comes before the pool `a`.
+            # Pools are in S3's order, in which pool `a-b` comes before pool `a`.
             if f"{each}/" < f"{last_pool}/" and last_pool:
                 continue
             after = last_name if each == last_pool else ""
@@ -89,8 +90,8 @@ class S3ScriptShelf:
     def _scripts(
         self, tenant: str, pool: str, *, after: str, limit: int
     ) -> tuple[Sequence[str], Sequence[StoredScript], bool]:
-        """The names of *tenant*'s objects in *pool* behind *after*, those of them that are scripts,
-        and whether others follow.
+        """The names of *tenant*'s objects in *pool* after *after*, the scripts among them, and
+        whether more follow.
         """
         home = tenant_place(pool, tenant)
         request: dict[str, Any] = {"StartAfter": home + after} if after else {}
@@ -108,7 +109,7 @@ class S3ScriptShelf:
         return names, found, answer["IsTruncated"]
 
     def _pools(self) -> Sequence[str]:
-        """The pools that have scripts, in S3's order; the stack may have removed some of them."""
+        """The pools with scripts, in S3's order. Some may no longer exist in the stack."""
         with translated("list scripts"):
             answer = self._client.list_objects_v2(Bucket=self._bucket, Prefix=POOLS, Delimiter="/")
         prefixes = (each["Prefix"] for each in answer.get("CommonPrefixes", []))
@@ -126,10 +127,13 @@ class S3ScriptShelf:
         except refused() as error:
             if cursor is not None and error_code(error) == "InvalidArgument":
                 raise InvalidInputError(
-                    "cursor", cursor, "not a cursor of this listing", "Use one as it was returned."
+                    "cursor",
+                    cursor,
+                    "not a cursor of this listing",
+                    "Use a cursor that a listing returned.",
                 ) from error
             raise
-        # What only begins like it follows.
+        # Objects whose names only start with this name come later; ignore them.
         items: list[Any] = [*answer.get("Versions", []), *answer.get("DeleteMarkers", [])]
         found = [
             ScriptVersion(
@@ -144,7 +148,7 @@ class S3ScriptShelf:
 
 
 def _place(cursor: str | None) -> tuple[str, str]:
-    """Pool and name of the object that *cursor* names."""
+    """Pool and name of the object in *cursor*."""
     if cursor is None:
         return "", ""
     pool, _, name = decode_cursor(cursor, _PLACE).partition("/")

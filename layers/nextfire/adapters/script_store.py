@@ -1,4 +1,4 @@
-"""Scripts in S3."""
+"""Fetches scripts from S3, with a cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 SIGNATURE_METADATA = "nextfire-signature"
-"""Where an object's metadata hold its script's signature."""
+"""Key of the signature in an object's metadata."""
 _CACHED = 64
 _VERSIONS_SEARCHED = 100
 
@@ -32,17 +32,18 @@ class _Copy:
 
 
 class S3ScriptStore:
-    """`ScriptStore`. A copy is used for *fresh* without asking, then for as long as its ETag holds.
+    """`ScriptStore` on S3, with a cache.
 
-    So a busy executor asks S3 once per script and *fresh*, and a new upload is in use that soon. A
-    pinned script cannot change: once it was found, S3 is not asked for it again.
+    A cached copy is used for *fresh* without a request, then revalidated by its ETag. So a busy
+    executor sends one request per script and *fresh*, and a new upload takes effect within *fresh*.
+    A pinned script cannot change: once found, it is not requested again.
     """
 
     def __init__(self, client: S3Client, *, fresh: timedelta = timedelta(seconds=2)) -> None:
         self._client = client
         self._fresh = fresh.total_seconds()
         self._copies: dict[tuple[str, str | None], _Copy] = {}
-        self._lock = threading.Lock()  # of the copies: scripts are fetched side by side
+        self._lock = threading.Lock()  # guards the copies: threads fetch concurrently
 
     def fetch(self, source: ScriptSource) -> FetchedScript:
         if source.sha256 is None:
@@ -60,28 +61,28 @@ class S3ScriptStore:
         with self._lock:
             copy = self._copies.get((url, None))
         if copy is None or time.monotonic() - copy.checked >= self._fresh:
-            copy = self._ask(url, copy)
+            copy = self._revalidate(url, copy)
         self._keep((url, None), copy)
         return copy.script
 
     def _keep(self, key: tuple[str, str | None], copy: _Copy) -> None:
         with self._lock:
-            self._copies.pop(key, None)  # the one that was used last stands last
+            self._copies.pop(key, None)  # keep the order of last use
             self._copies[key] = copy
             if len(self._copies) > _CACHED:
                 del self._copies[next(iter(self._copies))]
 
     def _pinned(self, url: str, sha256: str) -> FetchedScript:
-        """The bytes of that digest: the latest upload, or the version that holds them."""
+        """The script with the digest *sha256*: the latest upload, or an older version."""
         try:
             latest = self._latest(url)
             if latest.sha256 == sha256:
                 return latest
-            there = f"the latest has sha256:{latest.sha256}"
+            there = f"the latest version has sha256:{latest.sha256}"
         except NotFoundError:
-            there = "the script was deleted"  # its versions may be there still
+            there = "the script was deleted"  # its versions may still exist
         except InvalidInputError as error:
-            there = f"of the latest: {error.problem}"
+            there = f"the latest version: {error.problem}"
         for version in self._versions(url):
             script = self._version(url, version, sha256)
             if script is not None:
@@ -89,28 +90,29 @@ class S3ScriptStore:
         raise InvalidInputError(
             "script",
             url,
-            f"no version of it has the digest sha256:{sha256} that the job is pinned to; {there}",
-            "Upload those bytes again with `nextfire scripts push`, or pin the job to another "
+            f"no version has the digest sha256:{sha256} to which the job is pinned; {there}",
+            "Upload that version again with `nextfire scripts push`, or pin the job to another "
             "digest.",
         )
 
     def _versions(self, url: str) -> Iterator[str]:
-        """The ids of its versions, the latest first; at most `_VERSIONS_SEARCHED`."""
+        """The ids of the script's versions, latest first; at most `_VERSIONS_SEARCHED`."""
         bucket, key = split_url(url)
-        with _asking("list versions of script", url):
+        with _translated_errors("list versions of script", url):
             answer = self._client.list_object_versions(
                 Bucket=bucket, Prefix=key, MaxKeys=_VERSIONS_SEARCHED
             )
-        # What only begins like it follows.
+        # Objects whose names only start with this name come later; ignore them.
         return (each["VersionId"] for each in answer.get("Versions", []) if each["Key"] == key)
 
     def _version(self, url: str, version: str, sha256: str) -> FetchedScript | None:
-        """That version, if its digest is *sha256*. S3 knows the digest of what the API had
-        uploaded; of anything else the bytes are fetched.
+        """Fetch *version* if its digest is *sha256*; otherwise None.
+
+        S3 knows the digest of uploads through the API. Other objects are fetched to compute it.
         """
         bucket, key = split_url(url)
         try:
-            with _asking("look at version of script", url):
+            with _translated_errors("read version of script", url):
                 head = self._client.head_object(
                     Bucket=bucket, Key=key, VersionId=version, ChecksumMode="ENABLED"
                 )
@@ -122,17 +124,17 @@ class S3ScriptStore:
                 answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version)
                 script = _script(answer, url)
         except NotFoundError:
-            return None  # removed meanwhile
+            return None  # the version was deleted meanwhile
         return script if script.sha256 == sha256 else None
 
-    def _ask(self, url: str, copy: _Copy | None) -> _Copy:
+    def _revalidate(self, url: str, copy: _Copy | None) -> _Copy:
         bucket, key = split_url(url)
         request: dict[str, Any] = {"Bucket": bucket, "Key": key}
         if copy is not None:
             request["IfNoneMatch"] = copy.etag
         checked = time.monotonic()
         try:
-            with _asking("fetch script", url):
+            with _translated_errors("fetch script", url):
                 answer = self._client.get_object(**request)
                 return _Copy(answer["ETag"], _script(answer, url), checked)
         except refused() as error:
@@ -150,7 +152,7 @@ def _script(answer: Any, url: str) -> FetchedScript:
             "script",
             url,
             f"has {answer['ContentLength']} bytes, more than {MAX_SCRIPT_BYTES}",
-            "Keep data out of the script.",
+            "Move data out of the script.",
         )
     return FetchedScript.of(
         answer["Body"].read(), answer.get("Metadata", {}).get(SIGNATURE_METADATA)
@@ -162,8 +164,8 @@ def _base64(sha256: str) -> str:
 
 
 @contextmanager
-def _asking(what: str, url: str) -> Iterator[None]:
-    """Ask S3 for *url*; its refusals become ours."""
+def _translated_errors(what: str, url: str) -> Iterator[None]:
+    """Translate errors of an S3 request for *url*."""
     try:
         with translated(what):
             yield
@@ -176,7 +178,7 @@ def _asking(what: str, url: str) -> Iterator[None]:
             raise InvalidInputError(
                 "script",
                 url,
-                "it is absent, or this pool may not read it",
+                "it does not exist, or this pool may not read it",
                 "Upload it, for example with `nextfire scripts push`.",
             ) from error
         raise

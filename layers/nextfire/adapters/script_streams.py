@@ -1,4 +1,4 @@
-"""Reading what a script writes, without ever holding more of it than is kept."""
+"""Reads a script's output with bounded memory."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ _READ_BYTES = 64 * 1024
 
 
 class Source(Protocol):
-    """Something that a `Pump` watches."""
+    """A readable or writable object that a `Pump` polls."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """The descriptor."""
 
     def events(self) -> int:
-        """What to wait for, of `selectors`' events; 0: it has ended."""
+        """The `selectors` events to wait for; 0 if the source has ended."""
 
     def ready(self, events: int) -> None:
-        """Take what there is, without waiting for more."""
+        """Process the available data without blocking."""
 
 
 class Sink(Protocol):
-    """Where what a stream brings goes."""
+    """Receives the data of a stream."""
 
     def __call__(self, data: bytes, /) -> None: ...
 
 
 class Stream:
-    """The reading end of a pipe or a socket. Closes it never."""
+    """The reading end of a pipe or a socket. Never closes it."""
 
     def __init__(self, descriptor: int, sink: Sink) -> None:
-        # A script may open its own pipe and take what we were told is there.
+        # A script may open the pipe itself and take the data after the poll reports it.
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
         self._sink = sink
@@ -59,10 +59,10 @@ class Stream:
 
 
 class Pump:
-    """Waits for several sources at once."""
+    """Polls several sources."""
 
     def __init__(self) -> None:
-        # Not epoll: the kernel counts its watches by user, and scripts could use them up.
+        # Not epoll: the kernel limits its watches per user, and scripts could exhaust them.
         self._selector = selectors.PollSelector()
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class Pump:
         self._selector.register(source, source.events(), source)
 
     def step(self, timeout: float) -> None:
-        """Wait up to *timeout* seconds until a source is ready, and have it take what there is."""
+        """Wait up to *timeout* seconds for ready sources, and let them process their data."""
         for key, ready in self._selector.select(max(timeout, 0)):
             source: Source = key.data
             source.ready(ready)
@@ -86,14 +86,14 @@ class Pump:
                 self._selector.modify(source, events, source)
 
     def drain(self, at_most: float) -> None:
-        """Read on until all sources have ended, *at_most* so many seconds."""
+        """Read until all sources have ended, for *at_most* seconds."""
         until = time.monotonic() + at_most
         while self._selector.get_map() and (left := until - time.monotonic()) > 0:
             self.step(left)
 
 
 class Capture:
-    """The first and the last half of a stream: never more than *cap* bytes of it."""
+    """Keeps the first and the last *cap* / 2 bytes of a stream."""
 
     def __init__(self, cap: int) -> None:
         self._head, self._tail = bytearray(), bytearray()
@@ -116,6 +116,6 @@ class Capture:
 
 
 def _decode(data: bytearray) -> str:
-    # Not U+FFFD: its three bytes would make a text of binary output thrice as long as the cap, too
-    # long perhaps for the run's record.
+    # Not U+FFFD: it takes three bytes, so binary output could be three times as long as the cap,
+    # maybe too long for the run record.
     return data.decode(errors="replace").replace("\ufffd", "?")

@@ -1,7 +1,7 @@
-"""The users that scripts run as, where the executor is root: one for each run at a time.
+"""The users that scripts run as if the executor is root: one per concurrent run.
 
-They have numbers only, no names and no homes. All executors of a machine share them; a file for
-each, locked by whoever has it, tells which are free.
+They are plain uids without names and homes. All executors of a machine share them. Each user has a
+lock file, and the executor that uses the user holds its lock.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from queue import Empty, SimpleQueue
 from nextfire.adapters import process_table
 
 FIRST = 60_000
-"""The first number, unless the executor is given another."""
+"""Default of the first uid."""
 NUMBERS = 1000
-"""How many numbers, from the first on, are ours. A user takes two."""
+"""Number of reserved uids. Each user takes two."""
 _TENANT_GROUPS = 1 << 30
-"""The first number of the tenants' groups, and how many there are."""
+"""The first gid of tenant groups, and also their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptUser:
-    """A user, and the group of the same number. `warden`: the number from which it is killed.
-    `lock`: the descriptor that keeps it ours.
+    """A user, and the group with the same id. `warden`: the uid of the process that kills the
+    user's processes. `lock`: descriptor that holds the user's lock.
     """
 
     number: int
@@ -43,15 +43,17 @@ class ScriptUser:
 
 
 class ScriptUsers:
-    """Users from *first* on, for any number of threads at a time. One that was taken stays this
-    executor's, for its next run: to find one, all processes of the machine are looked at.
+    """Allocates users from uid *first* on. Thread-safe.
+
+    The executor keeps the lock of a returned user for its next run: finding a free user takes a
+    scan of all processes of the machine.
     """
 
     def __init__(self, first: int) -> None:
         """Build.
 
         Raises:
-            ValueError: There is no place for the locks.
+            ValueError: The folder of the locks cannot be created.
         """
         self._first = first
         self._locks = _locks_folder()
@@ -59,14 +61,14 @@ class ScriptUsers:
         weakref.finalize(self, _release, self._free)
 
     def owns(self, number: int) -> bool:
-        """Whether *number* may be one of them."""
+        """Whether *number* is one of the reserved uids."""
         return self._first <= number < self._first + NUMBERS
 
     def take(self) -> ScriptUser:
-        """A user that nobody else has, and whose processes are none.
+        """Allocate a user that no other run uses and that has no processes.
 
         Raises:
-            OSError: There is none left.
+            OSError: All users are in use.
         """
         with suppress(Empty):
             return self._free.get_nowait()
@@ -82,8 +84,8 @@ class ScriptUsers:
         raise OSError(f"no user from {self._first} to {self._first + NUMBERS - 1} is free")
 
     def give_back(self, user: ScriptUser, *, alone: bool) -> None:
-        """Have *user* taken again; *alone*: it is known that none of its processes lives. Where
-        that is not known, whoever takes it looks.
+        """Return *user*. *alone*: whether it is certain that it has no processes left; otherwise
+        the next `take` checks that.
         """
         if alone:
             self._free.put(user)
@@ -92,7 +94,7 @@ class ScriptUsers:
 
 
 def tenant_group(tenant: str) -> int:
-    """The number of the group that only *tenant*'s scripts belong to."""
+    """The gid of the group to which only *tenant*'s scripts belong."""
     digest = hashlib.sha256(tenant.encode()).digest()
     return _TENANT_GROUPS + int.from_bytes(digest[:8], "big") % _TENANT_GROUPS
 
@@ -110,7 +112,7 @@ def _known(number: int) -> bool:
 
 
 def _busy(number: int) -> bool:
-    """Whether somebody else uses it, against all custom."""
+    """Whether a process, such as one outside this project, runs under the uid or its warden's."""
     return any(owner in {number, number + 1} for _, owner, _ in process_table.processes())
 
 
@@ -122,6 +124,6 @@ def _locks_folder() -> Path:
             if stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and not found.st_mode & 0o022:
                 return path
     raise ValueError(
-        "As root the executor gives every script a user of its own, and keeps locks of them in "
-        "/run/nextfire, which cannot be made. Let it write to /run, or run it as another user."
+        "As root the executor runs each script as a dedicated user, and stores the users' locks in "
+        "/run/nextfire, which cannot be created. Let it write to /run, or run it as another user."
     )

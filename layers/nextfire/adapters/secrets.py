@@ -1,4 +1,4 @@
-"""What jobs refer to: secrets in Secrets Manager, parameters in the SSM Parameter Store."""
+"""Resolves jobs' references to secrets in Secrets Manager and parameters in Parameter Store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
     from mypy_boto3_ssm import SSMClient
 
-_MAX_AGE = 60  # s, what `Secrets` promises
+_MAX_AGE = 60  # seconds; part of the contract of `Secrets`
 _CACHED = 256
-_PATIENCE = 3  # s
+_WAIT_FOR_TURN = 3  # seconds
 
 _ABSENT = frozenset(
     {
         "ResourceNotFoundException",
-        "InvalidRequestException",  # a secret that is about to be deleted
+        "InvalidRequestException",  # the secret is scheduled for deletion
         "ParameterNotFound",
     }
 )
@@ -31,8 +31,8 @@ _REFUSED = {
     "AccessDeniedException": "this pool may not read it",
     "DecryptionFailure": "this pool may not decrypt it",
     "InvalidKeyId": "this pool may not decrypt it",
-    "InvalidParameterException": "it cannot have this name",
-    "ValidationException": "it cannot have this name",
+    "InvalidParameterException": "the name is invalid",
+    "ValidationException": "the name is invalid",
 }
 
 
@@ -40,15 +40,15 @@ class AwsSecrets:
     """`Secrets`: ``nextfire/pools/<pool>/<tenant>/<secret>`` and
     ``/nextfire/pools/<pool>/<tenant>/<parameter>``.
 
-    Powertools' providers fetch and keep the values. They go by the wall clock and keep what has
-    expired, so all is forgotten once a minute, by a clock that is never set.
+    Powertools' providers fetch and cache the values. They use the wall clock and never drop expired
+    values, so the whole cache is replaced once a minute, by a monotonic clock.
     """
 
     def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient, *, pool: str) -> None:
         self._clients = secrets, parameters
         self._pool = pool
-        self._lock = threading.Lock()  # of `_kept`; never held while AWS is asked
-        self._kept: _Kept | None = None
+        self._lock = threading.Lock()  # guards `_cache`; never held during AWS calls
+        self._cache: _Cache | None = None
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
         noun, name = _named(tenant_place(self._pool, tenant), reference)
@@ -65,26 +65,30 @@ class AwsSecrets:
         if isinstance(reference, SecretReference) and reference.key is not None:
             value = _member(value, reference.key, name)
         if not isinstance(value, str) or not _fits_environment(value):
-            raise _invalid(noun, name, "its value is not a text")
+            raise _invalid(noun, name, "its value is not text")
         return value
 
-    def _latest(self, name: str) -> _Kept:
-        """What is kept at present, with a place for *name*. Whoever reads an older one goes on."""
+    def _latest(self, name: str) -> _Cache:
+        """The current cache, with a lock for *name*. Threads that use an older one continue."""
         with self._lock:
-            kept = self._kept
-            if kept is None or monotonic() - kept.since >= _MAX_AGE or len(kept.turns) >= _CACHED:
-                kept = self._kept = _Kept(*self._clients)
-            kept.turns.setdefault(name, threading.Lock())
-            return kept
+            cache = self._cache
+            if (
+                cache is None
+                or monotonic() - cache.since >= _MAX_AGE
+                or len(cache.turns) >= _CACHED
+            ):
+                cache = self._cache = _Cache(*self._clients)
+            cache.turns.setdefault(name, threading.Lock())
+            return cache
 
 
-class _Kept:
-    """The values of a minute. `turns`: by name, held by the one of several that fetches it."""
+class _Cache:
+    """The values of one minute. `turns`: locks by name, held by the thread that fetches it."""
 
     def __init__(self, secrets: SecretsManagerClient, parameters: SSMClient) -> None:
         self.since = monotonic()
         self.turns: dict[str, threading.Lock] = {}
-        # Powertools' providers import boto3, which takes a second: most runs refer to no secret.
+        # Powertools' providers import boto3, which takes a second. Most runs use no secret.
         from aws_lambda_powertools.utilities.parameters import (  # noqa: PLC0415
             GetParameterError,
             SecretsProvider,
@@ -97,14 +101,14 @@ class _Kept:
 
     def value(self, name: str, reference: SecretReference | ParameterReference) -> object:
         turn = self.turns[name]
-        # Where that one gets no answer, the others do not queue up behind it.
-        ours = turn.acquire(timeout=_PATIENCE)
+        # If the fetching thread gets no response, the others do not queue behind it.
+        ours = turn.acquire(timeout=_WAIT_FOR_TURN)
         try:
             if isinstance(reference, SecretReference):
                 return self._secrets.get(name, max_age=_MAX_AGE)
             return self._parameters.get(name, max_age=_MAX_AGE, decrypt=True)
         except self._failed as error:
-            # It says what went wrong in words only; the SDK's own error stands behind it.
+            # Powertools' error holds only text; the SDK's error is its cause.
             raise (error.__cause__ or error.__context__ or error) from None
         finally:
             if ours:
@@ -118,11 +122,11 @@ def _named(place: str, reference: SecretReference | ParameterReference) -> tuple
 
 
 def _member(value: object, key: str, name: str) -> object:
-    """The value under *key*, numbers as they are written."""
+    """The value of *key* in a JSON object; numbers keep their notation."""
     try:
         document = json.loads(str(value), parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
-        document = None  # the error holds the value, so it goes no further
+        document = None  # the error contains the secret, so it is not raised further
     if not isinstance(document, dict):
         raise _invalid("secret", name, "it is not a JSON object, so it has no keys")
     if key not in document:
@@ -139,4 +143,4 @@ def _fits_environment(value: str) -> bool:
 
 
 def _invalid(noun: str, name: str, problem: str) -> InvalidInputError:
-    return InvalidInputError(noun, name, problem, "Mend it, or the job's target.env.")
+    return InvalidInputError(noun, name, problem, f"Fix the {noun}, or the job's target.env.")

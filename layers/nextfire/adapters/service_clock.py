@@ -1,4 +1,4 @@
-"""The services' clock, by the Date header of their answers."""
+"""Compares the local clock with AWS's, by the Date header of responses."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from nextfire.domain.ports import Clock
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-_LEFT_OUT = timedelta(seconds=1)
-"""A Date header tells whole seconds."""
+_DATE_RESOLUTION = timedelta(seconds=1)
+"""A Date header has a resolution of one second."""
 
 
 def deviation(asked_at: datetime, date: datetime, answered_at: datetime) -> timedelta:
-    """By how much, at the least, a clock is wrong that showed *asked_at* and *answered_at* around
-    an answer of the Date *date*. Positive: it is ahead; negative: behind; 0: it may be right.
+    """The minimum deviation of the local clock from the service's clock.
+
+    Args:
+        asked_at: Local time before the request.
+        date: The Date header of the response.
+        answered_at: Local time after the response.
+
+    Returns:
+        Positive if the local clock is ahead, negative if it is behind, 0 if it may be right.
     """
-    ahead = asked_at - (date + _LEFT_OUT)
+    ahead = asked_at - (date + _DATE_RESOLUTION)
     behind = date - answered_at
     return max(ahead, timedelta()) - max(behind, timedelta())
 
@@ -34,23 +41,24 @@ class SqsServiceClock:
         self._queue_url = queue_url
 
     def deviation(self) -> timedelta:
-        """By how much, at the least, *clock* is ahead (positive) or behind (negative).
+        """The minimum by which *clock* is ahead (positive) or behind (negative).
 
-        0 as well where an answer has no date.
+        Also 0 if the response has no date.
 
         Raises:
-            UnavailableError: The service did not answer.
-            RefusedError, or botocore's ClientError: It refused, and not because of the clock.
+            UnavailableError: The service did not respond.
+            RefusedError, or botocore's ClientError: The service rejected the request for another
+                reason than the clock.
         """
         refusal = None
         asked_at = self._clock.now()
         try:
-            with translated("ask for the service's time"):
+            with translated("read the service's time"):
                 headers = self._client.get_queue_attributes(
                     QueueUrl=self._queue_url, AttributeNames=["QueueArn"]
                 )["ResponseMetadata"]["HTTPHeaders"]
         except refused() as error:
-            # Signatures of the wrong time are refused, by an answer that has a date as well.
+            # A wrong clock makes signatures invalid; the error response has a date, too.
             headers, refusal = error.response["ResponseMetadata"]["HTTPHeaders"], error
         answered_at = self._clock.now()
         date = headers.get("date")

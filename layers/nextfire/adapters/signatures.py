@@ -1,7 +1,7 @@
-"""Signatures of scripts: ed25519, by the library cryptography.
+"""Verifies signatures of scripts (ed25519) with the library cryptography.
 
-It is imported where a pool trusts signers, and nowhere else: it takes time to load, and is in the
-layer only then. The standard library has no ed25519.
+The library is imported only if a pool trusts signers: it loads slowly, and the layer contains it
+only then. The standard library has no ed25519.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _REMEDY = (
 
 
 class SignedScripts:
-    """`ScriptStore`: those of *scripts* that one of *signers* signed for their tenant, for *pool*
-    and under their name. Nothing of a script is read before its signature was verified.
+    """`ScriptStore` that returns only scripts of *scripts* with a valid signature.
+
+    One of *signers* must have signed the script for its tenant, its name and *pool*. A script is
+    not parsed before its signature is verified.
     """
 
     def __init__(self, scripts: ScriptStore, *, signers: Sequence[str], pool: str) -> None:
@@ -40,25 +42,25 @@ class SignedScripts:
         self._signers = [_public_key(each) for each in signers]
 
     def fetch(self, source: ScriptSource) -> FetchedScript:
-        """As `ScriptStore.fetch`.
+        """See `ScriptStore.fetch`.
 
         Raises:
-            InvalidInputError: It is not signed, or not by a trusted signer.
+            InvalidInputError: The script is not signed, or not by a trusted signer.
         """
         script = self._scripts.fetch(source)
         remedy = _REMEDY.format(pool=self._pool)
         _, key = split_url(source.url)
         name = key.removeprefix(tenant_place(self._pool, source.tenant))
         if name == key or "/" in name:
-            problem = f"this pool runs signed scripts of the pool {self._pool!r} only"
+            problem = f"this pool runs only signed scripts of the pool {self._pool!r}"
             raise InvalidInputError("script", source.url, problem, remedy)
         if script.signature is None:
-            problem = "it is not signed, and this pool runs signed scripts only"
+            problem = "it is not signed, and this pool runs only signed scripts"
             raise InvalidInputError("script", source.url, problem, remedy)
         text = signed_text(tenant=source.tenant, pool=self._pool, name=name, sha256=script.sha256)
         if not any(_verifies(key, script.signature, text) for key in self._signers):
             problem = (
-                f"its signature is not of a trusted signer for this tenant, pool, name and digest "
+                f"it has no signature of a trusted signer for this tenant, pool, name and digest "
                 f"(sha256:{script.sha256})"
             )
             raise InvalidInputError("script", source.url, problem, remedy)
@@ -72,7 +74,7 @@ def _public_key(signer: str) -> Ed25519PublicKey:
         )
     except ImportError as error:
         raise ValueError(
-            "NEXTFIRE_TRUSTED_SIGNERS is set, and the library cryptography is not installed. "
+            "NEXTFIRE_TRUSTED_SIGNERS is set, but the library cryptography is not installed. "
             "Install it, for example with: pip install cryptography"
         ) from error
     kind, _, text = signer.partition(":")
@@ -82,8 +84,8 @@ def _public_key(signer: str) -> Ed25519PublicKey:
     except ValueError:
         pass
     raise ValueError(
-        f"NEXTFIRE_TRUSTED_SIGNERS holds {signer!r}, which is not a public key. Write it as "
-        "`nextfire scripts keygen` prints it: ed25519:BASE64"
+        f"Invalid public key {signer!r} in NEXTFIRE_TRUSTED_SIGNERS: use the format that "
+        "`nextfire scripts keygen` prints, ed25519:BASE64"
     )
 
 

@@ -1,9 +1,9 @@
-"""The system calls that scripts may not make: a seccomp filter, as a classic BPF program.
+"""The seccomp filter of scripts, a classic BPF program that blocks system calls.
 
-The filter returns an error instead of killing the process, so that libraries which merely try a
-call go on without it. Numbers: Linux's ``unistd`` tables for x86-64 and AArch64, the two
-architectures of Lambda and Fargate. libseccomp would do this too, but is neither part of Lambda's
-runtime nor shipped as a maintained package on PyPI.
+The filter returns an error instead of killing the process, so that libraries that only probe a call
+continue without it. The numbers are from Linux's ``unistd`` tables for x86-64 and AArch64, the two
+architectures of Lambda and Fargate. libseccomp could generate the filter, but it is not part of
+Lambda's runtime and has no maintained package on PyPI.
 
 Source of the layout: Linux, ``Documentation/userspace-api/seccomp_filter.rst``.
 """
@@ -19,14 +19,14 @@ from types import MappingProxyType
 
 _AUDIT_ARCH = MappingProxyType({"x86_64": 0xC000003E, "aarch64": 0xC00000B7})
 _X32 = 0x40000000
-"""Numbers from here on are the x32 calls of an x86-64 kernel: other numbers for the same calls."""
+"""From this number on: the x32 ABI of an x86-64 kernel, which has other numbers for the calls."""
 
 _DENIED: MappingProxyType[str, tuple[int | None, int | None]] = MappingProxyType(
     {
-        # Namespaces: a user who is root in one reaches more of the kernel.
+        # Namespaces: root in a namespace can reach more of the kernel.
         "unshare": (272, 97),
         "setns": (308, 268),
-        # Keyrings belong to a user number, which later runs of other tenants get too.
+        # Keyrings belong to a uid, which later runs of other tenants reuse.
         "add_key": (248, 217),
         "request_key": (249, 218),
         "keyctl": (250, 219),
@@ -51,7 +51,7 @@ _DENIED: MappingProxyType[str, tuple[int | None, int | None]] = MappingProxyType
         "fspick": (433, 433),
         "mount_setattr": (442, 442),
         "open_by_handle_at": (304, 265),
-        # Parts of the kernel with a record of holes, for which a job has no use.
+        # Kernel features with a history of vulnerabilities, which jobs do not need.
         "bpf": (321, 280),
         "perf_event_open": (298, 241),
         "userfaultfd": (323, 282),
@@ -99,7 +99,7 @@ _IPC: MappingProxyType[str, tuple[int, int]] = MappingProxyType(
         "mq_open": (240, 180),
     }
 )
-"""System V IPC and POSIX queues: their objects outlive the processes that made them."""
+"""System V IPC and POSIX queues: their objects outlive the processes that created them."""
 _CLONE, _CLONE3 = (56, 220), (435, 435)
 _PRLIMIT = (302, 261)
 _SOCKET, _IOCTL = (41, 198), (16, 29)
@@ -116,15 +116,15 @@ _ALLOW, _ERROR, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 @cache
 def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> bytes | None:
-    """The filter of a script's processes, for ``prctl(PR_SET_SECCOMP)``.
+    """The filter for a script's processes, for ``prctl(PR_SET_SECCOMP)``.
 
     Args:
-        internet: Whether it may open internet sockets. Unix and netlink sockets it may.
-        ipc: Whether it may use System V IPC and POSIX queues, as in a private IPC namespace.
-        machine: The architecture, as `os.uname` names it; None: this machine's.
+        internet: Whether to allow internet sockets. Unix and netlink sockets are always allowed.
+        ipc: Whether to allow System V IPC and POSIX queues, as in a private IPC namespace.
+        machine: The architecture in the notation of `os.uname`; None for this machine's.
 
     Returns:
-        The program, 8 bytes an instruction; None on an architecture that has no table here.
+        The BPF program, 8 bytes per instruction; None if the architecture is not supported.
     """
     machine = os.uname().machine if machine is None else machine
     if machine not in _AUDIT_ARCH:
@@ -133,7 +133,7 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
     program = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, _AUDIT_ARCH[machine], skip_if_so=1),
-        _step(_RETURN, _KILL),  # a 32-bit program: its calls have other numbers
+        _step(_RETURN, _KILL),  # a 32-bit program, whose calls have other numbers
         _step(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":
@@ -142,7 +142,7 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
         number = numbers[column]
         if number is not None:
             program += [_step(_EQUAL, number, skip_if_not=1), _refusal(errno.EPERM)]
-    # Its flags are in memory, which a filter cannot read. Without it C libraries use clone.
+    # clone3 has its flags in memory, which a filter cannot read. C libraries fall back to clone.
     program += [_step(_EQUAL, _CLONE3[column], skip_if_not=1), _refusal(errno.ENOSYS)]
     program += _with_argument(
         _CLONE[column],
@@ -152,14 +152,14 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
     program += _with_argument(
         _IOCTL[column], _SECOND_ARGUMENT, _each((_TIOCSTI, _TIOCLINUX), _refusal(errno.EPERM))
     )
-    # It may change its own limits only.
+    # A process may change only its own limits.
     program += _with_argument(
         _PRLIMIT[column],
         _FIRST_ARGUMENT,
         [_step(_EQUAL, 0, skip_if_so=1), _refusal(errno.EPERM)],
     )
     families = [_UNIX, *(_INTERNET if internet else ())]
-    # Routing alone, by which C libraries list addresses; not the sockets of the host.
+    # Allow only NETLINK_ROUTE, with which C libraries list addresses, and no other protocol.
     netlink = [
         _step(_LOAD, _THIRD_ARGUMENT),
         _step(_EQUAL, 0, skip_if_so=1),
@@ -180,7 +180,7 @@ def script_filter(*, internet: bool, ipc: bool, machine: str | None = None) -> b
 
 
 def _with_argument(number: int, argument: int, steps: list[bytes]) -> list[bytes]:
-    """Do *steps* with the lower half of *argument*, if the call is *number*."""
+    """Run *steps* on the lower half of *argument* if the system call is *number*."""
     inner = [_step(_LOAD, argument), *steps, _step(_RETURN, _ALLOW)]
     return [_step(_EQUAL, number, skip_if_not=len(inner)), *inner]
 

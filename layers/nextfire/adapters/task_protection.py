@@ -1,4 +1,4 @@
-"""Keeps ECS from ending this task, to scale in or to deploy, while it works."""
+"""Protects this ECS task from scale-in and deployments while it runs jobs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from urllib.parse import urlsplit
 _PATH = "/task-protection/v1/state"
 _TIMEOUT = timedelta(seconds=2)
 _EXPIRES_IN = timedelta(minutes=15)
-"""How long the protection of a worker that hangs outlives it."""
+"""How long the protection of a hung worker lasts."""
 _RENEW_AFTER = _EXPIRES_IN / 3
 _TRY_AGAIN_AFTER = timedelta(seconds=30)
 
 
 class EcsTaskProtection:
-    """Tells the agent at *agent_uri* whether this task works; None: there is no agent to tell.
+    """Sets task protection at the ECS agent at *agent_uri*; does nothing if that is None.
 
-    For one thread. *monotonic* counts seconds. *warn* is told what went wrong: that costs the
-    protection, and never the work.
+    For use by one thread. *monotonic* returns seconds. *warn* receives errors: they cost the
+    protection, but never affect a run.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class EcsTaskProtection:
         self._renew_at = self._try_again_at = float("-inf")
 
     def keep(self, *, working: bool) -> None:
-        """Have the task protected while it is *working*, and only then.
+        """Protect the task if it is *working*; otherwise remove the protection.
 
-        To be called often: the agent is asked at a change and when protection is to be renewed,
-        and where it refused, again after a while.
+        Call it often: it sends a request only if *working* changes, if the protection must be
+        renewed, or some time after a failure.
         """
         if self._uri is None:
             return
@@ -48,19 +48,19 @@ class EcsTaskProtection:
             _put(self._uri, working)
         except (OSError, HTTPException, ValueError) as error:
             self._try_again_at = now + _TRY_AGAIN_AFTER.total_seconds()
-            self._warn(f"the task's protection could not be set to {working}: {error}")
+            self._warn(f"cannot set the task's protection to {working}: {error}")
         else:
             self._protected = working
             self._renew_at = now + _RENEW_AFTER.total_seconds()
 
 
-def _put(agent_uri: str, protected: bool) -> None:  # noqa: FBT001 — it is what is put
-    """Raises OSError, HTTPException or ValueError where the agent did not do it."""
+def _put(agent_uri: str, protected: bool) -> None:  # noqa: FBT001 — the value to set
+    """Raises OSError, HTTPException or ValueError if the agent did not set the protection."""
     state: dict[str, object] = {"ProtectionEnabled": protected}
     if protected:
         state["ExpiresInMinutes"] = _EXPIRES_IN // timedelta(minutes=1)
     agent = urlsplit(agent_uri)
-    # By itself, past any proxy that the environment may name: the agent is on this machine.
+    # http.client ignores proxies in the environment: the agent is on this machine.
     connection = HTTPConnection(agent.hostname or "", agent.port, timeout=_TIMEOUT.total_seconds())
     try:
         connection.request(

@@ -1,8 +1,8 @@
-"""What a worker holds, in memory that it shares with its supervisor.
+"""The journal of the messages that a worker holds, in memory shared with its supervisor.
 
-The kernel keeps the memory while one of the two lives, so the list survives the worker's death.
-While all is well it costs a copy of a few hundred bytes for each message. The supervisor loads this
-module: standard library only.
+The kernel keeps the memory while one of the two lives, so the journal survives the worker's death.
+In normal operation it costs a copy of a few hundred bytes per message. The supervisor imports this
+module, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from nextfire.adapters.run_queue import SqsDelivery
 
 _ENTRIES = 1024
-"""More than a worker can hold: 64 slots, each with up to 10 messages of one group, and what is
-about to be deleted."""
+"""More than a worker can hold: 64 slots, each with up to 10 messages of one group, and messages
+that are being deleted."""
 _ROOM = 8 * 1024
-"""Bytes of an entry: above any message of ours with its receipt handle."""
-_HEADER = struct.Struct("=QII")  # when it was received, in order, from 1; bytes; checksum
+"""Maximum bytes of an entry: more than any valid message with its receipt handle."""
+_HEADER = struct.Struct("=QII")  # sequence number from 1, size in bytes, checksum
 _FREE = bytes(_HEADER.size)
 _TABLE = _ENTRIES * _HEADER.size
 
 
 class Held(NamedTuple):
-    """A message that a worker held. `body`: empty if it was too long to be one of ours."""
+    """A message that a worker held. `body`: empty if it is too long for a valid message."""
 
     receipt_handle: str
     message_id: str
@@ -41,13 +41,13 @@ class Held(NamedTuple):
 
 
 class WorkerJournal:
-    """`Journal` of one worker process: made by the supervisor, inherited by the worker's fork.
+    """`Journal` of one worker process: created by the supervisor, inherited by the worker's fork.
 
-    An entry is valid if its checksum is: a death in the midst of writing one leaves none.
+    An entry is valid if its checksum is: a worker that dies during a write leaves no valid entry.
     """
 
     def __init__(self) -> None:
-        # First all headers, then all bodies: reading the list touches few pages.
+        # First all headers, then all bodies: reading the journal touches few pages.
         self._memory = mmap.mmap(-1, _TABLE + _ENTRIES * _ROOM)
         self._free = list(range(_ENTRIES))  # a heap: few pages are ever used
         self._indexes: dict[str, int] = {}
@@ -74,7 +74,7 @@ class WorkerJournal:
                     heapq.heappush(self._free, index)
 
     def held(self) -> list[Held]:
-        """What is listed, in the order in which it was received. For the supervisor, after the
+        """The messages in the journal, in the order of receipt. For the supervisor, after the
         worker's end.
         """
         found = []
@@ -88,12 +88,12 @@ class WorkerJournal:
         return [held for _, held in sorted(found)]
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._memory.close()
 
     def _write(self, index: int, number: int, data: bytes) -> None:
         self._store(_body(index), data)
-        # Last: until then the entry is not valid.
+        # Written last: it makes the entry valid.
         self._write_header(index, _HEADER.pack(number, len(data), _checksum(number, data)))
 
     def _write_header(self, index: int, header: bytes) -> None:

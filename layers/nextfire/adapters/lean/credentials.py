@@ -1,4 +1,4 @@
-"""Credentials: those that Lambda puts in the environment, else those that botocore finds."""
+"""AWS credentials: from the environment, as in Lambda, or else from botocore."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from nextfire.adapters.lean.signing import Credentials
 
 
 class NoCredentialsError(UnansweredError):
-    """AWS credentials are missing, or cannot be refreshed at present."""
+    """AWS credentials are missing, or cannot be refreshed now."""
 
 
 class CredentialsSource(Protocol):
-    """Gives the credentials of the moment."""
+    """Provides the current credentials."""
 
     def get(self) -> Credentials: ...
 
     def refresh(self, expired: Credentials) -> bool:
-        """Get others, which AWS may accept in place of *expired*. False: none found."""
+        """Replace *expired* by new credentials. False if there are no others."""
 
 
 def credentials_source() -> CredentialsSource:
@@ -33,7 +33,10 @@ def credentials_source() -> CredentialsSource:
 
 
 class FixedCredentials:
-    """Those of the environment, for as long as the process lives: Lambda replaces both."""
+    """Credentials from the environment, fixed for the life of the process.
+
+    Lambda replaces the process together with its credentials.
+    """
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -46,7 +49,7 @@ class FixedCredentials:
 
 
 class BotocoreCredentials:
-    """Those of a task role, a profile or the instance. botocore renews them before they expire."""
+    """Credentials of a task role, a profile or an instance. botocore refreshes them in time."""
 
     def __init__(self, found: Any = None) -> None:
         self._found = found
@@ -63,7 +66,7 @@ class BotocoreCredentials:
             return self._frozen() != expired
 
     def _frozen(self) -> Credentials:
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - takes a second
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - the import takes a second
 
         try:
             if self._found is None:
@@ -75,7 +78,7 @@ class BotocoreCredentials:
 
 
 def _from_botocore() -> Any:
-    from botocore.session import Session  # noqa: PLC0415 - takes a second
+    from botocore.session import Session  # noqa: PLC0415 - the import takes a second
 
     found = Session().get_credentials()
     if found is None:

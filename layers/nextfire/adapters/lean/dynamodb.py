@@ -1,4 +1,4 @@
-"""DynamoDB, by the methods of boto3's client that the adapters call."""
+"""DynamoDB client with the methods of boto3's client that the adapters call."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nextfire.adapters.lean.json_client import JsonClient
 
 
 class LeanDynamoDb:
-    """Requests and responses are those of boto3's client, except that values of the type B, which
-    the product does not store, are returned in base64.
+    """Requests and responses are those of boto3's client. Exception: values of type B, which
+    nextfire does not store, are returned in base64.
     """
 
     def __init__(self, client: JsonClient) -> None:
@@ -38,7 +38,7 @@ class LeanDynamoDb:
         return self._call("Scan", request)
 
     def transact_write_items(self, **request: Any) -> dict[str, Any]:
-        # One token for all attempts: DynamoDB does the transaction once.
+        # One token for all attempts: DynamoDB commits the transaction only once.
         token = {"ClientRequestToken": str(uuid.uuid4())}
         return self._call("TransactWriteItems", token | request)
 

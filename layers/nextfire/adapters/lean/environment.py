@@ -1,6 +1,6 @@
-"""Region, endpoint, proxy and trusted certificates, as boto3 takes them from the environment.
+"""Region, endpoint, proxy and trusted certificates, from the same environment variables as boto3.
 
-What the environment does not say, botocore finds out; it is imported only then.
+botocore resolves values that the environment does not set, and is imported only then.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _PARTITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a service is reached: its region, and its endpoint as a URL without a path."""
+    """The region and the endpoint of a service. `endpoint`: a URL without a path."""
 
     region: str
     endpoint: str
 
 
 def place_of(service: str) -> Place:
-    """Where *service* (``dynamodb``, ``sqs``) is.
+    """The region and endpoint of *service* (``dynamodb`` or ``sqs``).
 
     Raises:
         ValueError: The region is unknown, or the endpoint is not the URL of a host.
     """
-    # boto3 knows the second name alone, so that one comes first.
+    # boto3 reads only AWS_DEFAULT_REGION, so it takes precedence.
     names = ("AWS_DEFAULT_REGION", "AWS_REGION")
     found = (os.environ[name] for name in names if os.environ.get(name))
     region = next(found, None) or _region_of_botocore()
@@ -46,7 +46,7 @@ def place_of(service: str) -> Place:
     parts = urlsplit(endpoint)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.path.strip("/"):
         raise ValueError(
-            f"Invalid endpoint {endpoint!r} of {service}: give a URL without a path, for example "
+            f"Invalid endpoint {endpoint!r} of {service}: use a URL without a path, for example "
             "AWS_ENDPOINT_URL=https://dynamodb.eu-central-1.amazonaws.com"
         )
     return Place(region, f"{parts.scheme}://{parts.netloc}")
@@ -69,14 +69,14 @@ def _of_partition(service: str, region: str) -> str:
 
 
 def _endpoint_of_botocore(service: str, region: str) -> str:
-    from botocore.session import Session  # noqa: PLC0415 - takes a second
+    from botocore.session import Session  # noqa: PLC0415 - the import takes a second
 
     return str(Session().create_client(service, region_name=region).meta.endpoint_url)
 
 
 def _region_of_botocore() -> str:
-    """The region of the profile."""
-    from botocore.session import Session  # noqa: PLC0415 - takes a second
+    """The region of the profile, from botocore."""
+    from botocore.session import Session  # noqa: PLC0415 - the import takes a second
 
     region = Session().get_config_variable("region")
     if not region:
@@ -85,10 +85,10 @@ def _region_of_botocore() -> str:
 
 
 def proxy_for(endpoint: str) -> str | None:
-    """The URL of the proxy between here and *endpoint*."""
+    """The URL of the proxy for *endpoint*; None for a direct connection."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - takes 20 ms
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - the import takes 20 ms
 
     parts = urlsplit(endpoint)
     found = getproxies().get(parts.scheme)  # boto3 ignores ALL_PROXY, too
@@ -98,8 +98,10 @@ def proxy_for(endpoint: str) -> str | None:
 
 
 def tls_context() -> SSLContext:
-    """Trusts what boto3 trusts: AWS_CA_BUNDLE, else the profile's `ca_bundle`, else
-    REQUESTS_CA_BUNDLE, else certifi's list, else botocore's copy of it.
+    """The TLS context with the certificates that boto3 trusts.
+
+    The first that exists of: AWS_CA_BUNDLE, the profile's `ca_bundle`, REQUESTS_CA_BUNDLE,
+    certifi's bundle, botocore's copy of it.
     """
     bundle = os.environ.get("AWS_CA_BUNDLE") or _bundle_of_profile()
     return _tls_context(bundle or os.environ.get("REQUESTS_CA_BUNDLE") or _bundle())
@@ -107,7 +109,7 @@ def tls_context() -> SSLContext:
 
 @cache
 def _tls_context(bundle: str | None) -> SSLContext:
-    """One for all clients: to read the certificates takes 20 ms."""
+    """Cached, shared by all clients: reading the certificates takes 20 ms."""
     import ssl  # noqa: PLC0415 - not for plain HTTP
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -125,7 +127,7 @@ def _bundle_of_profile() -> str | None:
     config = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
     if not config.is_file() or b"ca_bundle" not in config.read_bytes():
         return None
-    from botocore.session import Session  # noqa: PLC0415 - takes a second
+    from botocore.session import Session  # noqa: PLC0415 - the import takes a second
 
     found = Session().get_config_variable("ca_bundle")
     return str(found) if found else None

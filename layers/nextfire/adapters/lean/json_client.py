@@ -1,4 +1,4 @@
-"""A call of AWS's JSON protocol: encoded, signed, sent, sent again if that may help, decoded."""
+"""A client of AWS's JSON protocol: encodes, signs, sends, retries and decodes calls."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from nextfire.adapters.lean.signing import Signer
 from nextfire.adapters.lean.transport import TimedOutError, Transport
 
 _SKEW = frozenset({"InvalidSignatureException", "RequestExpired", "RequestTimeTooSkewed"})
-_SKEW_AT_LEAST = 60.0  # s; AWS accepts five minutes
+_SKEW_AT_LEAST = 60.0  # seconds; AWS accepts five minutes
 _OK = 200
 _UNSIGNED = {"accept-encoding": "identity", "user-agent": "nextfire"}
-"""Headers that a proxy may change."""
+"""Headers that a proxy may change, so they are not signed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a client waits, in seconds, and how often it asks in all."""
+    """Timeouts of a client in seconds, and its maximum number of attempts."""
 
     connect: float = 1.0
     read: float = 4.0
@@ -45,7 +45,7 @@ class Patience:
 
 
 class JsonClient:
-    """Calls *service*, whose operations are named ``<prefix>.<operation>``. Threads share it."""
+    """Calls operations ``<prefix>.<operation>`` of *service*. Thread-safe."""
 
     def __init__(
         self,
@@ -71,22 +71,22 @@ class JsonClient:
             "host": urlsplit(place.endpoint).netloc,
         }
         self._budget = RetryBudget()
-        self._offset = 0.0  # s by which AWS's clock is ahead of this machine's
+        self._offset = 0.0  # seconds by which AWS's clock is ahead of the local clock
 
     def call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The response of *operation*.
+        """Call *operation* and return its response.
 
         Raises:
-            RefusedError: AWS answered with an error, after the last attempt.
-            UnansweredError: The last attempt got no valid answer.
+            RefusedError: AWS returned an error, after the last attempt.
+            UnansweredError: The last attempt got no valid response.
         """
         body = _encode(request)
         attempt, cost = 1, 0
         while True:
             try:
-                answer = self._authentic(operation, body)
+                answer = self._attempt(operation, body)
             except (RefusedError, UnansweredError) as error:
-                trouble = _trouble(error)
+                trouble = _failure_cause(error)
                 if trouble is None or attempt >= self._attempts:
                     raise
                 cost = self._budget.take(trouble)
@@ -99,15 +99,15 @@ class JsonClient:
             answer["ResponseMetadata"]["RetryAttempts"] = attempt - 1
             return answer
 
-    def _authentic(self, operation: str, body: bytes) -> dict[str, Any]:
-        """One attempt; what AWS refuses for the time or the age of its signature is signed again,
-        once for each.
+    def _attempt(self, operation: str, body: bytes) -> dict[str, Any]:
+        """Make one attempt. If AWS rejects it for expired credentials or for clock skew, sign and
+        send it again, once for each cause.
         """
         may_refresh = may_correct = True
         while True:
             credentials = self._credentials.get()
             try:
-                return self._once(operation, body, credentials)
+                return self._send_once(operation, body, credentials)
             except RefusedError as error:
                 code = error_code(error)
                 if may_refresh and code in EXPIRED_CREDENTIALS:
@@ -120,7 +120,7 @@ class JsonClient:
                         continue
                 raise
 
-    def _once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
+    def _send_once(self, operation: str, body: bytes, credentials: Any) -> dict[str, Any]:
         headers = {**self._headers, "x-amz-target": f"{self._prefix}.{operation}"}
         signed = self._signer.sign(headers, body, credentials, self._now() + self._offset)
         response = self._transport.send(signed | _UNSIGNED, body)
@@ -136,7 +136,7 @@ class JsonClient:
         raise RefusedError(_as_error(document, response), operation)
 
     def _correct_clock(self, error: RefusedError) -> bool:
-        """Whether AWS's clock shows another time than the one that was signed; then it counts."""
+        """Adopt AWS's clock if the signed time differs from it. Returns whether it did."""
         date = error.response["ResponseMetadata"]["HTTPHeaders"].get("date")
         try:
             offset = parsedate_to_datetime(date or "").timestamp() - self._now()
@@ -148,8 +148,8 @@ class JsonClient:
         return True
 
 
-def _trouble(error: RefusedError | UnansweredError) -> Trouble | None:
-    """Why a request failed that may succeed if it is sent again; None: it will fail again."""
+def _failure_cause(error: RefusedError | UnansweredError) -> Trouble | None:
+    """The cause of a failure that may be retried; None if a retry would fail again."""
     if isinstance(error, RefusedError):
         if error_code(error) in EXPIRED_CREDENTIALS or not is_transient(error):
             return None
@@ -164,8 +164,8 @@ def _encode(request: Mapping[str, Any]) -> bytes:
     try:
         return orjson.dumps(request, default=_binary)
     except TypeError:
-        # What orjson refuses (half a surrogate pair, an integer of more than 64 bits) goes out as
-        # boto3 sends it: AWS says what it thinks of it.
+        # Values that orjson rejects (half a surrogate pair, an integer of more than 64 bits) are
+        # sent as boto3 sends them, so that AWS decides.
         return json.dumps(request, default=_binary).encode()
 
 
@@ -176,7 +176,7 @@ def _binary(value: object) -> str:
 
 
 def _decode(response: Response) -> dict[str, Any]:
-    """The JSON object in the body, without the members that are null.
+    """Decode the JSON object in the body. Members that are null are omitted.
 
     Raises:
         LostError: The body is damaged.
@@ -187,9 +187,9 @@ def _decode(response: Response) -> dict[str, Any]:
     try:
         document = _loads(response.body) if response.body else {}
     except ValueError as error:
-        raise LostError(f"The body of a response {response.status} is not JSON") from error
+        raise LostError(f"The body of a {response.status} response is not JSON") from error
     if not isinstance(document, dict):
-        raise LostError(f"The body of a response {response.status} is not a JSON object")
+        raise LostError(f"The body of a {response.status} response is not a JSON object")
     return {name: value for name, value in document.items() if value is not None}
 
 
@@ -197,14 +197,14 @@ def _loads(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        return json.loads(body)  # which reads half a surrogate pair
+        return json.loads(body)  # accepts half a surrogate pair
 
 
 def _as_error(document: dict[str, Any], response: Response) -> dict[str, Any]:
-    """The form of botocore's `ClientError.response`."""
+    """Convert to the shape of botocore's `ClientError.response`."""
     code = str(document.pop("__type", response.headers.get("x-amzn-errortype", "")))
     code = code.split(":", 1)[0].rsplit("#", 1)[-1]
-    # SQS has other names for some errors, those of its former protocol; botocore uses them too.
+    # SQS has other codes for some errors, from its former query protocol; botocore uses them too.
     former, _, kind = response.headers.get("x-amzn-query-error", "").partition(";")
     message = document.pop("message", None) or document.pop("Message", "")
     error = {"Code": former if former and kind else code, "Message": message}

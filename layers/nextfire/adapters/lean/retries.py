@@ -1,4 +1,4 @@
-"""When a request is sent again, and for how long it waits before."""
+"""Retry budget and backoff of requests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 _CAPACITY = 500
 _COST = 5
 _COST_OF_TIMEOUT = 10
-_BASE = 0.05  # s
-_BASE_OF_THROTTLING = 1.0  # s
+_BASE = 0.05  # seconds
+_BASE_OF_THROTTLING = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Why a request failed, as far as its repetition depends on it."""
+    """The cause of a failed request, as far as it matters for the retry."""
 
     timed_out: bool = False
     throttled: bool = False
@@ -30,7 +30,7 @@ class RetryBudget:
         self._lock = threading.Lock()
 
     def take(self, trouble: Trouble) -> int:
-        """The cost of one retry, which is taken; 0: there is not enough left, do not retry."""
+        """Take the cost of one retry and return it; 0 if the budget is exhausted: do not retry."""
         cost = _COST_OF_TIMEOUT if trouble.timed_out else _COST
         with self._lock:
             if cost > self._left:
@@ -39,7 +39,7 @@ class RetryBudget:
             return cost
 
     def put_back(self, cost: int) -> None:
-        """After a success: *cost* of its last retry, or 1 if it had none."""
+        """Refund after a success: *cost*, that of the last retry, or 1 if there was no retry."""
         if self._left == _CAPACITY:
             return
         with self._lock:
@@ -47,6 +47,6 @@ class RetryBudget:
 
 
 def backoff(attempt: int, trouble: Trouble, rand: Callable[[], float] = random.random) -> float:
-    """Seconds to wait after the failed *attempt* (1 …): full jitter."""
+    """Seconds to wait after the failed *attempt* (from 1): exponential backoff with full jitter."""
     base = _BASE_OF_THROTTLING if trouble.throttled else _BASE
     return rand() * base * float(2 ** (attempt - 1))

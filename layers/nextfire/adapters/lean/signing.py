@@ -13,7 +13,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Keys of AWS. They appear in no message."""
+    """AWS credentials. Their `repr` hides the keys."""
 
     access_key: str
     secret_key: str
@@ -24,24 +24,24 @@ class Credentials:
 
 
 class Signer:
-    """Signs requests to *service* in *region*. The derived key is kept for its day."""
+    """Signs requests to *service* in *region*. The derived key is cached for its day."""
 
     def __init__(self, region: str, service: str) -> None:
         self._region = region
         self._service = service
-        # One value, replaced as a whole: threads need no lock.
+        # A tuple that is replaced atomically: threads need no lock.
         self._kept: tuple[str, str, bytes] = ("", "", b"")
 
     def sign(
         self, headers: Mapping[str, str], body: bytes, credentials: Credentials, at: float
     ) -> dict[str, str]:
-        """*headers*, all of which are signed, and those of the signature.
+        """Return *headers*, all of which are signed, with the headers of the signature.
 
         Args:
-            headers: In lower case, with `host`; the values without leading, trailing or repeated
-                spaces.
-            body: The request's.
-            credentials: Whose request it is.
+            headers: Names in lower case, including `host`; values without leading, trailing or
+                repeated spaces.
+            body: The request body.
+            credentials: The credentials to sign with.
             at: Seconds since the epoch.
         """
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at))
@@ -70,7 +70,7 @@ class Signer:
 
 
 def derived_key(secret: str, day: str, region: str, service: str) -> bytes:
-    """The key that signs the requests of one day to one service in one region."""
+    """The signing key for requests of one day to one service in one region."""
     key = f"AWS4{secret}".encode()
     for part in (day, region, service, "aws4_request"):
         key = _hmac(key, part)

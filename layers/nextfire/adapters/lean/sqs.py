@@ -1,6 +1,6 @@
-"""SQS, by the methods of boto3's client that the adapters call.
+"""SQS client with the methods of boto3's client that the adapters call.
 
-As with botocore, requests go to the region's endpoint; the queue's URL is a member of the request.
+As with botocore, requests go to the regional endpoint, and contain the queue's URL.
 """
 
 from __future__ import annotations

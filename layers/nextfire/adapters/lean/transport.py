@@ -1,4 +1,4 @@
-"""Sends HTTP requests over connections that are kept open. The standard library connects."""
+"""HTTP with persistent connections. The standard library opens them, through a proxy if set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_IDLE = 32
 
 
 class TimedOutError(UnansweredError):
-    """No connection, or no response, in time."""
+    """Connecting or reading the response timed out."""
 
 
 class UntrustedError(UnansweredError):
@@ -29,9 +29,9 @@ class UntrustedError(UnansweredError):
 
 
 class Transport:
-    """Sends POST requests to *endpoint*. Threads share it; sockets are not inherited by children.
+    """Sends POST requests to *endpoint*. Thread-safe; child processes do not inherit the sockets.
 
-    *connect* and *read* are timeouts in seconds: of the connection, and of each wait for data.
+    *connect* and *read* are timeouts in seconds: for the connection, and for each wait for data.
     """
 
     def __init__(self, endpoint: str, *, connect: float, read: float) -> None:
@@ -45,7 +45,7 @@ class Transport:
                 "Invalid proxy: its URL must start with http://, for example "
                 "HTTPS_PROXY=http://proxy.example.com:3128. NEXTFIRE_AWS_CLIENT=boto3 allows others"
             )
-        # A proxy of plain HTTP is given the whole URL; one of TLS is asked for a tunnel.
+        # For plain HTTP a proxy gets the absolute URL; for TLS it opens a tunnel.
         plain = self._proxy is not None and not self._tls
         self._line = f"POST {endpoint if plain else ''}/ HTTP/1.1\r\n"
         self._headers = self._proxy_headers() if plain else {}
@@ -53,19 +53,19 @@ class Transport:
         weakref.finalize(self, _close, self._idle)
 
     def send(self, headers: Mapping[str, str], body: bytes) -> Response:
-        """The response, whatever its status.
+        """Send a request and return its response, regardless of the status.
 
-        A server closes connections that were idle for long. A request that meets such an end, and
-        got no byte in return, is sent again at once on a new connection.
+        Servers close connections after some idle time. If that happens to a request on a reused
+        connection, before any byte of the response, it is resent immediately on a new connection.
 
         Args:
             headers: With `host`; names in lower case.
-            body: Sent as it is.
+            body: Sent verbatim.
 
         Raises:
-            LostError: As its docstring says.
-            TimedOutError: As its docstring says.
-            UntrustedError: As its docstring says.
+            LostError: See its docstring.
+            TimedOutError: See its docstring.
+            UntrustedError: See its docstring.
             ValueError: A header contains a line break.
         """
         request = self._encode(headers, body)
@@ -79,17 +79,17 @@ class Transport:
         sent = {**headers, **self._headers, "content-length": str(len(body))}
         head = "".join([f"{name}: {value}\r\n" for name, value in sent.items()])
         if head.count("\n") != len(sent) or head.count("\r") != len(sent):
-            # Values may be secrets: they are not repeated.
+            # The message omits the values: they may be secrets.
             raise ValueError("A header contains a line break. Check the AWS credentials for one")
         return f"{self._line}{head}\r\n".encode("latin-1") + body
 
     def _take(self) -> Connection | None:
-        """A connection that is open; None if none is idle."""
+        """Return an open idle connection, or None."""
         while self._idle:
             try:
                 found = self._idle.pop()
             except IndexError:
-                break  # another thread was faster
+                break  # another thread took it
             if found.is_open():
                 return found
             found.close()
@@ -101,7 +101,7 @@ class Transport:
         except BaseException as error:
             connection.close()
             if isinstance(error, OSError):
-                raise _as_ours(error) from error
+                raise _translate(error) from error
             raise
         if keep and len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
@@ -126,12 +126,12 @@ class Transport:
             connection.connect()
         except (OSError, HTTPException) as error:
             connection.close()
-            raise _as_ours(error) from error
+            raise _translate(error) from error
         connection.sock.settimeout(self._read_timeout)
         return Connection(connection.sock)
 
     def _proxy_headers(self) -> dict[str, str]:
-        """The user and password in the URL of the proxy, as a proxy reads them."""
+        """Headers that authenticate with the user and password in the URL of the proxy."""
         parts = urlsplit(self._proxy or "")
         if not parts.username or not parts.password:
             return {}
@@ -140,22 +140,22 @@ class Transport:
 
 
 class Connection:
-    """A connected socket that carries one request after the other."""
+    """A connected socket that carries one request at a time."""
 
     def __init__(self, its_socket: socket.socket) -> None:
         self._socket = its_socket
 
     def exchange(self, request: bytes) -> tuple[Response, bool]:
         """Send *request*, and read its response as `read_response` does."""
-        # A server that refuses a request may respond and close before it has read the whole.
+        # A server may reject a request, and close, before it has read all of it.
         with suppress(BrokenPipeError):
             self._socket.sendall(request)
-        # A new reader: what follows the last response is not taken for the next one.
+        # A new reader per response: surplus bytes are never read as the next response.
         with self._socket.makefile("rb") as reader:
             return read_response(reader)
 
     def is_open(self) -> bool:
-        """Whether the server has neither closed the idle connection nor sent what nobody asked."""
+        """Whether the idle connection is usable: not closed by the server, and no unread bytes."""
         if isinstance(self._socket, SSLSocket) and self._socket.pending():
             return False
         poll = select.poll()
@@ -171,7 +171,7 @@ def _close(connections: Iterable[Connection]) -> None:
         connection.close()
 
 
-def _as_ours(error: OSError | HTTPException) -> UnansweredError:
+def _translate(error: OSError | HTTPException) -> UnansweredError:
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SSLCertVerificationError):
         return UntrustedError(
