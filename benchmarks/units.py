@@ -98,11 +98,11 @@ def _carry_out(meter: Meter, runs: int) -> Tally:
     from nextfire.adapters.aws import sqs  # noqa: PLC0415
     from nextfire.adapters.run_queue import SqsDelivery, SqsInbox  # noqa: PLC0415
     from nextfire.settings import ExecutorSettings  # noqa: PLC0415
-    from nextfire.wiring.execution import executor_ports, terms_of  # noqa: PLC0415
+    from nextfire.wiring.execution import executor_config, executor_ports  # noqa: PLC0415
     from nextfire.wiring.executor import execute_run_of  # noqa: PLC0415
 
     settings = ExecutorSettings.read()
-    terms, outcomes = terms_of(settings, worker="benchmark"), _Outcomes()
+    terms, outcomes = executor_config(settings, worker="benchmark"), _Outcomes()
     execute_run = execute_run_of(executor_ports(settings), terms)
     batch: MessageBatch[SqsDelivery] = MessageBatch(execute_run, outcomes)
     inbox = SqsInbox(sqs(), queue_url=settings.queue_url)

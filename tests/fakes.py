@@ -1016,7 +1016,7 @@ class MemoryRunStore:
                 return None
             return self._store(replace(there, checkpoint=checkpoint))
 
-    def mark_buried(self, run: Run) -> None:
+    def mark_death_published(self, run: Run) -> None:
         with self._lock:
             there = self.get(run.key)
             if there and (there.state, there.dispatch) == (RunState.DEAD, run.dispatch):

@@ -22,7 +22,7 @@ from nextfire.domain.run import Run
 from nextfire.usecases.dispatch.gates import Shares
 from nextfire.usecases.dispatch.report import TickReport
 from nextfire.usecases.dispatch.tick import BUDGET, Dispatch
-from nextfire.usecases.execute_run import Disposition, Handled, Terms
+from nextfire.usecases.execute_run import Disposition, ExecutorConfig, Handled
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -264,7 +264,7 @@ class Worker:
             clock=world.clock,
             background=InlineExecutor(),
         )
-        terms = Terms(self.name, self.pool, LEASE, output_cap=world.output_cap)
+        terms = ExecutorConfig(self.name, self.pool, LEASE, output_cap=world.output_cap)
         execute_run = execute_run_of(ports, terms)
         handled = execute_run.handle(delivery, stopping=stopping, longest=longest)
         if handled.disposition is Disposition.ACKNOWLEDGE:

@@ -119,17 +119,17 @@ def lock(
     [bold]Examples[/]
       nextfire scripts lock report.py
     """
-    from nextfire.adapters.packages import inline_metadata
+    from nextfire.adapters.packages import parse_inline_metadata
     from nextfire_cli import signing
 
     source = file.read_bytes()
     try:
-        dependencies = inline_metadata(source).dependencies
+        dependencies = parse_inline_metadata(source).dependencies
     except ValueError as error:
         raise CliError(f"{file} cannot be locked: {error}.") from error
     lines = signing.resolve(list(dependencies), python) if dependencies else []
     written = signing.locked(source, lines)
-    inline_metadata(written)
+    parse_inline_metadata(written)
     file.write_bytes(written)
     session.of(context).show({"file": str(file), "locked": lines}, Text(f"{len(lines)} packages"))
 
@@ -202,7 +202,7 @@ def _check(file: Path) -> str | None:
     Raises:
         CliError: No executor would run it.
     """
-    from nextfire.adapters.packages import inline_metadata
+    from nextfire.adapters.packages import parse_inline_metadata
 
     try:
         size = file.stat().st_size
@@ -227,7 +227,7 @@ def _check(file: Path) -> str | None:
                 f"{file} is no script.",
                 f"Let its name end in {_SCRIPT}, an archive's in {_ARCHIVE}.",
             )
-        inline_metadata(file.read_bytes())
+        parse_inline_metadata(file.read_bytes())
         return _does_not_compile(file)
     except ValueError as error:
         raise CliError(

@@ -15,7 +15,7 @@ import pytest
 
 from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.items import to_item
-from nextfire.adapters.worker_journal import Held
+from nextfire.adapters.worker_journal import HeldMessage
 from nextfire.domain.chain import Batch, verify
 from nextfire.domain.change import ItemChange
 from nextfire.domain.errors import (
@@ -31,7 +31,7 @@ from nextfire.domain.ports import ScriptCall
 from nextfire.domain.quotas import NO_QUOTAS, Quotas, TenantQuotas
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
-from nextfire.usecases.manage_backfills import Wanted
+from nextfire.usecases.manage_backfills import BackfillRange
 from nextfire.usecases.manage_runs import Redriven
 from nextfire.usecases.record_changes import RecordChanges
 from tests.accounting import covered, ran
@@ -500,7 +500,7 @@ class BeginBackfill(Asked):
         stack.at("11:59:55")
 
     def ask(self, api: Api, stack: Stack) -> object:
-        wanted = Wanted(at("09:00"), at("12:00"))
+        wanted = BackfillRange(at("09:00"), at("12:00"))
         return api.backfills.begin(
             job_key(), wanted, backfill_id="b", asked_at=at("11:59:55"), now=stack.now
         )
@@ -971,7 +971,7 @@ class GiveBack(Flow):
 
     name = "lost worker: give back what it held"
     job_ids = ("first", "second")
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldMessage, ...] = ()
     loses = False
 
     def prepare(self, stack: Stack) -> None:
@@ -1006,7 +1006,7 @@ class DieSupervised(Succeed):
     """The worker dies at any of its calls. What it held is taken up before the lease ends."""
 
     name = "lost worker: its supervisor lives"
-    held: tuple[Held, ...] | None = None
+    held: tuple[HeldMessage, ...] | None = None
 
     def act(self, stack: Stack) -> None:
         self.held, worker = None, stack.worker()

@@ -19,7 +19,7 @@ from time_machine import Traveller
 from functions.api import app as api
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.event_bus import EventBridgeEventBus
 from nextfire.adapters.items import Item
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
@@ -28,7 +28,7 @@ from nextfire.adapters.run_queue import SqsDeadLetters, SqsDelivery, SqsInbox, S
 from nextfire.adapters.run_store import DynamoDbRunStore, _decode_all
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
-from nextfire.adapters.worker_journal import Held, WorkerJournal
+from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
 from nextfire.domain.due import DueEntry, StoredEntry
 from nextfire.domain.errors import (
     ConflictError,
@@ -48,7 +48,7 @@ from nextfire.domain.run import Run, RunState
 from nextfire.usecases import many_jobs
 from nextfire.usecases.audit import AuditJobs, AuditReport
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.execute_run import ExecutorConfig
 from nextfire.usecases.find_unsent import FindUnsent
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
@@ -223,7 +223,7 @@ class Stack:
     def worker(self) -> Worker:
         return Worker(self.process("worker"))
 
-    def supervisor(self, held: Sequence[Held]) -> Returned:
+    def supervisor(self, held: Sequence[HeldMessage]) -> Returned:
         """Have a supervisor give back what its dead worker *held*."""
         return self.process("supervisor").give_back(held)
 
@@ -233,7 +233,7 @@ class Stack:
     def auditor(self) -> AuditReport:
         """Wake an auditor."""
         total = AuditReport()
-        for report in self.process("auditor").auditor().go_on(self.now + MINUTE):
+        for report in self.process("auditor").auditor().continue_audit(self.now + MINUTE):
             total += report
         return total
 
@@ -523,7 +523,7 @@ class Adapters:
             secrets=AwsSecrets(self.process.secrets, self.process.parameters, pool=POOL),
             job_role=self._job_role() if stack.job_role else None,
             dead_letters=SqsDeadLetters(self.process.sqs, queue_url=system.dlq_url),
-            events=EventBridgeEvents(self.process.events, bus=system.event_bus),
+            events=EventBridgeEventBus(self.process.events, bus=system.event_bus),
             clock=self.clock,
             background=self.inline,
         )
@@ -540,7 +540,7 @@ class Adapters:
             lanes=self.inline,
         )
 
-    def give_back(self, held: Sequence[Held]) -> Returned:
+    def give_back(self, held: Sequence[HeldMessage]) -> Returned:
         notices, inbox, now = MemoryNotices(), self.inbox(), self.clock.now()
         url = self.stack.system.queue_url
         deliveries = [
@@ -679,7 +679,9 @@ class Worker:
     def __init__(self, has: Adapters) -> None:
         self._has = has
         self._executor = has.executor()
-        self._terms = Terms(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
+        self._terms = ExecutorConfig(
+            has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000
+        )
         self.journal = WorkerJournal()
         self._pool: ServePool[SqsDelivery] | None = None
 
@@ -759,7 +761,7 @@ class Invoked:
     """A Lambda executor's process, and the event source that receives and deletes for it."""
 
     def __init__(self, has: Adapters, source: Adapters) -> None:
-        terms = Terms(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
+        terms = ExecutorConfig(has.stack.new_name("worker"), has.stack.pool, LEASE, output_cap=1000)
         self._notices = MemoryNotices()
         self._batch = build_executor(has.executor(), terms, self._notices)
         self._client = has.process.sqs

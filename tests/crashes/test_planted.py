@@ -19,7 +19,7 @@ from nextfire.domain.due import DueEntry, Slot
 from nextfire.domain.ports import KeptRequest
 from nextfire.usecases import execute_run
 from nextfire.usecases.cover_missed import Recorded, record_missed
-from nextfire.usecases.dispatch.waiting import Waiting
+from nextfire.usecases.dispatch.waiting import Postponer
 from nextfire.usecases.execute_run import ExecuteRun, Handled
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.watcher_life import WatcherLife
@@ -105,7 +105,7 @@ def test_an_entry_that_waits_and_is_deleted_before_it_is_parked(
             self._due.delete([stored.slot for stored in entries])
             self._due.put([replace(stored.entry, held=why.held) for stored in entries], at)
 
-    monkeypatch.setattr(Waiting, "_move", delete_first)
+    monkeypatch.setattr(Postponer, "_move", delete_first)
     assert explorer(Park()).first_lost() == ("DeleteItem", Fate.AFTER)
 
 

@@ -48,7 +48,7 @@ SOUND = a_job(
 def stack(clock: None, system: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """The system at `NOW`."""
     assert clock is None
-    monkeypatch.setattr(audit, "LOOK_AGAIN_AFTER", timedelta())
+    monkeypatch.setattr(audit, "RECHECK_AFTER", timedelta())
     return system
 
 

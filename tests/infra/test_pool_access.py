@@ -104,7 +104,9 @@ RUN_WRITES: Mapping[str, Callable[[DynamoDbRunStore], object]] = {
     "extend": lambda runs: runs.extend(TAKEN, lease_until=NOON + LEASE),
     "save": lambda runs: runs.save(TAKEN, Value(2, text="{}")),
     "save a large one": lambda runs: runs.save(TAKEN, Value(9000, file="checkpoint/1.json")),
-    "mark as published": lambda runs: runs.mark_buried(replace(TAKEN, state=RunState.DEAD)),
+    "mark as published": lambda runs: runs.mark_death_published(
+        replace(TAKEN, state=RunState.DEAD)
+    ),
 }
 
 

@@ -31,7 +31,7 @@ IDLE = dict.fromkeys(
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_jobs, "LOOK_AGAIN_AFTER", timedelta())
+    monkeypatch.setattr(audit_jobs, "RECHECK_AFTER", timedelta())
 
 
 def audit(event: dict[str, Any] | None = None, context: Context | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.key_text import write_key
 from nextfire.domain.keys import Minted, Scope, mint
-from nextfire.usecases.manage_keys import NoteUse
+from nextfire.usecases.manage_keys import RecordKeyUse
 from tests.builders import NOON, a_key, at
 from tests.fakes import Clock, Faults, InlineExecutor, MemoryKeyStore
 from tests.integration.deployment import Context
@@ -258,7 +258,7 @@ def test_a_use_is_noted_once_a_day_and_tried_again_after_a_while() -> None:
     store, faults = _Counting(), Faults()
     key = a_key()
     store.create(key)
-    note = NoteUse(faults.through(store, "keys"), executor=InlineExecutor())
+    note = RecordKeyUse(faults.through(store, "keys"), executor=InlineExecutor())
     faults.refuse("keys.note_use")
 
     assert "UnavailableError" in (note.note(key, NOON) or "")
@@ -281,6 +281,6 @@ class _Hanging(Executor):
 
 
 def test_a_store_that_hangs_delays_nobody() -> None:
-    note = NoteUse(MemoryKeyStore(), executor=_Hanging())
+    note = RecordKeyUse(MemoryKeyStore(), executor=_Hanging())
 
     assert note.note(a_key(), NOON) == "it took longer than 0.2 s"

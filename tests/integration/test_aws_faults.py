@@ -21,8 +21,8 @@ from nextfire.adapters.aws_errors import (
     refused,
     translated,
 )
-from nextfire.adapters.lean.json_client import JsonClient, Patience
-from nextfire.adapters.lean.retries import RetryBudget, Trouble, backoff
+from nextfire.adapters.lean.json_client import ClientTimeouts, JsonClient
+from nextfire.adapters.lean.retries import FailureCause, RetryBudget, backoff
 from nextfire.adapters.lean.signing import Credentials
 from nextfire.domain.errors import UnavailableError
 from tests.integration.faulty_server import (
@@ -94,7 +94,7 @@ def test_a_body_that_does_not_come_is_unavailable(
     server.script = [HALF]
 
     with pytest.raises(UnavailableError):
-        get(clients.dynamodb_at_once())
+        get(clients.dynamodb_fail_fast())
 
     assert len(server.requests) == 1
 
@@ -166,7 +166,7 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_no_attempt(
     server: FaultyServer,
 ) -> None:
     server.script = [FOUND, LOST, FOUND]
-    database = clients.dynamodb_at_once()  # one attempt
+    database = clients.dynamodb_fail_fast()  # one attempt
 
     assert get(database) == ITEM
     assert get(database) == ITEM
@@ -178,7 +178,7 @@ def test_a_new_connection_that_is_lost_is_an_attempt(server: FaultyServer) -> No
     server.script = [LOST, FOUND]
 
     with pytest.raises(UnavailableError):
-        get(clients.dynamodb_at_once())
+        get(clients.dynamodb_fail_fast())
 
     assert len(server.requests) == 1
 
@@ -190,7 +190,7 @@ def test_a_new_connection_that_is_lost_is_an_attempt(server: FaultyServer) -> No
 def test_the_time_of_aws_is_taken_if_the_clock_is_wrong(server: FaultyServer, code: str) -> None:
     ahead = formatdate(time.time() + HOUR, usegmt=True)
     server.script = [refusal(code, Date=ahead), FOUND]
-    database = clients.dynamodb_at_once()
+    database = clients.dynamodb_fail_fast()
 
     assert get(database) == ITEM
     assert get(database) == ITEM
@@ -229,7 +229,7 @@ class Rotating:
 
 def test_credentials_that_can_be_refreshed_are(server: FaultyServer) -> None:
     server.script = [refusal("ExpiredTokenException"), answer({"Item": ITEM})]
-    client = JsonClient("dynamodb", "X", Patience(attempts=1), credentials=Rotating())
+    client = JsonClient("dynamodb", "X", ClientTimeouts(attempts=1), credentials=Rotating())
 
     assert client.call("GetItem", {})["Item"] == ITEM
 
@@ -240,7 +240,7 @@ def test_credentials_that_can_be_refreshed_are(server: FaultyServer) -> None:
 @pytest.mark.usefixtures("lean")
 def test_a_client_in_trouble_stops_repeating(server: FaultyServer) -> None:
     server.script = [LOST]
-    client = JsonClient("dynamodb", "X", Patience())
+    client = JsonClient("dynamodb", "X", ClientTimeouts())
 
     for _ in range(60):
         with pytest.raises(UnansweredError):
@@ -254,13 +254,13 @@ def test_a_refused_connection_is_lost_and_not_timed_out(server: FaultyServer) ->
     """It costs a retry half of what a timeout costs."""
     server.close()
 
-    with pytest.raises(UnavailableError, match="LostError"):
-        get(clients.dynamodb_at_once())
+    with pytest.raises(UnavailableError, match="ConnectionLostError"):
+        get(clients.dynamodb_fail_fast())
 
 
 def test_the_budget_of_repetitions_fills_up_by_successes() -> None:
     budget = RetryBudget()
-    timed_out = Trouble(timed_out=True)
+    timed_out = FailureCause(timed_out=True)
     assert [budget.take(timed_out) for _ in range(51)] == [10] * 50 + [0]
 
     for _ in range(10):
@@ -272,9 +272,9 @@ def test_the_budget_of_repetitions_fills_up_by_successes() -> None:
 
 
 def test_waiting_has_full_jitter_and_is_short() -> None:
-    assert backoff(1, Trouble(), rand=lambda: 0.0) == 0
-    assert [backoff(n, Trouble(), lambda: 1.0) for n in (1, 2)] == [0.05, 0.1]
-    assert [backoff(n, Trouble(throttled=True), lambda: 1.0) for n in (1, 2)] == [1, 2]
+    assert backoff(1, FailureCause(), rand=lambda: 0.0) == 0
+    assert [backoff(n, FailureCause(), lambda: 1.0) for n in (1, 2)] == [0.05, 0.1]
+    assert [backoff(n, FailureCause(throttled=True), lambda: 1.0) for n in (1, 2)] == [1, 2]
 
 
 @pytest.mark.usefixtures("lean")

@@ -508,7 +508,7 @@ def test_an_audit_that_does_not_decode_is_over_and_is_replaced_by_one_who_has_se
 
     assert seen is not None
     assert seen.done
-    assert next_audit(seen, NOON, DAY, anew=False) == Audit(NOON, seen.started_at)
+    assert next_audit(seen, NOON, DAY, restart=False) == Audit(NOON, seen.started_at)
     assert not store.replace_audit(None, AUDITS[0])
     assert not store.replace_audit(AUDITS[0], AUDITS[1])
     assert store.replace_audit(seen, AUDITS[0])

@@ -12,7 +12,7 @@ import pytest
 
 from nextfire.adapters import aws as clients
 from nextfire.adapters.aws_errors import RefusedError
-from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.event_bus import EventBridgeEventBus
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.events import Event, EventKind
 from nextfire.domain.ports import Events
@@ -68,7 +68,7 @@ def held(backend: str, request: pytest.FixtureRequest) -> Held:
             for b in bodies
         ]
 
-    return Held(EventBridgeEvents(client, bus="bus"), told)
+    return Held(EventBridgeEventBus(client, bus="bus"), told)
 
 
 def test_whoever_listens_is_told(held: Held) -> None:
@@ -101,7 +101,7 @@ def test_an_entry_that_may_be_taken_later_is_unavailable(code: str) -> None:
     client: Any = Refusing(code)
 
     with pytest.raises(UnavailableError, match=code):
-        EventBridgeEvents(client, bus="bus").put(DEAD)
+        EventBridgeEventBus(client, bus="bus").put(DEAD)
 
 
 @pytest.mark.parametrize("code", ["MalformedDetail", "NotAuthorizedForSourceException"])
@@ -109,4 +109,4 @@ def test_an_entry_that_is_refused_for_good_is_an_error(code: str) -> None:
     client: Any = Refusing(code)
 
     with pytest.raises(RefusedError, match=code):
-        EventBridgeEvents(client, bus="bus").put(DEAD)
+        EventBridgeEventBus(client, bus="bus").put(DEAD)

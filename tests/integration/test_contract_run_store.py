@@ -956,14 +956,14 @@ def test_a_redriven_run_is_free_from_its_not_before_on(dead: Dead) -> None:
 def test_that_a_death_was_told_is_on_record_for_its_dispatch_only(dead: Dead) -> None:
     run = dead.die(run_key())
     redrive(dead, run)
-    dead.store.mark_buried(run)  # late
+    dead.store.mark_death_published(run)  # late
     again = dead.die(run_key(), dispatch=3)
-    dead.store.mark_buried(run)  # later still
+    dead.store.mark_death_published(run)  # later still
 
     assert dead.store.get(run.key) == again
     assert again.buried == 0
 
-    dead.store.mark_buried(again)
+    dead.store.mark_death_published(again)
     told = dead.store.get(run.key)
     assert told is not None
     assert told.buried == again.dispatch == 3
@@ -972,7 +972,7 @@ def test_that_a_death_was_told_is_on_record_for_its_dispatch_only(dead: Dead) ->
 def test_of_a_run_that_lives_no_death_was_told(store: RunStore) -> None:
     run = claim(store).run
 
-    store.mark_buried(run)
+    store.mark_death_published(run)
 
     assert store.get(run.key) == run
     assert run.buried == 0

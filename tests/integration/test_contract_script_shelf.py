@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from nextfire.adapters.aws import s3_for_others
+from nextfire.adapters.aws import s3_presigner
 from nextfire.adapters.script_shelf import S3ScriptShelf
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.ports import ScriptShelf
@@ -71,7 +71,7 @@ def held(backend: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monke
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         monkeypatch.delenv("AWS_SESSION_TOKEN")
         monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
-    shelf = S3ScriptShelf(s3, s3_for_others, bucket=bucket)
+    shelf = S3ScriptShelf(s3, s3_presigner, bucket=bucket)
     return Held(
         shelf,
         _put,

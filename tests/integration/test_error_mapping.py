@@ -21,12 +21,12 @@ from nextfire.adapters.audit_log import S3AuditLog
 from nextfire.adapters.aws_errors import TRANSIENT_CODES, RefusedError
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.event_bus import EventBridgeEventBus
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore, encode_cursor
 from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.adapters.lean.credentials import NoCredentialsError
-from nextfire.adapters.lean.response import LostError
+from nextfire.adapters.lean.response import ConnectionLostError
 from nextfire.adapters.lean.transport import TimedOutError
 from nextfire.adapters.request_store import DynamoDbRequestStore
 from nextfire.adapters.run_files import S3RunFiles
@@ -70,7 +70,7 @@ NETWORK_ERRORS = [
     ConnectTimeoutError(endpoint_url=URL),
     ReadTimeoutError(endpoint_url=URL),
     ConnectionClosedError(endpoint_url=URL),
-    LostError("the lean client's text"),
+    ConnectionLostError("the lean client's text"),
     TimedOutError("the lean client's text"),
     NoCredentialsError("the lean client's text"),
 ]
@@ -219,7 +219,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "get run": lambda c: runs(c).get(RUN),
     "peek run": lambda c: runs(c).peek(RUN),
     "save checkpoint": lambda c: runs(c).save(a_run(), Value(1, "1")),
-    "mark buried": lambda c: runs(c).mark_buried(a_run()),
+    "mark buried": lambda c: runs(c).mark_death_published(a_run()),
     "redrive run": lambda c: runs(c).redrive(a_run(), a_retry(RUN, NOON), NOON),
     "list dead runs": lambda c: runs(c).list_dead(
         "acme", first=NOON, last=NOON, cursor=None, limit=1
@@ -254,7 +254,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "get run file": lambda c: S3RunFiles(c, bucket="outputs").get(
         RunFolder(RUN, "default"), "result"
     ),
-    "put event": lambda c: EventBridgeEvents(c, bus="bus").put(EVENT),
+    "put event": lambda c: EventBridgeEventBus(c, bus="bus").put(EVENT),
     "resolve secret": lambda c: AwsSecrets(c, c, pool="default").resolve(
         "acme", SecretReference(secret="s")
     ),
@@ -459,8 +459,8 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         for adapter in (
             DynamoDbControlStore, DynamoDbDueStore, DynamoDbJobStore, DynamoDbRunStore,
             DynamoDbKeyStore, DynamoDbRequestStore, SqsRunQueue, SqsDelivery, SqsInbox,
-            SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, EventBridgeEvents, AwsSecrets,
-            StsJobRole, S3AuditLog,
+            SqsDeadLetters, S3ScriptStore, S3ScriptShelf, S3RunFiles, AwsSecrets,
+            EventBridgeEventBus, StsJobRole, S3AuditLog,
         )
         for name in vars(adapter)
         if not name.startswith("_") and callable(getattr(adapter, name))
@@ -472,7 +472,7 @@ def test_every_call_of_an_adapter_is_walked() -> None:
         *("read", "occupied", "put", "mark_held", "delete", "keep", "quarantine"),
         *("create", "update", "get", "get_many", "list", "ids", "scan", "complete", "counted"),
         *("claim", "advance", "cancel", "extend", "skip", "stop", "between"),
-        *("peek", "save", "mark_buried", "redrive", "list_dead"),
+        *("peek", "save", "mark_death_published", "redrive", "list_dead"),
         *("request", "skip_next", "unskip"),
         *("begin", "finish", "refuse", "note"),
         *("last", "ids_since", "append", "read"),

@@ -129,7 +129,7 @@ def test_a_certificate_that_is_not_valid_ends_the_call_before_its_request(
     assert trusted.requests == []
     assert REFUSALS[case] in caplog.text
     if client == "lean":
-        assert "UntrustedError" in str(raised.value)
+        assert "UntrustedCertificateError" in str(raised.value)
         assert "AWS_CA_BUNDLE" in caplog.text
         assert len(trusted.connections) == 1, "it is not tried again"
 
@@ -174,7 +174,7 @@ def test_a_kept_connection_that_the_server_ends_costs_no_attempt(
     trusted: FaultyServer, script: list[Answer | None], connections: list[int]
 ) -> None:
     trusted.script = list(script)
-    database = clients.dynamodb_at_once()  # one attempt
+    database = clients.dynamodb_fail_fast()  # one attempt
 
     assert get(database) == ITEM
     assert get(database) == ITEM
@@ -186,7 +186,7 @@ def test_a_new_connection_that_is_lost_is_an_attempt(trusted: FaultyServer) -> N
     trusted.script = [LOST, FOUND]
 
     with pytest.raises(UnavailableError):
-        get(clients.dynamodb_at_once())
+        get(clients.dynamodb_fail_fast())
 
     assert len(trusted.requests) == 1
 

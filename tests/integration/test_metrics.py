@@ -22,7 +22,7 @@ from nextfire.domain.metrics import NAMESPACE, Metric
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.dispatch.report import Dispatched, TickReport
 from nextfire.usecases.message_batch import MessageBatch
-from nextfire.wiring.execution import executor_ports, terms_of
+from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.executor import execute_run_of
 from nextfire.wiring.telemetry import Telemetry, WorkerTelemetry
 from tests.builders import SKIP, a_fire, a_retry, run_key
@@ -160,7 +160,7 @@ def work(system: Deployment) -> None:
     settings = ExecutorSettings.read()
     inbox = SqsInbox(system.queues, queue_url=system.queue_url)
     batch: MessageBatch[SqsDelivery] = MessageBatch(
-        execute_run_of(executor_ports(settings), terms_of(settings, worker="w")),
+        execute_run_of(executor_ports(settings), executor_config(settings, worker="w")),
         WorkerTelemetry("worker"),
     )
     received = inbox.receive(10, wait=timedelta(), hidden_for=settings.lease)
@@ -169,7 +169,7 @@ def work(system: Deployment) -> None:
 
 def audit(system: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit that finds a job without entry, and an item that is no job."""
-    monkeypatch.setattr("nextfire.usecases.audit.LOOK_AGAIN_AFTER", timedelta())
+    monkeypatch.setattr("nextfire.usecases.audit.RECHECK_AFTER", timedelta())
     job = system.register(schedule="0 0 1 1 *")
     [entry] = [item for item in system.due_items() if item.get("uid") == {"S": job.uid}]
     key = {name: entry[name] for name in ("bucket", "entry")}

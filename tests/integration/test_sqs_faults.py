@@ -12,7 +12,7 @@ import pytest
 
 from nextfire.adapters import aws as clients
 from nextfire.adapters.aws_errors import EXPIRED_CREDENTIALS
-from nextfire.adapters.lean.json_client import JsonClient, Patience
+from nextfire.adapters.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.run_queue import SqsInbox, SqsRunQueue
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.message import RunMessage
@@ -202,7 +202,7 @@ def test_a_connection_closed_while_idle_costs_no_message(
 
 def test_the_lean_client_signs_again_with_refreshed_credentials(server: FaultyServer) -> None:
     server.script = [sqs_refusal("X", "InvalidClientTokenId", 403), EMPTY]
-    client = JsonClient("sqs", "AmazonSQS", Patience(attempts=1), credentials=Rotating())
+    client = JsonClient("sqs", "AmazonSQS", ClientTimeouts(attempts=1), credentials=Rotating())
 
     client.call("SendMessageBatch", {})
 

@@ -51,7 +51,10 @@ class Supervised:
                 [
                     sys.executable,
                     "-c",
-                    f"{PROGRAM}{serve}\nsupervisor._YOUNG = {young}\nsupervisor._PAUSE = 0.05{END}",
+                    (
+                        f"{PROGRAM}{serve}\nsupervisor._MIN_LIFETIME = {young}\n"
+                        f"supervisor._PAUSE = 0.05{END}"
+                    ),
                 ],
                 env={"PYTHONPATH": f"{ROOT / 'layers'}:{ROOT}"},
                 stdout=output,

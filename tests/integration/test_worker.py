@@ -32,7 +32,7 @@ from nextfire.settings import ExecutorSettings
 from nextfire.usecases import serve_pool
 from nextfire.usecases.serve_pool import ServePool, StopWaiting
 from nextfire.wiring import worker as wiring
-from nextfire.wiring.execution import executor_ports, terms_of
+from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.telemetry import WorkerTelemetry
 from nextfire.wiring.worker import WorkerPorts, build_worker
 from tests.integration.deployment import Deployment, Proxy, message_for
@@ -135,7 +135,7 @@ def serve(
             protection=agent or Agent(),
             threads=its_threads,
         )
-        pool = build_worker(ports, terms_of(settings, worker="w"), WorkerTelemetry("worker"))
+        pool = build_worker(ports, executor_config(settings, worker="w"), WorkerTelemetry("worker"))
         with stopped_when(until):
             signal.signal(signal.SIGTERM, stopper(pool))
             pool.serve()
@@ -245,7 +245,7 @@ def test_a_poll_beside_a_run_is_short_and_is_awaited(
 def test_stop_ends_the_wait_after_trouble(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve_pool, "_AFTER_TROUBLE", timedelta(seconds=AT_MOST))
+    monkeypatch.setattr(serve_pool, "_RETRY_AFTER", timedelta(seconds=AT_MOST))
     queues = Proxy(system.queues)
     failed_at: list[float] = []
 
@@ -265,7 +265,7 @@ def test_stop_ends_the_wait_after_trouble(
 def test_failing_receive_does_not_end_it(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve_pool, "_AFTER_TROUBLE", timedelta(milliseconds=10))
+    monkeypatch.setattr(serve_pool, "_RETRY_AFTER", timedelta(milliseconds=10))
     system.upload("")
     message = dispatch(system, system.register())
     queues = Proxy(system.queues)
@@ -368,8 +368,8 @@ def test_process_with_a_wrong_clock_does_not_begin(
 def test_nothing_is_received_while_the_clock_is_wrong(
     system: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serve_pool, "_CLOCK_EVERY", 0.0)
-    monkeypatch.setattr(serve_pool, "_AFTER_TROUBLE", timedelta(milliseconds=10))
+    monkeypatch.setattr(serve_pool, "_CLOCK_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(serve_pool, "_RETRY_AFTER", timedelta(milliseconds=10))
     system.upload("")
     message = dispatch(system, system.register())
     queues = Proxy(system.queues)

@@ -138,8 +138,8 @@ EQUIVALENTS: tuple[Equivalent, ...] = (
         "The store passes over what is asked for and waits, and nothing else; it spares a write.",
     ),
     Equivalent(
-        "layers/nextfire/usecases/go_on_backfill.py",
-        "GoOnBackfill.step",
+        "layers/nextfire/usecases/continue_backfill.py",
+        "ContinueBackfill.step",
         "first for at in batch…",
         "Where there is no batch there is nothing to begin.",
     ),

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nextfire.adapters import sandbox
-from nextfire.adapters.host_abilities import Abilities
+from nextfire.adapters.host_abilities import HostFeatures
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ports import ScriptCall
 from tests.supervisors import Watch
@@ -39,7 +39,7 @@ def main() -> None:
     """Run the calls on standard input."""
     folder = Path(sys.argv[1])
     if os.environ.get("TEST_NAMESPACES") == "no":
-        sandbox.abilities_of_host = lambda environment: Abilities(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+        sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     sys.addaudithook(observe)
     runner = ProcessScriptRunner(temp_root=folder, grace=timedelta(seconds=1))
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from functions.worker import supervisor
 from nextfire.adapters import process_table, sandbox
-from nextfire.adapters.host_abilities import Abilities
+from nextfire.adapters.host_abilities import HostFeatures
 from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.adapters.script_runner import ProcessScriptRunner
-from nextfire.adapters.worker_journal import Held, WorkerJournal
+from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
 from nextfire.domain.log import Stream
 from nextfire.domain.ports import ScriptCall
 from tests.supervisors import Watch
@@ -35,7 +35,7 @@ class Echo(Watch):
 
 def serve(journal: WorkerJournal) -> None:
     if os.environ.get("TEST_NAMESPACES") == "no":
-        sandbox.abilities_of_host = lambda environment: Abilities(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+        sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(sys.argv[1]), grace=timedelta(seconds=1))
     journal.hold([SqsDelivery(NO_CLIENT, "url", "body", "handle", "message", "group")])
     os.write(1, b"worker %d\n" % os.getpid())
@@ -43,7 +43,7 @@ def serve(journal: WorkerJournal) -> None:
     runner.run(call, Echo())
 
 
-def give_back(held: Sequence[Held], died_at: float) -> None:  # noqa: ARG001
+def give_back(held: Sequence[HeldMessage], died_at: float) -> None:  # noqa: ARG001
     living = process_table.descendants(os.getppid()) - {os.getpid()}
     os.write(1, b"gives %d back; alive: %r\n" % (len(held), living))
 

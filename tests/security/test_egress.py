@@ -15,7 +15,7 @@ from textwrap import dedent
 
 import pytest
 
-from nextfire.adapters.host_abilities import Abilities
+from nextfire.adapters.host_abilities import HostFeatures
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.egress import OPEN, Egress
 from nextfire.domain.ports import ScriptCall
@@ -134,7 +134,7 @@ def test_listed_hosts_are_refused_where_they_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(namespaces=False)
+        "nextfire.adapters.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
     )
 
     with pytest.raises(ValueError, match="listed hosts require network namespaces"):
@@ -145,7 +145,7 @@ def test_no_network_is_refused_where_it_cannot_be_enforced(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(filters=False)
+        "nextfire.adapters.sandbox.probe_host", lambda _: HostFeatures(filters=False)
     )
 
     with pytest.raises(ValueError, match="requires a seccomp filter"):

@@ -16,10 +16,10 @@ import pytest
 
 from nextfire.adapters.bounded_server import (
     CHUNK,
-    MOST_CONNECTIONS,
-    SURE_CONNECTIONS,
-    Pace,
-    Room,
+    GUARANTEED_CONNECTIONS,
+    MAX_CONNECTIONS_PER_RUN,
+    CpuThrottle,
+    SharedCapacity,
 )
 from nextfire.adapters.egress_proxy import (
     MAX_HEAD,
@@ -157,7 +157,7 @@ def serve(
     network: Network,
     egress: str = LISTED,
     *,
-    room: Room | None = None,
+    room: SharedCapacity | None = None,
     idle: float = PATIENCE,
 ) -> Iterator[Proxy]:
     refused: list[tuple[str, int, str]] = []
@@ -166,7 +166,7 @@ def serve(
         refused=lambda *each: refused.append(each),
         resolve=network.resolve,
         connect=network.connect,
-        room=room or Room(1000),
+        room=room or SharedCapacity(1000),
         idle=idle,
     )
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -389,40 +389,40 @@ def threads_of_servers() -> list[str]:
 
 def test_flood_of_connections_takes_no_more_than_its_share(network: Network) -> None:
     """Exploit: open connections and say nothing, until the executor has no descriptor left."""
-    room = Room(0)
+    room = SharedCapacity(0)
     with serve(network, room=room) as proxy, ExitStack() as stack:
         for _ in range(100):
             stack.enter_context(proxy.open())
         with ExitStack() as served:
             # Another, honest run has the places that it is sure of.
             other = served.enter_context(serve(network, room=room))
-            for _ in range(SURE_CONNECTIONS):
+            for _ in range(GUARANTEED_CONNECTIONS):
                 tunnel = served.enter_context(other.tunnel("api.example.com:443"))
                 tunnel.sendall(b"x")
                 assert tunnel.recv(1) == b"x"
-            assert room.open <= 2 * SURE_CONNECTIONS
+            assert room.open <= 2 * GUARANTEED_CONNECTIONS
             assert len(threads_of_servers()) <= 2 * 3, "each has a thread, and two that resolve"
 
 
 def test_one_run_holds_no_more_than_32_connections(network: Network) -> None:
-    room = Room(1000)
+    room = SharedCapacity(1000)
     with serve(network, room=room) as proxy, ExitStack() as stack:
         tunnels = [
             stack.enter_context(proxy.tunnel("api.example.com:443"))
-            for _ in range(MOST_CONNECTIONS)
+            for _ in range(MAX_CONNECTIONS_PER_RUN)
         ]
         waiting = stack.enter_context(proxy.open())
         waiting.sendall(b"CONNECT evil.example:443 HTTP/1.1\r\n\r\n")
         tunnels[0].sendall(b"x")
         assert tunnels[0].recv(1) == b"x"
-        assert room.open == MOST_CONNECTIONS
+        assert room.open == MAX_CONNECTIONS_PER_RUN
         # It is served as soon as another ends.
         tunnels[1].close()
         assert waiting.recv(12) == b"HTTP/1.1 403"
 
 
 def test_end_of_a_run_closes_all_that_it_opened(network: Network) -> None:
-    before, room = descriptors(), Room(1000)
+    before, room = descriptors(), SharedCapacity(1000)
     with ExitStack() as stack:
         with serve(network, room=room) as proxy:
             for _ in range(10):
@@ -440,8 +440,8 @@ def test_end_of_a_run_closes_all_that_it_opened(network: Network) -> None:
 
 def test_server_that_uses_too_much_computing_time_waits() -> None:
     """Exploit: connect and be refused in a loop, to take the interpreter from the other runs."""
-    room = Room(0, servers=5)
-    pace = Pace(lambda: room.share_of_core, now=100.0, spent=0.0)
+    room = SharedCapacity(0, servers=5)
+    pace = CpuThrottle(lambda: room.share_of_core, now=100.0, spent=0.0)
 
     assert pace.delay(now=100.1, spent=0.1) == 0, "a burst is free"
     late = pace.delay(now=101.0, spent=1.0)
@@ -452,7 +452,7 @@ def test_server_that_uses_too_much_computing_time_waits() -> None:
 
 
 def test_unused_time_is_not_saved_up() -> None:
-    pace = Pace(lambda: 0.5, now=0.0, spent=0.0)
+    pace = CpuThrottle(lambda: 0.5, now=0.0, spent=0.0)
 
     assert pace.delay(now=1000.0, spent=0.0) == 0
     assert pace.delay(now=1000.0, spent=1.25) == pytest.approx(2.0)

@@ -460,7 +460,7 @@ class TestRequestLimits:
     ) -> None:
         database = Proxy(limited.database)
         monkeypatch.setattr(api, "dynamodb", lambda: database)
-        monkeypatch.setattr(api, "dynamodb_at_once", lambda: database)
+        monkeypatch.setattr(api, "dynamodb_fail_fast", lambda: database)
         api.services.cache_clear()
         who = self.key()
         while limited.call("GET", "/v1/jobs", authorizer=who).status == 200:
@@ -483,7 +483,7 @@ class TestRequestLimits:
 
         database = Proxy(limited.database)
         database.instead = {"update_item": throttle}
-        monkeypatch.setattr(api, "dynamodb_at_once", lambda: database)
+        monkeypatch.setattr(api, "dynamodb_fail_fast", lambda: database)
         api.services.cache_clear()
         who = self.key()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nextfire.adapters.metadata_block import ADDRESSES, StillOpen, close_metadata
-from nextfire.adapters.script_users import FIRST, NUMBERS
+from nextfire.adapters.metadata_block import ADDRESSES, MetadataExposure, close_metadata
+from nextfire.adapters.script_users import FIRST_UID, RESERVED_UIDS
 from nextfire.settings import ExecutorSettings
 from nextfire.wiring import execution
 
@@ -129,7 +129,12 @@ Six(("fd00:ec2::254", 80), Handler).serve_forever()
 IMDS, ECS, EKS, IMDS6 = "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254"
 MAPPED = "::ffff:169.254.169.254"
 OTHER = "10.9.9.2"
-SCRIPT, LAST, WORKER, NEIGHBOUR = FIRST, FIRST + NUMBERS - 1, 0, FIRST + NUMBERS
+SCRIPT, LAST, WORKER, NEIGHBOUR = (
+    FIRST_UID,
+    FIRST_UID + RESERVED_UIDS - 1,
+    0,
+    FIRST_UID + RESERVED_UIDS,
+)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +209,7 @@ def test_worker_that_is_not_root_reports_it(monkeypatch: pytest.MonkeyPatch) -> 
 
     still_open = close_metadata()
 
-    assert isinstance(still_open, StillOpen)
+    assert isinstance(still_open, MetadataExposure)
     assert still_open.addresses == tuple(map(str, ADDRESSES))
     assert "Run the worker as root with CAP_NET_ADMIN" in still_open.reason
 
@@ -213,7 +218,7 @@ def test_worker_that_is_not_root_reports_it(monkeypatch: pytest.MonkeyPatch) -> 
 def test_executor_closes_them_at_its_start_and_logs_what_stays_open(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, setting: str, *, logged: bool
 ) -> None:
-    monkeypatch.setattr(execution, "close_metadata", lambda: StillOpen((IMDS,), "because"))
+    monkeypatch.setattr(execution, "close_metadata", lambda: MetadataExposure((IMDS,), "because"))
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "fake")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")

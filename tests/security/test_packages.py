@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from nextfire.adapters.host_abilities import Abilities
+from nextfire.adapters.host_abilities import HostFeatures
 from nextfire.adapters.package_index import PackageIndex
 from nextfire.adapters.packages import Packages
 from nextfire.adapters.script_runner import ProcessScriptRunner
@@ -50,7 +50,7 @@ def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
     usual = os.geteuid() or 1000
     monkeypatch.setattr("nextfire.adapters.sandbox.os.geteuid", lambda: usual)
     monkeypatch.setattr(
-        "nextfire.adapters.sandbox.abilities_of_host", lambda _: Abilities(namespaces=False)
+        "nextfire.adapters.sandbox.probe_host", lambda _: HostFeatures(namespaces=False)
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from nextfire.adapters.script_store import SIGNATURE_METADATA, S3ScriptStore
-from nextfire.adapters.signatures import SignedScripts
+from nextfire.adapters.signatures import VerifyingScriptStore
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.run import Run, RunState
 from nextfire.domain.script import ScriptSource, signed_text
@@ -49,9 +49,11 @@ def signature(
     return base64.b64encode(key.sign(text)).decode()
 
 
-def trusting(*signers: Ed25519PrivateKey) -> tuple[MemoryScriptStore, SignedScripts]:
+def trusting(*signers: Ed25519PrivateKey) -> tuple[MemoryScriptStore, VerifyingScriptStore]:
     stored = MemoryScriptStore()
-    return stored, SignedScripts(stored, signers=[public(each) for each in signers], pool="default")
+    return stored, VerifyingScriptStore(
+        stored, signers=[public(each) for each in signers], pool="default"
+    )
 
 
 def attempted(world: World, **target: str) -> Run:
@@ -142,7 +144,9 @@ def test_signers_are_replaced_one_after_the_other() -> None:
 
 
 def test_a_pinned_version_is_verified_by_its_own_signature(scripts_bucket: S3Client) -> None:
-    scripts = SignedScripts(S3ScriptStore(scripts_bucket), signers=[public(SIGNER)], pool="default")
+    scripts = VerifyingScriptStore(
+        S3ScriptStore(scripts_bucket), signers=[public(SIGNER)], pool="default"
+    )
     later = b"print('later')\n"
     for content, given in ((CONTENT, signature()), (later, signature(content=later)), (b"x", None)):
         scripts_bucket.put_object(
@@ -162,7 +166,7 @@ def test_a_pinned_version_is_verified_by_its_own_signature(scripts_bucket: S3Cli
 @pytest.mark.parametrize("signer", ["", "ed25519:", "rsa:" + "A" * 43 + "=", "ed25519:AAAA"])
 def test_an_executor_does_not_start_with_a_signer_that_is_none(signer: str) -> None:
     with pytest.raises(ValueError, match=r"Invalid public key .* in NEXTFIRE_TRUSTED_SIGNERS"):
-        SignedScripts(MemoryScriptStore(), signers=[signer], pool="default")
+        VerifyingScriptStore(MemoryScriptStore(), signers=[signer], pool="default")
 
 
 def test_a_pool_without_signers_does_not_load_the_library() -> None:
@@ -189,7 +193,7 @@ def test_what_the_command_signs_is_what_the_executor_verifies(tmp_path: Path) ->
     signed = signing.sign(file, tenant="acme", pool="default", name="report.py", sha256=sha256)
     stored.upload(URL, CONTENT, signed)
 
-    scripts = SignedScripts(stored, signers=[trusted], pool="default")
+    scripts = VerifyingScriptStore(stored, signers=[trusted], pool="default")
 
     assert scripts.fetch(SOURCE).content == CONTENT
 

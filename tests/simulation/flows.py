@@ -27,9 +27,9 @@ from nextfire.domain.ids import JobKey, RunKey, run_id
 from nextfire.domain.instants import floor_minute, to_ms
 from nextfire.domain.job import JobDefinition, JobState
 from nextfire.domain.run import RunState
-from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_outstanding import has_outstanding
-from nextfire.usecases.manage_backfills import Wanted
+from nextfire.usecases.idempotent_requests import IdempotentRequest
+from nextfire.usecases.manage_backfills import BackfillRange
 from tests.simulation.kernel import SECOND
 from tests.simulation.system import Client
 
@@ -104,7 +104,7 @@ def create_once(history: History) -> None:
     history.keyed.append(keyed)
 
     def ask(client: Client, body: int) -> None:
-        def do(asked: Once) -> str:
+        def do(asked: IdempotentRequest) -> str:
             keyed.uids.add(asked.token("uid"))
             key = JobKey(tenant, job_id or f"job_{asked.token('job')}")
             job = client.jobs.register(
@@ -434,7 +434,7 @@ def backfill(history: History) -> None:
     now = history.kernel.clock.now()
     first = now - timedelta(seconds=dice.choice([60, 600, 3_600]))
     to = first + timedelta(seconds=dice.choice([45, 600, 4_000]))
-    wanted = Wanted(first, to, order=dice.choice([*Order]))
+    wanted = BackfillRange(first, to, order=dice.choice([*Order]))
     name = f"backfill{len(history.backfills)}"
     history.backfills[name] = None
 
@@ -640,7 +640,7 @@ def vandal(history: History) -> None:
 
 
 def audit(history: History) -> None:
-    history.system.invoke_auditor(anew=history.kernel.dice.random() < 0.5)
+    history.system.invoke_auditor(restart=history.kernel.dice.random() < 0.5)
 
 
 FLOWS = [

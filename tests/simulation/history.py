@@ -505,7 +505,7 @@ class History:
             read_shards=self.setting.shards,
             every=timedelta(days=1),
         )
-        for report in audit.go_on(world.now + timedelta(minutes=14), anew=True):
+        for report in audit.continue_audit(world.now + timedelta(minutes=14), restart=True):
             self.kernel.tell("auditor", str(report))
 
     def _check_rates(self) -> None:

@@ -28,16 +28,16 @@ from nextfire.domain.ports import (
     ScriptExit,
     Supervisor,
 )
-from nextfire.usecases.answer_once import AnswerOnce, Once
 from nextfire.usecases.audit import AuditJobs
 from nextfire.usecases.dispatch.gates import Shares
-from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.execute_run import ExecutorConfig
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.idempotent_requests import IdempotentRequest, IdempotentRequests
 from nextfire.usecases.manage_backfills import ManageBackfills
 from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.return_held import Returned, ReturnHeld
-from nextfire.usecases.serve_pool import POLL_AT_WORK, StopWaiting, Threads
+from nextfire.usecases.serve_pool import BUSY_POLL, StopWaiting, Threads
 from nextfire.usecases.watcher_life import WatcherLife
 from nextfire.wiring.executor import ExecutorPorts, build_executor
 from nextfire.wiring.watcher import WatcherConfig, WatcherPorts, build_watcher
@@ -272,7 +272,7 @@ class System:
         self.requests.append(actor)
         actor.acts_for = worker
         held = [*journal.held]
-        polls_until = self.kernel.clock.now() + POLL_AT_WORK
+        polls_until = self.kernel.clock.now() + BUSY_POLL
 
         def give_back() -> None:
             actor.sleep(timedelta(seconds=self.kernel.dice.choice([0.1, 1, 5])))
@@ -348,7 +348,7 @@ class System:
 
     # The auditor
 
-    def invoke_auditor(self, *, anew: bool = False) -> None:
+    def invoke_auditor(self, *, restart: bool = False) -> None:
         actor = self.process("auditor")
         self.requests.append(actor)
         port, setting = self.wire.port, self.setting
@@ -366,11 +366,13 @@ class System:
             every=timedelta(days=1),
         )
 
-        def go_on() -> None:
-            for report in audit.go_on(actor.now() + timedelta(minutes=14), anew=anew):
+        def continue_audit() -> None:
+            for report in audit.continue_audit(
+                actor.now() + timedelta(minutes=14), restart=restart
+            ):
                 self.kernel.tell(actor.name, f"{report}")
 
-        self.start(actor, go_on)
+        self.start(actor, continue_audit)
 
     # The API
 
@@ -417,9 +419,9 @@ class Client:
             executor=actor,
         )
 
-    def once(self, key: str, body: str, do: Callable[[Once], str]) -> str:
+    def once(self, key: str, body: str, do: Callable[[IdempotentRequest], str]) -> str:
         """The answer to a request that bears *key*, as `functions/api/idempotency.py` has it."""
-        answers = AnswerOnce(self.requests, self.tenant, key)
+        answers = IdempotentRequests(self.requests, self.tenant, key)
         asked = answers.begin(body, self.actor.now())
         if asked.answer is not None:
             return asked.answer
@@ -431,8 +433,8 @@ class Client:
         return answers.finish(asked, answer)
 
 
-def _terms(actor: Actor, pool: str) -> Terms:
-    return Terms(actor.name, pool, LEASE, output_cap=1_000)
+def _terms(actor: Actor, pool: str) -> ExecutorConfig:
+    return ExecutorConfig(actor.name, pool, LEASE, output_cap=1_000)
 
 
 @dataclass(frozen=True, slots=True)

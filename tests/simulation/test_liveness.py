@@ -13,7 +13,7 @@ from benchmarks.one_core import Watcher
 from benchmarks.overload import MINUTE, POLICIES, measure_capacity
 from nextfire.domain.due_decisions import Decision, Fire, decide_due
 from nextfire.usecases.dispatch import deciding
-from nextfire.usecases.dispatch.holding import Holding
+from nextfire.usecases.dispatch.holding import HeldEntries
 from tests.crons import LONG
 from tests.simulation.liveness import Case, play
 
@@ -57,7 +57,7 @@ def test_a_dispatcher_that_covers_before_it_sends_is_found(
         return first or decision
 
     monkeypatch.setattr(deciding, "decide_due", cover_first)
-    monkeypatch.setattr(Holding, "busy", property(lambda _: False))  # nor does that wait
+    monkeypatch.setattr(HeldEntries, "busy", property(lambda _: False))  # nor does that wait
     assert any(
         "it sent" in each or "sent late" in each or "had no run" in each for each in _play(case)
     )

@@ -24,10 +24,10 @@ from nextfire.domain.message import RunMessage, decode_message
 from nextfire.domain.ports import Lease, Written
 from nextfire.domain.run import Run
 from nextfire.usecases import message_batch
-from nextfire.usecases.answer_once import Once
 from nextfire.usecases.dispatch.actions import Actions
-from nextfire.usecases.dispatch.gates import TenantRates
+from nextfire.usecases.dispatch.gates import TenantQuotaGate
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.idempotent_requests import IdempotentRequest
 from nextfire.usecases.message_batch import MessageBatch
 from nextfire.usecases.return_held import ReturnHeld
 from nextfire.usecases.watcher_life import WatcherLife
@@ -119,7 +119,7 @@ def drop_what_waits(patch: pytest.MonkeyPatch) -> None:
         if entries:
             rates._waiting._due.delete([stored.slot for stored in entries])  # noqa: SLF001
 
-    patch.setattr(TenantRates, "_wait", drop)
+    patch.setattr(TenantQuotaGate, "_wait", drop)
 
 
 def retries_for_themselves(patch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def answers_of_their_own(history: History) -> None:
 
 def a_uid_for_each_request(patch: pytest.MonkeyPatch) -> None:
     numbers = count()
-    patch.setattr(Once, "token", lambda *_: f"{next(numbers):016x}")
+    patch.setattr(IdempotentRequest, "token", lambda *_: f"{next(numbers):016x}")
 
 
 def skip_without_record(history: History) -> None:

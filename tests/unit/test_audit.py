@@ -31,7 +31,7 @@ from nextfire.domain.due import DispatchEntry, DueEntry, FireEntry, Slot
 from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.audit import LOOK_AGAIN_AFTER, PAGE, AuditJobs, AuditReport
+from nextfire.usecases.audit import PAGE, RECHECK_AFTER, AuditJobs, AuditReport
 from nextfire.usecases.dispatch.gates import Shares
 from tests.accounting import assert_all_accounted, covered, ran, records, settle
 from tests.builders import (
@@ -72,10 +72,10 @@ def auditor(world: World, *, every: timedelta = DAY) -> AuditJobs:
     )
 
 
-def audit(world: World, *, anew: bool = True) -> AuditReport:
+def audit(world: World, *, restart: bool = True) -> AuditReport:
     """A whole audit, from its beginning."""
     total = AuditReport()
-    for report in auditor(world).go_on(world.now + DAY, anew=anew):
+    for report in auditor(world).continue_audit(world.now + DAY, restart=restart):
         total += report
     return total
 
@@ -688,7 +688,7 @@ def test_a_lost_run_of_a_pool_that_is_gone_is_told(world: World) -> None:
     gone = auditor(world)
     gone._pools = {"default"}  # noqa: SLF001 — as deployed without it
 
-    [report] = gone.go_on(world.now + DAY)
+    [report] = gone.continue_audit(world.now + DAY)
 
     assert report.resent == 0
     assert any("pool batch no longer exists" in note for note in report.notes)
@@ -719,7 +719,7 @@ def test_an_idle_auditor_costs_one_read(world: World) -> None:
     world.advance(hours=23)
     world.faults.calls.clear()
 
-    report = audit(world, anew=False)
+    report = audit(world, restart=False)
 
     assert (report.jobs, report.done) == (0, True)
     assert world.faults.calls == ["control.audit"]
@@ -1006,19 +1006,19 @@ def test_what_cannot_be_read_is_counted_and_stops_nothing(world: World) -> None:
 
 
 def test_audits_follow_each_other_and_know_when_the_last_one_began() -> None:
-    first = next_audit(None, NOON, DAY, anew=False)
+    first = next_audit(None, NOON, DAY, restart=False)
     assert first == Audit(NOON)
 
     midway = first.moved(job_key())
-    assert next_audit(midway, NOON + 2 * DAY, DAY, anew=False) == midway
-    assert next_audit(midway, NOON + 2 * DAY, DAY, anew=True) == Audit(NOON + 2 * DAY)
+    assert next_audit(midway, NOON + 2 * DAY, DAY, restart=False) == midway
+    assert next_audit(midway, NOON + 2 * DAY, DAY, restart=True) == Audit(NOON + 2 * DAY)
 
     over = midway.moved(None)
     assert over.done
-    assert next_audit(over, NOON + DAY - MINUTE, DAY, anew=False) is None
-    assert next_audit(over, NOON + DAY, DAY, anew=False) == Audit(NOON + DAY, since=NOON)
-    assert next_audit(over, NOON + MINUTE, DAY, anew=True) == Audit(NOON + MINUTE, since=NOON)
-    assert next_audit(over, NOON - DAY, DAY, anew=False) == Audit(NOON - DAY, since=NOON - DAY)
+    assert next_audit(over, NOON + DAY - MINUTE, DAY, restart=False) is None
+    assert next_audit(over, NOON + DAY, DAY, restart=False) == Audit(NOON + DAY, since=NOON)
+    assert next_audit(over, NOON + MINUTE, DAY, restart=True) == Audit(NOON + MINUTE, since=NOON)
+    assert next_audit(over, NOON - DAY, DAY, restart=False) == Audit(NOON - DAY, since=NOON - DAY)
 
 
 def test_an_audit_goes_on_where_time_ran_out() -> None:
@@ -1029,7 +1029,7 @@ def test_an_audit_goes_on_where_time_ran_out() -> None:
 
     jobs, invocations = 0, 0
     while True:
-        reports = [*auditor(world).go_on(world.now)]
+        reports = [*auditor(world).continue_audit(world.now)]
         assert len(reports) == 1
         jobs, invocations = jobs + reports[0].jobs, invocations + 1
         if reports[0].done:
@@ -1048,12 +1048,12 @@ def test_a_store_that_does_not_answer_is_come_back_to(world: World) -> None:
     calls += ["queue.backlog", "runs.between", "control.audit"]
     for call in calls:
         world.faults.refuse(call)
-        report = audit(world, anew=False)
+        report = audit(world, restart=False)
         assert (report.repaired, report.done) == (0, False), call
         assert any(call in note for note in report.notes), call
         world.tick()
 
-    assert audit(world, anew=False).restored == 1
+    assert audit(world, restart=False).restored == 1
     settle(world)
     assert_all_accounted(world, job)
 
@@ -1088,7 +1088,7 @@ def dies_after(calls: int) -> bool:
     world.faults.clear()
     world.tick()
     world.worker().work()
-    audit(world, anew=False)
+    audit(world, restart=False)
     settle(world)
     report = audit(world)
 
@@ -1341,4 +1341,4 @@ def test_when_a_run_is_idle() -> None:
 
 def test_the_margins_keep_their_distances() -> None:
     assert timedelta(minutes=5) < GRACE < OVERTAKEN_AFTER
-    assert LOOK_AGAIN_AFTER < MINUTE
+    assert RECHECK_AFTER < MINUTE

@@ -18,7 +18,7 @@ from tests.builders import NOON
 from tests.fakes import Clock
 
 BATCHES = 3_000
-RETRIES = BATCHES // audit_log._MOST_READS  # noqa: SLF001
+RETRIES = BATCHES // audit_log._MAX_READS  # noqa: SLF001
 CHANGE = ItemChange("0", "jobs", "MODIFY", {"job_id": "a"}, NOON, {"n": 1}, ("payload",))
 
 
@@ -91,7 +91,7 @@ def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> Non
             break
         except UnavailableError:
             failures += 1
-        assert stack.bucket.gets - before <= audit_log._MOST_READS + 1  # noqa: SLF001
+        assert stack.bucket.gets - before <= audit_log._MAX_READS + 1  # noqa: SLF001
     assert failures <= RETRIES
     assert there - 1 <= stack.bucket.gets <= there
 
@@ -103,8 +103,8 @@ def test_a_new_process_reads_the_batches_of_the_window_once(stack: Stack) -> Non
 
 def test_what_is_needed_is_not_forgotten(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """More batches in the window than a process remembers are not read with each invocation."""
-    monkeypatch.setattr(audit_log, "_REMEMBERED", 100)
-    monkeypatch.setattr(audit_log, "_MOST_READS", 10 * BATCHES)
+    monkeypatch.setattr(audit_log, "_MAX_CACHED_IDS", 100)
+    monkeypatch.setattr(audit_log, "_MAX_READS", 10 * BATCHES)
     process = stack.process()
     assert stack.record(process) == 1
 
@@ -115,7 +115,7 @@ def test_what_is_needed_is_not_forgotten(stack: Stack, monkeypatch: pytest.Monke
 
 
 def test_the_oldest_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_log, "_REMEMBERED", 20)
+    monkeypatch.setattr(audit_log, "_MAX_CACHED_IDS", 20)
     bucket, clock = Bucket(), Clock(NOON)
     client: Any = bucket
     log = S3AuditLog(client, bucket="audit")
@@ -127,9 +127,9 @@ def test_the_oldest_batches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
         assert process.record(changes[-1:]) == 1
 
     assert bucket.gets == 0
-    assert len(log._remembered) == log._ids == 20  # noqa: SLF001 — what fits
+    assert len(log._cached) == log._ids == 20  # noqa: SLF001 — what fits
     # A late second delivery reads the batches from then on, and finds the event.
     assert process.record(changes[50:51]) == 0
     assert bucket.gets > 0
     assert process.record(changes[-1:]) == 0
-    assert len(log._remembered) == log._ids == 20  # noqa: SLF001
+    assert len(log._cached) == log._ids == 20  # noqa: SLF001

@@ -16,7 +16,7 @@ from nextfire.domain.ids import RunKey, run_id
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Run, RunState, Trigger
 from nextfire.usecases.find_outstanding import has_outstanding
-from nextfire.usecases.manage_backfills import Wanted
+from nextfire.usecases.manage_backfills import BackfillRange
 from tests.accounting import assert_all_accounted, covered, settle, spoken
 from tests.builders import RUN_LATEST, SKIP, at
 from tests.fakes import Killed
@@ -37,7 +37,7 @@ def begin(
 ) -> Job:
     return world.backfills.begin(
         job.key,
-        Wanted(at(first), at(to), **more),
+        BackfillRange(at(first), at(to), **more),
         backfill_id=backfill_id,
         asked_at=world.now,
         now=world.now,
@@ -168,7 +168,7 @@ def test_how_many_there_would_be_is_told(world: World) -> None:
         begin(world, job, "09:00", "11:00", at_most=100)
     assert refused.value.field == "max"
     begin(world, job, "09:00", "11:00", at_most=120)
-    year = Wanted(at("11:00") - timedelta(days=365), at("11:00"))
+    year = BackfillRange(at("11:00") - timedelta(days=365), at("11:00"))
     other = world.register("other", **MINUTELY)
     with pytest.raises(InvalidInputError, match=f"525600 .* {MOST} at most"):
         world.backfills.begin(other.key, year, backfill_id="b", asked_at=world.now, now=world.now)
@@ -361,7 +361,7 @@ def test_a_change_of_what_leaves_it(world: World) -> None:
 def test_a_job_that_drains_waits_for_what_was_begun(world: World) -> None:
     job = world.register(**MINUTELY)
     # Longer ago than it looks for what waits or is tried again.
-    long_ago = Wanted(at("09:00") - timedelta(days=5), at("09:35") - timedelta(days=5))
+    long_ago = BackfillRange(at("09:00") - timedelta(days=5), at("09:35") - timedelta(days=5))
     world.backfills.begin(job.key, long_ago, backfill_id="b", asked_at=world.now, now=world.now)
     world.tick()
     latest = max((run.key for run in backfilled(world, job)), key=lambda key: key.run_id)
@@ -422,7 +422,7 @@ def test_one_that_waits_in_the_queue_is_not_sent_twice(world: World) -> None:
     job = world.register(schedule="0 0 1 1 *")
     _, yearly = world.backfills.begin(
         job.key,
-        Wanted(at("11:00") - timedelta(days=800), at("11:00")),
+        BackfillRange(at("11:00") - timedelta(days=800), at("11:00")),
         backfill_id="b",
         asked_at=world.now,
         now=world.now,
@@ -504,7 +504,7 @@ def test_who_cannot_be_backfilled_says_so(world: World) -> None:
     nobody = replace(job, key=job.key._replace(job_id="nobody"))
     with pytest.raises(NotFoundError):
         begin(world, nobody, "11:00", "11:05")
-    wanted = Wanted(at("11:00"), at("11:05"))
+    wanted = BackfillRange(at("11:00"), at("11:05"))
     with pytest.raises(ChangedError):
         world.backfills.begin(
             job.key, wanted, backfill_id="b", asked_at=world.now, now=world.now, expected=["x"]

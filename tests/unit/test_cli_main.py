@@ -13,8 +13,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from nextfire.adapters.packages import inline_metadata
-from nextfire.adapters.signatures import SignedScripts
+from nextfire.adapters.packages import parse_inline_metadata
+from nextfire.adapters.signatures import VerifyingScriptStore
 from nextfire.client.folder import write_private
 from nextfire.domain.script import ScriptSource
 from nextfire_cli import runs, signing
@@ -751,7 +751,7 @@ def test_a_script_is_signed_for_its_tenant_pool_and_name(
     stored = MemoryScriptStore()
     url = "s3://scripts/pools/default/acme/report.py"
     stored.upload(url, b"print(1)", asked["signature"])
-    SignedScripts(stored, signers=[public], pool="default").fetch(ScriptSource(url, "acme"))
+    VerifyingScriptStore(stored, signers=[public], pool="default").fetch(ScriptSource(url, "acme"))
     assert key.read_text() not in pushed.output
 
 
@@ -779,7 +779,7 @@ def test_a_lock_is_written_into_the_script(
         monkeypatch.setattr(signing, "resolve", lambda *_, line=line: [line])
         assert call("scripts", "lock", str(script)).exit_code == 0
 
-        inline = inline_metadata(script.read_bytes())
+        inline = parse_inline_metadata(script.read_bytes())
         assert (inline.dependencies, inline.locked) == (("demo-pkg",), (line,))
         assert script.read_text().endswith("# ///\nprint(1)\n")
     script.write_text("print(1)\n")

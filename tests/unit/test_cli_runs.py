@@ -71,7 +71,7 @@ Call = Callable[..., Result]
 def call(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runs, "POLL", 0)
-    monkeypatch.setattr(api_module, "LOOK_EVERY", 0)
+    monkeypatch.setattr(api_module, "CANCEL_CHECK_EVERY", 0)
     environment = {
         "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
         "AWS_SECRET_ACCESS_KEY": "secret",

@@ -1396,7 +1396,8 @@ def test_a_refusal_ends_a_run_only_if_a_cancel_was_asked_for(
 ) -> None:
     run = Run(run_key(), RunState.RUNNING, fence=1, cancel_requested=True)
 
-    assert execute_run._is_to_end(Claim(replace(run, **fields), taken=taken), run) is to_end  # noqa: SLF001
+    there = replace(run, **fields)
+    assert execute_run._refused_for_cancel(Claim(there, taken=taken), run) is to_end  # noqa: SLF001
 
 
 def test_a_death_is_told_to_people_before_it_is_marked_as_told(world: World) -> None:
@@ -1404,11 +1405,11 @@ def test_a_death_is_told_to_people_before_it_is_marked_as_told(world: World) -> 
     world.script(**FAILS)
     world.worker().work_one()
 
-    told = {"dead_letters.put", "events.put", "runs.mark_buried"}
+    told = {"dead_letters.put", "events.put", "runs.mark_death_published"}
     assert [call for call in world.faults.calls if call in told] == [
         "dead_letters.put",
         "events.put",
-        "runs.mark_buried",
+        "runs.mark_death_published",
     ]
 
 

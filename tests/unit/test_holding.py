@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from nextfire.domain.due import Slot, StoredEntry
-from nextfire.usecases.dispatch.holding import BATCH, Holding
+from nextfire.usecases.dispatch.holding import BATCH, HeldEntries
 from tests.builders import NOON, a_fire, a_job, at
 
 HOUR = timedelta(hours=1)
@@ -22,14 +22,14 @@ def many(count: int, due_at: datetime = NOON, prefix: str = "job") -> list[Store
     return [an_entry(f"{prefix}{n:05d}", due_at) for n in range(count)]
 
 
-def a_holding(*held: StoredEntry, budget: int = 1_000, now: datetime = NOON) -> Holding:
-    holding = Holding({}, budget)
+def a_holding(*held: StoredEntry, budget: int = 1_000, now: datetime = NOON) -> HeldEntries:
+    holding = HeldEntries({}, budget)
     for stored in held:
         holding.hold(stored, now)
     return holding
 
 
-def wait(holding: Holding, spare: StoredEntry, *, until: datetime | None = None) -> None:
+def wait(holding: HeldEntries, spare: StoredEntry, *, until: datetime | None = None) -> None:
     """Take a batch in which *spare* can wait."""
     batch = holding.take(NOON)
     assert spare in batch

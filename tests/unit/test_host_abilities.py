@@ -8,28 +8,28 @@ from types import SimpleNamespace
 import pytest
 
 from nextfire.adapters import host_abilities
-from nextfire.adapters.host_abilities import Abilities, abilities_of_host
+from nextfire.adapters.host_abilities import HostFeatures, probe_host
 
 
 @pytest.mark.parametrize(
     ("exit_code", "found"),
     [
-        (0, Abilities(namespaces=True, filters=True)),
-        (1, Abilities(namespaces=False, filters=True)),
-        (2, Abilities(namespaces=True, filters=False)),
-        (3, Abilities(namespaces=False, filters=False)),
-        (-9, Abilities(namespaces=False, filters=False)),
+        (0, HostFeatures(namespaces=True, filters=True)),
+        (1, HostFeatures(namespaces=False, filters=True)),
+        (2, HostFeatures(namespaces=True, filters=False)),
+        (3, HostFeatures(namespaces=False, filters=False)),
+        (-9, HostFeatures(namespaces=False, filters=False)),
     ],
 )
 def test_what_is_missing_is_logged_and_the_executor_starts_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     exit_code: int,
-    found: Abilities,
+    found: HostFeatures,
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=exit_code))
 
-    assert abilities_of_host({}) == found
+    assert probe_host({}) == found
     assert len(caplog.messages) == (not found.namespaces) + (not found.filters)
 
 
@@ -44,5 +44,5 @@ def test_the_host_is_asked_with_nothing_inherited(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(host_abilities.subprocess, "run", spy)  # type: ignore[attr-defined]
 
-    assert abilities_of_host({"LD_LIBRARY_PATH": "/opt"}).filters
+    assert probe_host({"LD_LIBRARY_PATH": "/opt"}).filters
     assert seen == [{"LD_LIBRARY_PATH": "/opt"}]

@@ -54,7 +54,7 @@ def test_what_begins_while_a_killed_keepers_family_is_killed_is_killed_too(
         os, "kill", lambda pid, how: killed.append(pid) if how == signal.SIGKILL else None
     )
 
-    process_table.kill_strangers(())
+    process_table.kill_orphans(())
 
     assert killed == [PIDS + 1, PIDS + 2, PIDS + 3]
 

@@ -19,9 +19,9 @@ import pytest
 
 from nextfire.adapters import kept_program, process_table
 from nextfire.adapters.keeper import Request
-from nextfire.adapters.kept_program import KeptProgram
+from nextfire.adapters.kept_program import SupervisedProgram
 from nextfire.adapters.launcher import Launch
-from nextfire.adapters.launching import Launching, Standard
+from nextfire.adapters.launching import LauncherClient, StandardStreams
 from nextfire.adapters.script_streams import Pump
 from nextfire.domain.ports import Verdict
 
@@ -32,16 +32,16 @@ SURVIVES = "import os, time; os.setsid(); [time.sleep(60) for _ in [os.fork()]]"
 class Started:
     """A program that a launcher was asked for."""
 
-    def __init__(self, launching: Launching, source: str) -> None:
+    def __init__(self, launching: LauncherClient, source: str) -> None:
         reader, writer = os.pipe()
         self.output = reader
         with Path(os.devnull).open("r+b") as null:
             self.kept, self.control = launching.launch(
-                request(source), Standard(null.fileno(), writer, writer), namespaces=False
+                request(source), StandardStreams(null.fileno(), writer, writer), namespaces=False
             )
         os.close(writer)
 
-    def until(self, condition: Callable[[KeptProgram], bool]) -> None:
+    def until(self, condition: Callable[[SupervisedProgram], bool]) -> None:
         """Hear what its keeper reports until *condition*."""
         for _ in range(100):
             if condition(self.kept):
@@ -73,14 +73,14 @@ def request(source: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def launching() -> Iterator[Launching]:
-    it = Launching({})
+def launching() -> Iterator[LauncherClient]:
+    it = LauncherClient({})
     yield it
     it.close()
 
 
 @pytest.fixture
-def start(launching: Launching) -> Iterator[Callable[[str], Started]]:
+def start(launching: LauncherClient) -> Iterator[Callable[[str], Started]]:
     made: list[Started] = []
 
     def one(source: str) -> Started:
@@ -95,7 +95,7 @@ def start(launching: Launching) -> Iterator[Callable[[str], Started]]:
 Start = Callable[[str], Started]
 
 
-def launcher_of(launching: Launching) -> int:
+def launcher_of(launching: LauncherClient) -> int:
     return launching._process.pid  # noqa: SLF001
 
 
@@ -142,14 +142,14 @@ def test_program_has_no_descriptor_of_the_launcher_or_of_another_run(start: Star
     assert it.read() == b"[0, 1, 2, 3]\n"  # 3: of the listing
 
 
-def test_launcher_has_nothing_of_this_process_in_its_environment(launching: Launching) -> None:
+def test_launcher_has_nothing_of_this_process_in_its_environment(launching: LauncherClient) -> None:
     environment = Path(f"/proc/{launcher_of(launching)}/environ").read_bytes()
 
     assert environment == b""
 
 
 def test_launcher_never_has_what_a_program_is_given_in_its_memory(
-    launching: Launching, start: Start
+    launching: LauncherClient, start: Start
 ) -> None:
     secret = os.urandom(16).hex()
     it = start(f"import time; secret = '{secret}'; print(1, flush=True); time.sleep(60)")
@@ -176,7 +176,7 @@ def memory_of(pid: int) -> bytes:
 
 
 def test_killed_launcher_costs_no_run_and_another_one_serves_the_next(
-    launching: Launching, start: Start, caplog: pytest.LogCaptureFixture
+    launching: LauncherClient, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = start("import sys; sys.stdin.read(); import time; time.sleep(1); print('on')")
     before.until(lambda kept: kept.started)
@@ -193,7 +193,7 @@ def test_killed_launcher_costs_no_run_and_another_one_serves_the_next(
 
 
 def test_launcher_that_hangs_costs_the_runs_that_it_was_asked_for(
-    launching: Launching, start: Start, monkeypatch: pytest.MonkeyPatch
+    launching: LauncherClient, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_program, "_STARTED_WITHIN", 0.1)
     monkeypatch.setattr(kept_program, "_GONE_WITHIN", 0.1)
@@ -215,7 +215,7 @@ def test_launcher_that_hangs_costs_the_runs_that_it_was_asked_for(
 
 @pytest.mark.parametrize("launcher_too", [False, True], ids=["keeper", "keeper and launcher"])
 def test_nothing_lives_on_of_a_program_whose_keeper_is_killed(
-    launching: Launching,
+    launching: LauncherClient,
     start: Start,
     launcher_too: bool,  # noqa: FBT001
 ) -> None:
@@ -265,7 +265,7 @@ def make_subreaper() -> None:
 
 def test_launcher_ends_with_its_executor_and_so_do_the_programs() -> None:
     marker = f"marker_{os.urandom(8).hex()}"
-    other = Launching({})
+    other = LauncherClient({})
     it = Started(other, f"'{marker}'; {LAST}")
     it.until(lambda kept: kept.started)
     launcher = other._process  # noqa: SLF001
@@ -278,12 +278,12 @@ def test_launcher_ends_with_its_executor_and_so_do_the_programs() -> None:
     assert processes(marker) == []
 
 
-def send(launching: Launching, message: bytes, descriptors: list[int]) -> None:
+def send(launching: LauncherClient, message: bytes, descriptors: list[int]) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
     launching._socket.sendmsg([message], rights if descriptors else [])  # noqa: SLF001
 
 
-def test_other_version_is_refused_in_words(launching: Launching) -> None:
+def test_other_version_is_refused_in_words(launching: LauncherClient) -> None:
     near, far = socket.socketpair()
     with near:
         with far, Path(os.devnull).open("r+b") as null:
@@ -293,7 +293,7 @@ def test_other_version_is_refused_in_words(launching: Launching) -> None:
     assert told.startswith(b"E the executor speaks another version")
 
 
-def test_launcher_withstands_any_message(launching: Launching, start: Start) -> None:
+def test_launcher_withstands_any_message(launching: LauncherClient, start: Start) -> None:
     """Whatever comes over the socket costs the run that it asks for, and no other."""
     draw = random.Random(7)  # noqa: S311
     pid = launcher_of(launching)
@@ -321,7 +321,9 @@ def test_launcher_withstands_any_message(launching: Launching, start: Start) -> 
     assert eventually(lambda: descriptors_of(pid) <= 10)
 
 
-def test_launcher_is_after_many_programs_as_after_one(launching: Launching, start: Start) -> None:
+def test_launcher_is_after_many_programs_as_after_one(
+    launching: LauncherClient, start: Start
+) -> None:
     pid = launcher_of(launching)
 
     def look() -> tuple[int, int]:

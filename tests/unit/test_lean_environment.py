@@ -12,7 +12,7 @@ from botocore.utils import get_environ_proxies  # noqa: TID251 - what is compare
 
 from nextfire.adapters.lean import environment
 from nextfire.adapters.lean.credentials import BotocoreCredentials, credentials_source
-from nextfire.adapters.lean.environment import Place, place_of, proxy_for, tls_context
+from nextfire.adapters.lean.environment import Place, proxy_for, service_endpoint, tls_context
 from nextfire.adapters.lean.signing import Credentials
 
 LOCAL = "http://127.0.0.1:4566"
@@ -38,7 +38,7 @@ def test_endpoint_is_that_of_botocore(
     monkeypatch.setenv("AWS_DEFAULT_REGION", region)
     client = Session().create_client(service)
 
-    assert place_of(service) == Place(region, client.meta.endpoint_url)
+    assert service_endpoint(service) == Place(region, client.meta.endpoint_url)
 
 
 @pytest.mark.parametrize("region", ["eu-central-1", "us-gov-west-1", "cn-north-1"])
@@ -46,20 +46,20 @@ def test_usual_partitions_need_no_botocore(monkeypatch: pytest.MonkeyPatch, regi
     monkeypatch.setenv("AWS_REGION", region)
     monkeypatch.setitem(sys.modules, "botocore.session", None)
 
-    assert place_of("sqs").endpoint.startswith(f"https://sqs.{region}.amazonaws.com")
+    assert service_endpoint("sqs").endpoint.startswith(f"https://sqs.{region}.amazonaws.com")
 
 
 def test_endpoints_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", LOCAL + "/")
-    assert place_of("sqs").endpoint == LOCAL
+    assert service_endpoint("sqs").endpoint == LOCAL
 
     monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1")
-    assert place_of("sqs").endpoint == "http://127.0.0.1:1"
-    assert place_of("dynamodb").endpoint == LOCAL
+    assert service_endpoint("sqs").endpoint == "http://127.0.0.1:1"
+    assert service_endpoint("dynamodb").endpoint == LOCAL
 
     monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
-    assert place_of("sqs").endpoint == "https://sqs.eu-central-1.amazonaws.com"
+    assert service_endpoint("sqs").endpoint == "https://sqs.eu-central-1.amazonaws.com"
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:4566", "ftp://127.0.0.1", "http://host/path"])
@@ -70,12 +70,12 @@ def test_an_endpoint_that_cannot_be_used_is_refused(
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
 
     with pytest.raises(ValueError, match="Invalid endpoint"):
-        place_of("sqs")
+        service_endpoint("sqs")
 
 
 def test_no_region_is_refused() -> None:
     with pytest.raises(ValueError, match="AWS_REGION=eu-central-1"):
-        place_of("sqs")
+        service_endpoint("sqs")
 
 
 def test_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nextfire.adapters.lean.response import ClosedError, LostError, read_response
+from nextfire.adapters.lean.response import ClosedError, ConnectionLostError, read_response
 from nextfire.adapters.lean.transport import Connection, Transport
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -76,7 +76,7 @@ def test_names_of_headers_are_in_lower_case_and_values_without_spaces() -> None:
     ],
 )
 def test_a_malformed_response_is_lost(sent: bytes) -> None:
-    with pytest.raises(LostError) as raised:
+    with pytest.raises(ConnectionLostError) as raised:
         read_response(io.BytesIO(sent))
 
     assert not isinstance(raised.value, ClosedError), "something was received"
@@ -92,7 +92,7 @@ def test_a_connection_that_ends_before_the_first_byte_is_closed() -> None:
 )
 @example(b"\xb2: 1\r\nContent-Length: \xb2\r\n\r\n", OK)
 def test_any_bytes_are_a_response_or_lost(tail: bytes, head: bytes) -> None:
-    with suppress(LostError):
+    with suppress(ConnectionLostError):
         read_response(io.BytesIO(head + tail))
 
 

@@ -10,12 +10,12 @@ import pytest
 from nextfire.domain.errors import InvalidInputError
 from nextfire.domain.run import Run, RunState
 from nextfire.usecases import list_runs as module
-from nextfire.usecases.list_runs import Found, Wanted, list_runs
+from nextfire.usecases.list_runs import RunFilter, RunListing, list_runs
 from tests.builders import NOON, a_job, run_key
 from tests.fakes import Faults, MemoryDueStore, MemoryJobStore, MemoryRunStore
 
 HOUR = timedelta(hours=1)
-WANTED = Wanted(first=NOON, before=NOON + HOUR)
+WANTED = RunFilter(first=NOON, before=NOON + HOUR)
 
 
 class Desk:
@@ -34,10 +34,12 @@ class Desk:
             key = run_key(NOON + timedelta(minutes=n), job_id=job_id, tenant=tenant)
             self._runs.items[key] = Run(key, **{"state": RunState.SUCCEEDED, **fields})
 
-    def page(self, wanted: Wanted = WANTED, cursor: str | None = None, limit: int = 50) -> Found:
+    def page(
+        self, wanted: RunFilter = WANTED, cursor: str | None = None, limit: int = 50
+    ) -> RunListing:
         return list_runs(self.jobs, self.runs, "acme", wanted, cursor=cursor, limit=limit)
 
-    def all(self, wanted: Wanted = WANTED, limit: int = 50) -> tuple[list[str], int]:
+    def all(self, wanted: RunFilter = WANTED, limit: int = 50) -> tuple[list[str], int]:
         """What all pages name, and how many pages there are."""
         found, cursor, pages = [], None, 0
         while pages == 0 or cursor is not None:
@@ -104,7 +106,7 @@ def test_a_job_of_which_no_record_is_wanted_is_gone_through_to_its_end(desk: Des
     desk.add("a", 30)
     desk.add("b", 1, state=RunState.DEAD)
 
-    found, pages = desk.all(Wanted(NOON, NOON + HOUR, state=RunState.DEAD), limit=4)
+    found, pages = desk.all(RunFilter(NOON, NOON + HOUR, state=RunState.DEAD), limit=4)
 
     assert (found, pages) == (["b 1200"], 1)
 
@@ -113,7 +115,7 @@ def test_one_job_is_looked_at_alone(desk: Desk) -> None:
     for job_id in "abc":
         desk.add(job_id, 3)
 
-    found, _ = desk.all(Wanted(NOON, NOON + HOUR, job_id="b"), limit=2)
+    found, _ = desk.all(RunFilter(NOON, NOON + HOUR, job_id="b"), limit=2)
 
     assert found == ["b 1202", "b 1201", "b 1200"]
     assert set(desk.faults.calls) == {"runs.list"}

@@ -19,8 +19,8 @@ from nextfire.domain.instants import isoformat, to_ms
 from nextfire.domain.job import MAX_REPLACED, Job, JobState
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import MAX_DATES
-from nextfire.usecases.answer_once import Once
 from nextfire.usecases.dispatch.gates import Shares
+from nextfire.usecases.idempotent_requests import IdempotentRequest
 from tests.accounting import assert_all_accounted, ran, settle
 from tests.builders import a_fire, at, job_key
 from tests.world import World
@@ -556,7 +556,7 @@ def test_a_job_with_no_room_left_for_its_past_can_be_deleted_but_not_changed(
 
 def test_a_request_of_before_a_deletion_owns_nothing_of_the_former_job(world: World) -> None:
     old = world.register(schedule="* * * * *")
-    asked = Once(at("11:59:58"), "seed", again=True)
+    asked = IdempotentRequest(at("11:59:58"), "seed", again=True)
     world.tick_at("12:00")
     world.worker().work()
     world.at("12:00:30")
@@ -576,7 +576,7 @@ def test_a_request_of_before_a_deletion_owns_nothing_of_the_former_job(world: Wo
 def test_a_job_that_was_deleted_does_not_come_back_with_its_request(
     world: World, *, refused: bool
 ) -> None:
-    asked = Once(world.now, "seed", again=True, refused=refused)
+    asked = IdempotentRequest(world.now, "seed", again=True, refused=refused)
     mine = world.register(schedule="* * * * *")
     world.tick_at("12:00")
     world.delete(mine)

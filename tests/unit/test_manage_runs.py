@@ -14,7 +14,7 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.job import Job, JobState
 from nextfire.domain.run import Attempt, AttemptOutcome, Result, Run, RunState
 from nextfire.usecases import manage_runs
-from nextfire.usecases.manage_runs import ManageRuns, Waiting
+from nextfire.usecases.manage_runs import ManageRuns, PendingOccurrence
 from tests.builders import a_job, a_message, at, job_key, run_key
 from tests.fakes import (
     Clock,
@@ -150,7 +150,7 @@ def test_a_waiting_run_that_was_to_be_cancelled_when_it_ran_is_cancelled(desk: D
 def test_an_occurrence_of_a_paused_job_can_be_cancelled(desk: Desk) -> None:
     desk.jobs.put(desk.job.paused(at("11:30"), None))
     key = run_key(at("12:00"))
-    assert isinstance(desk.manage.find(key), Waiting)
+    assert isinstance(desk.manage.find(key), PendingOccurrence)
 
     assert desk.manage.cancel(key, None).state is RunState.CANCELLED
     with pytest.raises(NotFoundError):
@@ -191,7 +191,7 @@ def test_an_occurrence_waits_for_an_earlier_run_whose_message_came_first(
 
     waiting = desk.manage.find(run_key(at("12:00")))
 
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, PendingOccurrence)
     assert (f"waits for {run.key.execution_id}" in waiting.reason) is in_the_way
 
 

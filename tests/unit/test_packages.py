@@ -16,9 +16,9 @@ import pytest
 
 from nextfire.adapters import packages, script_runner, unpack
 from nextfire.adapters.package_index import PackageIndex
-from nextfire.adapters.packages import Inline, inline_metadata, suits
+from nextfire.adapters.packages import InlineMetadata, parse_inline_metadata, python_satisfies
 from nextfire.adapters.removal import remove
-from nextfire.adapters.sandbox import Ending, Sandbox
+from nextfire.adapters.sandbox import ProgramEnd, Sandbox
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ports import ScriptCall, ScriptExit, Verdict
 from tests.indexes import Index, serving, wheel
@@ -35,21 +35,27 @@ def inline(*lines: str) -> str:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("print(1)", Inline()),
-        ("# /// script\n# dependencies = ['a']\nprint(1)", Inline()),  # it does not end
-        ("# /// other\n# dependencies = ['a']\n# ///\n", Inline()),
-        ("# /// script\n# ///\n", Inline()),
-        (inline("dependencies = ['a>=1', 'b']"), Inline(("a>=1", "b"))),
-        (inline("requires-python = '>=3.11'", "#", "dependencies = []"), Inline((), ">=3.11")),
-        ("#!python\n\n" + inline("dependencies = ['a']") + "print(1)\n", Inline(("a",))),
-        ("# /// script\n#\n# dependencies = [\n#   'a',\n# ]\n# ///\n", Inline(("a",))),
-        (inline("dependencies = ['a']", "[tool.uv]", "exclude-newer = '2026'"), Inline(("a",))),
+        ("print(1)", InlineMetadata()),
+        ("# /// script\n# dependencies = ['a']\nprint(1)", InlineMetadata()),  # it does not end
+        ("# /// other\n# dependencies = ['a']\n# ///\n", InlineMetadata()),
+        ("# /// script\n# ///\n", InlineMetadata()),
+        (inline("dependencies = ['a>=1', 'b']"), InlineMetadata(("a>=1", "b"))),
+        (
+            inline("requires-python = '>=3.11'", "#", "dependencies = []"),
+            InlineMetadata((), ">=3.11"),
+        ),
+        ("#!python\n\n" + inline("dependencies = ['a']") + "print(1)\n", InlineMetadata(("a",))),
+        ("# /// script\n#\n# dependencies = [\n#   'a',\n# ]\n# ///\n", InlineMetadata(("a",))),
+        (
+            inline("dependencies = ['a']", "[tool.uv]", "exclude-newer = '2026'"),
+            InlineMetadata(("a",)),
+        ),
     ],
     ids=range(9),
 )
-def test_inline_metadata(source: str, said: Inline) -> None:
-    assert inline_metadata(source.encode()) == said
-    assert inline_metadata(source.replace("\n", "\r\n").encode()) == said
+def test_inline_metadata(source: str, said: InlineMetadata) -> None:
+    assert parse_inline_metadata(source.encode()) == said
+    assert parse_inline_metadata(source.replace("\n", "\r\n").encode()) == said
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_inline_metadata(source: str, said: Inline) -> None:
 )
 def test_malformed_metadata_is_refused(source: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        inline_metadata(source.encode())
+        parse_inline_metadata(source.encode())
 
 
 @pytest.mark.parametrize(
@@ -93,13 +99,13 @@ def test_malformed_metadata_is_refused(source: str, problem: str) -> None:
     ],
 )
 def test_required_pythons(required: str, suited: bool) -> None:  # noqa: FBT001
-    assert suits((3, 11, 2), required) is suited
+    assert python_satisfies((3, 11, 2), required) is suited
 
 
 @pytest.mark.parametrize("required", ["3.11", ">=three", ">=3.11;", "=>3.11"])
 def test_malformed_requirement_of_a_python_is_refused(required: str) -> None:
     with pytest.raises(ValueError, match="invalid requires-python"):
-        suits((3, 11, 2), required)
+        python_satisfies((3, 11, 2), required)
 
 
 # Archives
@@ -206,7 +212,7 @@ def test_unpacking_counts_as_the_scripts_time(
     given: list[timedelta] = []
     really = Sandbox.run
 
-    def spy(self: Sandbox, *arguments: Any, **options: Any) -> Ending:
+    def spy(self: Sandbox, *arguments: Any, **options: Any) -> ProgramEnd:
         given.append(options["timeout"])
         return really(self, *arguments, **options)
 
@@ -420,7 +426,7 @@ def test_sets_are_removed_while_others_go_on(
         remove(path)
 
     monkeypatch.setattr(packages, "remove", spy)
-    monkeypatch.setattr(packages, "_SETS_KEPT", 0)
+    monkeypatch.setattr(packages, "_MAX_SETS", 0)
 
     assert run(installing, NAMED).stdout == "42\n"
     (path, locked) = removed[-1]

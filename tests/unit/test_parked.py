@@ -115,7 +115,7 @@ def test_a_million_that_wait_cost_at_most_50_dollars_a_day(
     """The writes are those of each entry. The reads for the tries do not grow with their number:
     those of a real watcher are measured by the next test.
     """
-    monkeypatch.setattr(waiting, "_LOOKS", 5)
+    monkeypatch.setattr(waiting, "_TRIES_AT_ONCE", 5)
     count = 50 if quota is None else 130
     quotas = TenantQuotas.model_validate({"tenants": {"acme": {"runsPerMinute": quota}}})
     world, meter = a_world(backlog=0 if quota is None else None, quotas=quotas, acme=count)

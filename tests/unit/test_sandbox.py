@@ -22,9 +22,9 @@ class Keeper:
         self.process = subprocess.Popen(["sleep", str(seconds)])
         control, self.told = socket.socketpair()
         self._control = control
-        self.swept: list[kept_program.KeptProgram] = []
+        self.swept: list[kept_program.SupervisedProgram] = []
         self.killed: list[int] = []
-        self.kept = kept_program.KeptProgram(
+        self.kept = kept_program.SupervisedProgram(
             control, kill=self.kill, kill_launcher=self.told.close, sweep=self.swept.append
         )
         self.told.sendall(b"P %d\n" % self.process.pid)

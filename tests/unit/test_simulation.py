@@ -47,7 +47,14 @@ CALLS = [
     *("jobs.get_many", "jobs.get", "jobs.complete", "due.put", "due.delete", "due.read"),
     *("queue.send", "queue.backlog", "runs.skip", "runs.between", "runs.stop", "runs.claim"),
     *("runs.advance", "control.move_cursor", "dead_letters.put", "runs.extend", "runs.peek"),
-    *("runs.mark_buried", "runs.redrive", "runs.save", "runs.get", "events.put", "files.put"),
+    *(
+        "runs.mark_death_published",
+        "runs.redrive",
+        "runs.save",
+        "runs.get",
+        "events.put",
+        "files.put",
+    ),
 ]
 
 

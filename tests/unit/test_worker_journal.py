@@ -8,7 +8,7 @@ import pytest
 
 from nextfire.adapters import worker_journal
 from nextfire.adapters.run_queue import SqsDelivery
-from nextfire.adapters.worker_journal import Held, WorkerJournal
+from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
 
 NO_CLIENT: Any = None
 
@@ -26,7 +26,7 @@ def test_it_lists_what_is_needed_to_give_a_message_back() -> None:
 
     journal.hold([delivery("a")])
 
-    assert journal.held() == [Held("handle a", "a", "ü", "token a", "body")]
+    assert journal.held() == [HeldMessage("handle a", "a", "ü", "token a", "body")]
 
 
 def test_of_what_is_too_long_to_be_ours_the_receipt_is_listed() -> None:
@@ -34,7 +34,7 @@ def test_of_what_is_too_long_to_be_ours_the_receipt_is_listed() -> None:
 
     journal.hold([delivery("a", body="x" * 300_000)])
 
-    assert journal.held() == [Held("handle a", "a", "ü", "token a", "")]
+    assert journal.held() == [HeldMessage("handle a", "a", "ü", "token a", "")]
 
 
 def test_what_it_has_no_room_for_is_not_listed() -> None:
@@ -64,7 +64,7 @@ def test_an_entry_whose_writing_was_broken_off_is_not_listed(written: int) -> No
     journal = Dying()
     journal.hold([delivery("a"), delivery("b")])
     journal.release([delivery("b")])  # the place is reused, over what is left of b
-    size = len(worker_journal._encode(Held("handle c", "c", "ü", "token c", "body")))  # noqa: SLF001
+    size = len(worker_journal._encode(HeldMessage("handle c", "c", "ü", "token c", "body")))  # noqa: SLF001
 
     journal.left = written
     journal.hold([delivery("c")])

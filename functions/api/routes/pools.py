@@ -34,7 +34,7 @@ def redrive_pool(
 ) -> Response[str]:
     pool = services().pool(pool)
     # What this request redrove and has died again since, it does not redrive when it comes again.
-    asked_at = once().asked_before or now()
+    asked_at = once().first_sent_at or now()
     first, last = span(request.from_, request.to, asked_at)
     done = services().executions.redrive_dead(
         tenant(),

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 PREFIX = "chain/"
 _GREATEST = 10**12 - 1
 _TAKEN = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
-_REMEMBERED = 200_000
+_MAX_CACHED_IDS = 200_000
 """Maximum number of event ids cached per process (about 20 MiB), so that batches are not read
 again. The cache exceeds it if a single `ids_since` call needs more."""
-_MOST_READS = 1_000
+_MAX_READS = 1_000
 """Maximum number of batches that one `ids_since` call reads: about half a minute."""
 
 
@@ -46,7 +46,7 @@ class S3AuditLog:
         self._client = client
         self._bucket = bucket
         self._last: Batch | None = None
-        self._remembered: dict[int, _CachedBatch] = {}
+        self._cached: dict[int, _CachedBatch] = {}
         self._ids = 0
 
     def last(self) -> Batch | None:
@@ -74,12 +74,12 @@ class S3AuditLog:
         ids: set[str] = set()
         reads, number = 0, last.number
         while number > 0:
-            if number not in self._remembered:
-                if reads == _MOST_READS:
+            if number not in self._cached:
+                if reads == _MAX_READS:
                     raise UnavailableError("read audit events: too many for one call. Try again.")
                 reads += 1
                 self._remember(self.read(number))
-            known = self._remembered[number]
+            known = self._cached[number]
             if known.recorded_at < since:
                 break
             ids.update(known.ids)
@@ -114,19 +114,19 @@ class S3AuditLog:
             return decode_batch(number, answer["Body"].read())
 
     def _remember(self, batch: Batch) -> None:
-        if batch.number not in self._remembered:
+        if batch.number not in self._cached:
             ids = tuple(str(event["id"]) for event in batch.events)
-            self._remembered[batch.number] = _CachedBatch(parse_instant(batch.recorded_at), ids)
+            self._cached[batch.number] = _CachedBatch(parse_instant(batch.recorded_at), ids)
             self._ids += len(ids)
 
     def _evict_before(self, needed: int) -> None:
         """If the cache is too large, evict the oldest batches, but none from *needed* on."""
-        if self._ids <= _REMEMBERED:
+        if self._ids <= _MAX_CACHED_IDS:
             return
-        for number in sorted(self._remembered):
-            if number >= needed or self._ids <= _REMEMBERED:
+        for number in sorted(self._cached):
+            if number >= needed or self._ids <= _MAX_CACHED_IDS:
                 return
-            self._ids -= len(self._remembered.pop(number).ids)
+            self._ids -= len(self._cached.pop(number).ids)
 
 
 def key_of(number: int) -> str:

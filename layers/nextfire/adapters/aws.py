@@ -22,7 +22,7 @@ from nextfire.adapters.aws_errors import (
 from nextfire.adapters.items import Item
 from nextfire.adapters.lazily import LazyClient
 from nextfire.adapters.lean.dynamodb import LeanDynamoDb
-from nextfire.adapters.lean.json_client import JsonClient, Patience
+from nextfire.adapters.lean.json_client import ClientTimeouts, JsonClient
 from nextfire.adapters.lean.sqs import LeanSqs
 from nextfire.domain.errors import UnavailableError
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 # A due entry's bucket is computed before its request is sent, and watchers read a bucket for 30 s
 # after its minute ends. All attempts of one request together take far less than that.
-_USUAL = Patience(connect=1, read=4, attempts=3)
-_AT_ONCE = Patience(connect=0.5, read=0.5, attempts=1)
-_LONG_POLL = Patience(connect=1, read=25, attempts=3)
+_USUAL = ClientTimeouts(connect=1, read=4, attempts=3)
+_AT_ONCE = ClientTimeouts(connect=0.5, read=0.5, attempts=1)
+_LONG_POLL = ClientTimeouts(connect=1, read=25, attempts=3)
 _POOL_SIZE = 32
 _CLIENT = "NEXTFIRE_AWS_CLIENT"
 
@@ -50,12 +50,12 @@ def dynamodb() -> DynamoDBClient:
     return _dynamodb(_USUAL)
 
 
-def dynamodb_at_once() -> DynamoDBClient:
+def dynamodb_fail_fast() -> DynamoDBClient:
     """A client that fails fast, for optional calls that an API request waits for."""
     return _dynamodb(_AT_ONCE)
 
 
-def _dynamodb(patience: Patience) -> DynamoDBClient:
+def _dynamodb(patience: ClientTimeouts) -> DynamoDBClient:
     if not _lean():
         return cast("DynamoDBClient", _of_boto3("dynamodb", patience))
     client = JsonClient("dynamodb", "DynamoDB_20120810", patience)
@@ -73,7 +73,7 @@ def s3() -> S3Client:
     return cast("S3Client", _lazy("s3"))
 
 
-def s3_for_others() -> S3Client:
+def s3_presigner() -> S3Client:
     """A client that presigns URLs for callers without credentials.
 
     The URLs contain the regional host name: S3 redirects other host names to it, and a signature is
@@ -115,7 +115,7 @@ def _lazy(service: str) -> Any:
     return LazyClient(lambda: _of_boto3(service, _USUAL))
 
 
-def _of_boto3(service: str, patience: Patience, **more: Any) -> Any:
+def _of_boto3(service: str, patience: ClientTimeouts, **more: Any) -> Any:
     import boto3  # noqa: PLC0415 - the import takes a second
     from botocore.config import Config  # noqa: PLC0415 - the same
 

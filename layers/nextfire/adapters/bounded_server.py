@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
 """Bytes per read, and buffer size for each direction of a connection."""
-MOST_CONNECTIONS = 32
+MAX_CONNECTIONS_PER_RUN = 32
 """Maximum number of connections of one run; others wait in the listener's backlog."""
-SURE_CONNECTIONS = 2
+GUARANTEED_CONNECTIONS = 2
 """Connections guaranteed to each run, however many the other runs hold."""
 _SHARE_OF_FILES = 16
 """All runs together may hold 1/16 of the process's open-file limit as connections, in addition to
@@ -40,7 +40,7 @@ _GONE_WITHIN = 5.0
 
 
 @dataclass(slots=True)
-class Room:
+class SharedCapacity:
     """Capacity that all servers of a process share."""
 
     connections: int
@@ -57,9 +57,9 @@ class Room:
 
     def has_place(self, held: int) -> bool:
         """Whether a server that holds *held* connections may accept one more."""
-        if held < SURE_CONNECTIONS:
+        if held < GUARANTEED_CONNECTIONS:
             return True
-        return held < MOST_CONNECTIONS and self.open < self.connections
+        return held < MAX_CONNECTIONS_PER_RUN and self.open < self.connections
 
     @property
     def share_of_core(self) -> float:
@@ -67,7 +67,7 @@ class Room:
         return _SHARE_OF_CORE / max(self.servers, 1)
 
 
-class Pace:
+class CpuThrottle:
     """Throttles a server that uses more than its share of a core."""
 
     def __init__(self, share: Callable[[], float], *, now: float, spent: float) -> None:
@@ -84,7 +84,7 @@ class Pace:
         return max(-self._credit / self._share(), 0)
 
 
-_room = Room(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES)
+_room = SharedCapacity(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_FILES)
 
 Handle = Callable[["BoundedServer", socket.socket], Awaitable[None]]
 
@@ -97,14 +97,14 @@ class BoundedServer:
         listener: socket.socket,
         handle: Handle,
         *,
-        room: Room = _room,
+        room: SharedCapacity = _room,
         idle: float = IDLE,
     ) -> None:
         self._listener = listener
         self._handle = handle
         self._room = room
         self._idle = idle
-        self._pace: Pace | None = None
+        self._pace: CpuThrottle | None = None
         self._stop: Callable[[], object] | None = None
         self._starting = threading.Event()
         self._problem: OSError | None = None
@@ -185,7 +185,7 @@ class BoundedServer:
         if not serving:  # asyncio.run makes a task of every coroutine
             raise RuntimeError("not a task")
         self._stop = _canceller_of(loop, serving)
-        self._pace = Pace(
+        self._pace = CpuThrottle(
             lambda: self._room.share_of_core, now=time.monotonic(), spent=time.thread_time()
         )
         self._starting.set()

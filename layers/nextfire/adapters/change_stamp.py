@@ -14,7 +14,7 @@ _NAME, _VALUE = f"#{CHANGED_BY}", f":{CHANGED_BY}"
 _SET = f"SET {_NAME} = {_VALUE}, "
 
 
-def stamped(
+def with_changed_by(
     client: DynamoDBClient, *, tables: Collection[str], changed_by: Callable[[], str | None]
 ) -> DynamoDBClient:
     """Wrap *client* so that every item written to *tables* carries the attribute `changed_by`.

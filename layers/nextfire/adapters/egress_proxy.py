@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 
-from nextfire.adapters.bounded_server import CHUNK, IDLE, BoundedServer, Room
+from nextfire.adapters.bounded_server import CHUNK, IDLE, BoundedServer, SharedCapacity
 from nextfire.domain.egress import PORTS, Address, Egress
 
 _log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class EgressProxy:
         refused: Refused,
         resolve: Resolve | None = None,
         connect: Connect | None = None,
-        room: Room | None = None,
+        room: SharedCapacity | None = None,
         idle: float = IDLE,
     ) -> None:
         """Build.

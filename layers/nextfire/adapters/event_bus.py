@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_events import EventBridgeClient
 
 
-class EventBridgeEvents:
+class EventBridgeEventBus:
     """`Events` on the bus *bus*, by its name or ARN."""
 
     def __init__(self, client: EventBridgeClient, *, bus: str) -> None:

@@ -17,14 +17,14 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
+class HostFeatures:
     """`namespaces`: scripts can have their own. `filters`: seccomp filters work."""
 
     namespaces: bool = True
     filters: bool = True
 
 
-def abilities_of_host(environment: Mapping[str, str]) -> Abilities:
+def probe_host(environment: Mapping[str, str]) -> HostFeatures:
     """Probe the host in a child process with *environment* only, and log missing features.
 
     The executor starts in any case: without these features, scripts are still separated by folders,
@@ -44,7 +44,7 @@ def abilities_of_host(environment: Mapping[str, str]) -> Abilities:
         ).returncode
     # Any other exit code, such as that of a signal, proves neither feature.
     known = denied in range(4)
-    found = Abilities(
+    found = HostFeatures(
         namespaces=known and not denied & confinement.NO_NAMESPACES,
         filters=known and not denied & confinement.NO_FILTER,
     )

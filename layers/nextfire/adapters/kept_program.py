@@ -25,7 +25,7 @@ _REPORTS_AT_MOST = 16 * 1024
 """Maximum bytes of a keeper's reports; about 1,000 are needed."""
 
 
-class KeptProgram:
+class SupervisedProgram:
     """The executor's handle of a program under its keeper."""
 
     def __init__(
@@ -34,7 +34,7 @@ class KeptProgram:
         *,
         kill: Callable[[int], None],
         kill_launcher: Callable[[], None],
-        sweep: Callable[[KeptProgram], None],
+        sweep: Callable[[SupervisedProgram], None],
     ) -> None:
         """Build.
 
@@ -146,7 +146,11 @@ class _Stage(IntEnum):
 
 
 def supervise(
-    kept: KeptProgram, pump: Pump, timeout: timedelta, grace: float, ask: Callable[[], Verdict]
+    kept: SupervisedProgram,
+    pump: Pump,
+    timeout: timedelta,
+    grace: float,
+    ask: Callable[[], Verdict],
 ) -> tuple[bool, Verdict]:
     """Pump the program's output and poll *ask* until the program has ended.
 

@@ -38,7 +38,7 @@ from nextfire.adapters.confinement import (
     prctl,
 )
 from nextfire.adapters.keeper import drain, keep
-from nextfire.adapters.process_table import kill_strangers
+from nextfire.adapters.process_table import kill_orphans
 
 _INT = struct.calcsize("=i")
 
@@ -165,7 +165,7 @@ class _Launcher:
                 # Regardless of its reports: a keeper that exits by itself leaves no processes.
                 killed = killed or status != 0
         if killed:
-            kill_strangers(self._keepers)
+            kill_orphans(self._keepers)
         for control in over:
             os.close(control)
 

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from nextfire.adapters import confinement, keeper, launcher, process_table
-from nextfire.adapters.kept_program import KeptProgram, in_memory
+from nextfire.adapters.kept_program import SupervisedProgram, in_memory
 from nextfire.adapters.launcher import Launch
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ _CODE = compiled(confinement, process_table, keeper, launcher)
 
 
 @dataclass(frozen=True, slots=True)
-class Standard:
+class StandardStreams:
     """Descriptors of a program's standard input, output and error."""
 
     stdin: int
@@ -58,7 +58,7 @@ class Standard:
     stderr: int
 
 
-class Launching:
+class LauncherClient:
     """Starts programs under keepers. Thread-safe.
 
     All threads share one launcher. A dead launcher is replaced; its keepers and their programs keep
@@ -69,19 +69,19 @@ class Launching:
         """Build, and start the launcher. *environment*: the variables of its interpreter."""
         self._environment = dict(environment)
         self._lock = threading.Lock()
-        self._living: set[KeptProgram] = set()
+        self._living: set[SupervisedProgram] = set()
         self._process, self._socket = self._start()
 
     def launch(
         self,
         request: dict[str, Any],
-        standard: Standard,
+        standard: StandardStreams,
         *,
         namespaces: bool,
         channel: int = -1,
         network: int = -1,
         locks: Collection[int] = (),
-    ) -> tuple[KeptProgram, socket.socket]:
+    ) -> tuple[SupervisedProgram, socket.socket]:
         """Start a program under a new keeper.
 
         Args:
@@ -115,7 +115,7 @@ class Launching:
             ]
             self._send(bytes([Launch.VERSION, flags]), descriptors)
             unless_launched.pop_all()
-        kept = KeptProgram(
+        kept = SupervisedProgram(
             near, kill=self._kill, kill_launcher=self._process.kill, sweep=self._sweep
         )
         self._living.add(kept)
@@ -170,7 +170,7 @@ class Launching:
             if parent in {self._process.pid, os.getpid()} and session == keeper:
                 os.kill(keeper, signal.SIGKILL)
 
-    def _sweep(self, gone: KeptProgram) -> None:
+    def _sweep(self, gone: SupervisedProgram) -> None:
         """Kill the processes that the keeper of *gone* left, if the launcher is dead.
 
         This process, the next subreaper, has adopted the keeper and its orphans. Other children of
@@ -183,7 +183,7 @@ class Launching:
             with suppress(ChildProcessError):
                 os.waitpid(gone.keeper, os.WNOHANG)
         living = {each.keeper for each in [*self._living] if each.keeper is not None}
-        process_table.kill_strangers(living, session=os.getsid(0))
+        process_table.kill_orphans(living, session=os.getsid(0))
 
 
 def _end(process: subprocess.Popen[bytes], its_socket: socket.socket) -> int | None:

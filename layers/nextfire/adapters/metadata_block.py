@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from nextfire.adapters.script_users import FIRST, NUMBERS
+from nextfire.adapters.script_users import FIRST_UID, RESERVED_UIDS
 
 ADDRESSES: tuple[IPv4Address | IPv6Address, ...] = tuple(
     map(
@@ -56,14 +56,16 @@ _REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class StillOpen:
+class MetadataExposure:
     """`addresses`: metadata addresses that scripts can still reach. `reason`: cause and remedy."""
 
     addresses: tuple[str, ...]
     reason: str
 
 
-def close_metadata(first_user: int = FIRST, users: int = NUMBERS) -> StillOpen | None:
+def close_metadata(
+    first_user: int = FIRST_UID, users: int = RESERVED_UIDS
+) -> MetadataExposure | None:
     """Block the metadata addresses for a range of users, and verify the block.
 
     Idempotent; several processes may call it concurrently.
@@ -82,7 +84,7 @@ def close_metadata(first_user: int = FIRST, users: int = NUMBERS) -> StillOpen |
     if not problems:
         return None
     causes = "; ".join(f"{address}: {cause}" for address, cause in problems.items())
-    return StillOpen(
+    return MetadataExposure(
         tuple(problems), f"Scripts can reach the machine's metadata service ({causes}). {_REMEDY}"
     )
 

@@ -31,7 +31,7 @@ from typing import Any
 from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow
 from nextfire.adapters.package_index import IndexProxy, PackageIndex
 from nextfire.adapters.removal import remove
-from nextfire.adapters.sandbox import Ending, Sandbox, ScriptLimits
+from nextfire.adapters.sandbox import ProgramEnd, Sandbox, ScriptLimits
 from nextfire.adapters.script_streams import Capture
 from nextfire.adapters.script_users import tenant_group
 from nextfire.domain.packages import (
@@ -48,7 +48,7 @@ INSTALL_WITHIN = timedelta(minutes=5)
 _INSTALL_LIMITS = ScriptLimits(4 * 1024**3, 512, 4 * 1024**3)
 _REASON_CHARS = 1500
 _PRINTED_BYTES = 64 * 1024
-_SETS_KEPT = 50
+_MAX_SETS = 50
 _MOST_BYTES = 4 * 1024**3
 _MOST_FILES = 100_000
 _PIECE = 1024 * 1024
@@ -58,7 +58,7 @@ _CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Inline:
+class InlineMetadata:
     """Metadata that a script declares inline.
 
     `dependencies`: requirements (PEP 508). `locked`: lines of a requirements file with hashes,
@@ -76,12 +76,12 @@ class Installation:
     stopped. `permanent`: a retry would fail again.
     """
 
-    end: Ending
+    end: ProgramEnd
     problem: str | None = None
     permanent: bool = False
 
 
-def inline_metadata(source: bytes) -> Inline:
+def parse_inline_metadata(source: bytes) -> InlineMetadata:
     """Parse the block ``# /// script`` … ``# ///`` in *source*.
 
     Raises:
@@ -93,7 +93,7 @@ def inline_metadata(source: bytes) -> Inline:
     if len(blocks) > 1:
         raise ValueError("it has several blocks '# /// script'. Keep only one")
     if not blocks:
-        return Inline()
+        return InlineMetadata()
     try:
         metadata = tomllib.loads("\n".join(blocks[0]))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -105,7 +105,7 @@ def inline_metadata(source: bytes) -> Inline:
         raise ValueError(  # noqa: TRY004 - the script is wrong, not the caller
             "in its block '# /// script', requires-python is not a string"
         )
-    return Inline(tuple(dependencies), python, _locked(metadata))
+    return InlineMetadata(tuple(dependencies), python, _locked(metadata))
 
 
 def _locked(metadata: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -135,7 +135,7 @@ def _block(lines: Iterator[str]) -> list[str] | None:
     return ended
 
 
-def suits(version: Sequence[int], required: str) -> bool:
+def python_satisfies(version: Sequence[int], required: str) -> bool:
     """Whether Python *version* satisfies *required*, for example ``>=3.11,<3.14``.
 
     Raises:
@@ -165,7 +165,7 @@ def suits(version: Sequence[int], required: str) -> bool:
 
 
 class Packages:
-    """Installs packages, and caches the `_SETS_KEPT` most recently used package sets."""
+    """Installs packages, and caches the `_MAX_SETS` most recently used package sets."""
 
     def __init__(
         self, *, root: Path, separate: bool, index: PackageIndex, policy: PackagePolicy
@@ -194,7 +194,7 @@ class Packages:
         self._users: dict[Path, int] = {}
         self._used_at: dict[Path, float] = {}
 
-    def check(self, inline: Inline) -> None:
+    def check(self, inline: InlineMetadata) -> None:
         """Check that the pool's policy allows the dependencies of *inline*.
 
         Raises:
@@ -202,7 +202,7 @@ class Packages:
         """
         self._checked_requirements(inline)
 
-    def _checked_requirements(self, inline: Inline) -> list[str] | Lock:
+    def _checked_requirements(self, inline: InlineMetadata) -> list[str] | Lock:
         """The requirements or the lock to install, checked against the policy."""
         if inline.locked is not None:
             return read_lock(inline.locked, inline.dependencies, self._policy)
@@ -214,7 +214,7 @@ class Packages:
         return check_requirements(inline.dependencies, self._policy)
 
     @contextmanager
-    def kept(self, tenant: str, inline: Inline, version: Sequence[int]) -> Iterator[Path]:
+    def kept(self, tenant: str, inline: InlineMetadata, version: Sequence[int]) -> Iterator[Path]:
         """The path of *tenant*'s cached package set for *inline*, whether it exists yet or not.
 
         The set is not evicted inside the `with` block.
@@ -237,7 +237,7 @@ class Packages:
     def install(
         self,
         sandbox: Sandbox,
-        inline: Inline,
+        inline: InlineMetadata,
         *,
         tenant: str,
         to: Path,
@@ -389,7 +389,7 @@ class Packages:
         evicted = []
         idle = [path for path in self._used_at if not self._users.get(path)]
         idle.sort(key=self._used_at.__getitem__)
-        for path in idle[: max(len(self._used_at) - _SETS_KEPT, 0)]:
+        for path in idle[: max(len(self._used_at) - _MAX_SETS, 0)]:
             del self._used_at[path]
             self._users.pop(path, None)
             aside = _aside(path)
@@ -408,7 +408,7 @@ def _uv_arguments(wanted: list[str] | Lock) -> tuple[list[str], bytes]:
     return ["--", *wanted], b""
 
 
-def _failed(end: Ending, printed: str, proxy: IndexProxy) -> Installation:
+def _failed(end: ProgramEnd, printed: str, proxy: IndexProxy) -> Installation:
     if end.stopped is Verdict.GO_ON and proxy.refused and proxy.problem is None:
         return Installation(end, not_allowed(proxy.refused), permanent=True)
     # Redact before truncating: half a URL is not recognized as a URL.

@@ -28,7 +28,7 @@ def kill_descendants() -> None:
     send(stopped, _signal.SIGKILL)
 
 
-def kill_strangers(known: Collection[int], *, session: int = 0) -> None:
+def kill_orphans(known: Collection[int], *, session: int = 0) -> None:
     """Kill the children of this process that are not in *known*, with their descendants.
 
     This process is a subreaper: it adopts the processes that a killed keeper leaves. Children in

@@ -329,7 +329,7 @@ class DynamoDbRunStore:
         )
         return claim.run if claim.taken else None
 
-    def mark_buried(self, run: Run) -> None:
+    def mark_death_published(self, run: Run) -> None:
         self._change(
             run.key,
             what="mark buried",

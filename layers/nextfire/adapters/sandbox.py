@@ -21,10 +21,10 @@ from typing import Any
 from nextfire.adapters import confinement
 from nextfire.adapters.covered import CoveredFolders
 from nextfire.adapters.folders import LockedFolder, run_in_background_if_slow, sweep, sweep_user
-from nextfire.adapters.host_abilities import abilities_of_host
+from nextfire.adapters.host_abilities import probe_host
 from nextfire.adapters.keeper import Request
-from nextfire.adapters.kept_program import KeptProgram, in_memory, supervise
-from nextfire.adapters.launching import Launching, Standard
+from nextfire.adapters.kept_program import SupervisedProgram, in_memory, supervise
+from nextfire.adapters.launching import LauncherClient, StandardStreams
 from nextfire.adapters.script_network import Network
 from nextfire.adapters.script_streams import Pump, Sink, Source, Stream
 from nextfire.adapters.script_users import ScriptUser, ScriptUsers, tenant_group
@@ -56,7 +56,7 @@ class ScriptLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ProgramEnd:
     """How a program ended. `exit_code` is negative for a signal; None if unknown.
 
     `not_started`: the reason if the program did not start; then there is no exit code.
@@ -76,7 +76,7 @@ class Sandbox:
         folder: LockedFolder,
         user: ScriptUser | None,
         groups: Collection[int],
-        launching: Launching,
+        launching: LauncherClient,
         covered: CoveredFolders | None,
         *,
         filters: bool,
@@ -156,7 +156,7 @@ class Sandbox:
         handed: socket.socket | None = None,
         sources: Collection[Source] = (),
         network: Network = _HOSTS_NETWORK,
-    ) -> Ending:
+    ) -> ProgramEnd:
         """Run *program* until it exits, *timeout* passes, or *ask* stops it.
 
         Stopping sends SIGTERM, then SIGKILL after *grace*. LEASE_LOST sends SIGKILL immediately,
@@ -196,7 +196,7 @@ class Sandbox:
                     )
                 )
             except (OSError, ValueError) as error:
-                return Ending(None, not_started=str(error))
+                return ProgramEnd(None, not_started=str(error))
             pump = stack.enter_context(Pump())
             for source in (*kept.sources, *sources):
                 pump.add(source)
@@ -205,8 +205,8 @@ class Sandbox:
             kept.end()
             pump.drain(_DRAIN_AT_MOST)
         if kept.not_started is None and not kept.started and not timed_out:
-            return Ending(None, stopped=stopped, not_started="its keeper ended prematurely")
-        return Ending(kept.exit_code, timed_out, stopped, kept.not_started)
+            return ProgramEnd(None, stopped=stopped, not_started="its keeper ended prematurely")
+        return ProgramEnd(kept.exit_code, timed_out, stopped, kept.not_started)
 
     @contextmanager
     def _kept(
@@ -220,7 +220,7 @@ class Sandbox:
         stdout: Sink,
         stderr: Sink,
         network: Network,
-    ) -> Iterator[KeptProgram]:
+    ) -> Iterator[SupervisedProgram]:
         user = self._user
         seconds = int(timeout.total_seconds()) + 1
         request = {
@@ -256,7 +256,7 @@ class Sandbox:
                 until_started.enter_context(handed)
             kept, control = self._launching.launch(
                 request,
-                Standard(in_memory(stdin, until_started), *writers),
+                StandardStreams(in_memory(stdin, until_started), *writers),
                 namespaces=self._covered is not None,
                 channel=-1 if handed is None else handed.fileno(),
                 network=network.namespace,
@@ -321,8 +321,8 @@ class Sandboxes:
         self.root = (root or _usual_root(anybody=own == 0)).resolve()
         self._users = ScriptUsers(first_user) if own == 0 else None
         self._tenant_groups = tenant_groups
-        self._launching = Launching(launch_environment)
-        self._abilities = abilities_of_host(launch_environment)
+        self._launching = LauncherClient(launch_environment)
+        self._abilities = probe_host(launch_environment)
         self._covered = None
         if self._abilities.namespaces:
             self._covered = CoveredFolders.of_host(

@@ -19,8 +19,13 @@ from typing import Literal
 import nextfire_job
 from nextfire.adapters import unpack
 from nextfire.adapters.package_index import PackageIndex
-from nextfire.adapters.packages import Inline, Packages, inline_metadata, suits
-from nextfire.adapters.sandbox import Ending, Sandbox, Sandboxes, ScriptLimits
+from nextfire.adapters.packages import (
+    InlineMetadata,
+    Packages,
+    parse_inline_metadata,
+    python_satisfies,
+)
+from nextfire.adapters.sandbox import ProgramEnd, Sandbox, Sandboxes, ScriptLimits
 from nextfire.adapters.script_channel import Channel
 from nextfire.adapters.script_network import network_for
 from nextfire.adapters.script_streams import Capture
@@ -298,8 +303,8 @@ class ProcessScriptRunner:
             The file to run, or the result if that failed.
         """
         try:
-            inline = inline_metadata(call.source)
-            suited = suits(self._version, inline.requires_python)
+            inline = parse_inline_metadata(call.source)
+            suited = python_satisfies(self._version, inline.requires_python)
         except ValueError as error:
             return _refusal(f"The script {call.name} cannot be run: {error}.", permanent=True)
         if not suited:
@@ -321,7 +326,7 @@ class ProcessScriptRunner:
         self,
         sandbox: Sandbox,
         call: ScriptCall,
-        inline: Inline,
+        inline: InlineMetadata,
         environment: dict[str, str],
         supervisor: Supervisor,
         stack: ExitStack,
@@ -375,7 +380,7 @@ class ProcessScriptRunner:
         sandbox.readable.append(place)
         return None
 
-    def _exit(self, end: Ending, out: str, err: str, result: bytes | None) -> ScriptExit:
+    def _exit(self, end: ProgramEnd, out: str, err: str, result: bytes | None) -> ScriptExit:
         if end.not_started is not None and end.stopped is Verdict.GO_ON:
             return self._not_started(f"{end.not_started} {err[-_REASON_CHARS:]}".strip())
         error = None

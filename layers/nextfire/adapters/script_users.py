@@ -20,9 +20,9 @@ from queue import Empty, SimpleQueue
 
 from nextfire.adapters import process_table
 
-FIRST = 60_000
+FIRST_UID = 60_000
 """Default of the first uid."""
-NUMBERS = 1000
+RESERVED_UIDS = 1000
 """Number of reserved uids. Each user takes two."""
 _TENANT_GROUPS = 1 << 30
 """The first gid of tenant groups, and also their number."""
@@ -62,7 +62,7 @@ class ScriptUsers:
 
     def owns(self, number: int) -> bool:
         """Whether *number* is one of the reserved uids."""
-        return self._first <= number < self._first + NUMBERS
+        return self._first <= number < self._first + RESERVED_UIDS
 
     def take(self) -> ScriptUser:
         """Allocate a user that no other run uses and that has no processes.
@@ -72,7 +72,7 @@ class ScriptUsers:
         """
         with suppress(Empty):
             return self._free.get_nowait()
-        for number in range(self._first, self._first + NUMBERS, 2):
+        for number in range(self._first, self._first + RESERVED_UIDS, 2):
             path = self._locks / str(number)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with ExitStack() as unless_taken, suppress(BlockingIOError):
@@ -81,7 +81,7 @@ class ScriptUsers:
                 if not _known(number) and not _known(number + 1) and not _busy(number):
                     unless_taken.pop_all()
                     return ScriptUser(number, lock)
-        raise OSError(f"no user from {self._first} to {self._first + NUMBERS - 1} is free")
+        raise OSError(f"no user from {self._first} to {self._first + RESERVED_UIDS - 1} is free")
 
     def give_back(self, user: ScriptUser, *, alone: bool) -> None:
         """Return *user*. *alone*: whether it is certain that it has no processes left; otherwise

@@ -24,7 +24,7 @@ _REMEDY = (
 )
 
 
-class SignedScripts:
+class VerifyingScriptStore:
     """`ScriptStore` that returns only scripts of *scripts* with a valid signature.
 
     One of *signers* must have signed the script for its tenant, its name and *pool*. A script is

@@ -30,7 +30,7 @@ _FREE = bytes(_HEADER.size)
 _TABLE = _ENTRIES * _HEADER.size
 
 
-class Held(NamedTuple):
+class HeldMessage(NamedTuple):
     """A message that a worker held. `body`: empty if it is too long for a valid message."""
 
     receipt_handle: str
@@ -56,7 +56,9 @@ class WorkerJournal:
 
     def hold(self, deliveries: Sequence[SqsDelivery]) -> None:
         for each in deliveries:
-            held = Held(each.receipt_handle, each.message_id, each.group, each.token, each.body)
+            held = HeldMessage(
+                each.receipt_handle, each.message_id, each.group, each.token, each.body
+            )
             data = _encode(held)
             with self._lock:
                 if self._free and len(data) <= _ROOM and each.receipt_handle not in self._indexes:
@@ -73,7 +75,7 @@ class WorkerJournal:
                     self._write_header(index, _FREE)
                     heapq.heappush(self._free, index)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldMessage]:
         """The messages in the journal, in the order of receipt. For the supervisor, after the
         worker's end.
         """
@@ -84,7 +86,7 @@ class WorkerJournal:
                 continue
             data = self._memory[_body(index) : _body(index) + size]
             if checksum == _checksum(number, data):
-                found.append((number, Held(*json.loads(data))))
+                found.append((number, HeldMessage(*json.loads(data))))
         return [held for _, held in sorted(found)]
 
     def close(self) -> None:
@@ -103,7 +105,7 @@ class WorkerJournal:
         self._memory[first : first + len(data)] = data
 
 
-def _encode(held: Held) -> bytes:
+def _encode(held: HeldMessage) -> bytes:
     data = json.dumps(held).encode()
     return data if len(data) <= _ROOM else json.dumps(held._replace(body="")).encode()
 

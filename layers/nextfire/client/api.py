@@ -53,7 +53,7 @@ from nextfire.domain.run import RunState
 TIMEOUT = 30.0
 """Seconds; API Gateway itself gives up on the API after 30."""
 RETRIES = 3
-LOOK_EVERY = 1.0
+CANCEL_CHECK_EVERY = 1.0
 """Seconds between two looks at a log to which nothing was added."""
 _PAGE = 100
 _LINES = 1000
@@ -496,7 +496,7 @@ class Client:
             if not page.items and not page.ended:
                 if not follow:
                     return
-                self._sleep(LOOK_EVERY)
+                self._sleep(CANCEL_CHECK_EVERY)
 
     def cancel_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None

@@ -63,7 +63,9 @@ class Audit:
         return replace(self, after=after, done=after is None)
 
 
-def next_audit(was: Audit | None, now: datetime, every: timedelta, *, anew: bool) -> Audit | None:
+def next_audit(
+    was: Audit | None, now: datetime, every: timedelta, *, restart: bool
+) -> Audit | None:
     """The audit to go on with: an unfinished one; else a new one, if the last one began *every*
     ago; else none. *anew*: a new one in any case.
     """
@@ -72,7 +74,7 @@ def next_audit(was: Audit | None, now: datetime, every: timedelta, *, anew: bool
     since = was.started_at if was.done else was.since
     # One that began in the future was written by a clock that was off: it would rest for ever.
     resting = timedelta() <= now - was.started_at < every
-    if anew or (was.done and not resting):
+    if restart or (was.done and not resting):
         return Audit(cut(now), since and min(since, cut(now)))
     return None if was.done else was
 

@@ -510,7 +510,7 @@ class RunStore(Protocol):
         lost.
         """
 
-    def mark_buried(self, run: Run) -> None:
+    def mark_death_published(self, run: Run) -> None:
         """Have it on record that the death of the DEAD *run* has been told, unless it has been
         redriven meanwhile.
         """

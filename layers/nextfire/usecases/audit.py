@@ -49,7 +49,7 @@ from nextfire.usecases.dispatch.reader import STRAGGLER_BUCKETS
 
 PAGE = 100
 """Jobs visited together: the maximum number of keys of one BatchGetItem."""
-LOOK_AGAIN_AFTER = timedelta(seconds=5)
+RECHECK_AFTER = timedelta(seconds=5)
 """Time until the second look at whatever appears lost."""
 BEHIND = timedelta(minutes=5)
 """A shard whose cursor is further behind is not judged: its watcher has yet to get there."""
@@ -111,7 +111,7 @@ class AuditJobs:
 
     A job costs a share of a Scan, one key of a BatchGetItem (the slot where its next FIRE entry
     must be) and one Query of its runs since the last audit, plus a day. Only suspects are checked a
-    second time, `LOOK_AGAIN_AFTER` later, in the direction in which a run moves: job, due table,
+    second time, `RECHECK_AFTER` later, in the direction in which a run moves: job, due table,
     queue, records. So whatever moved in the meantime is found further along.
 
     Every repair is idempotent, also across concurrent auditors: it writes due entries, which the
@@ -145,7 +145,7 @@ class AuditJobs:
         self._read_shards = read_shards
         self._every = every
 
-    def go_on(self, until: datetime, *, anew: bool = False) -> Iterator[AuditReport]:
+    def continue_audit(self, until: datetime, *, restart: bool = False) -> Iterator[AuditReport]:
         """Continue the audit, or begin one if it is time (with *anew*: in any case), until its end
         or *until*. Visits in progress at *until* are completed.
 
@@ -154,7 +154,7 @@ class AuditJobs:
             next call continues there.
         """
         report = AuditReport()
-        audit = self._begin(report, anew=anew)
+        audit = self._begin(report, restart=restart)
         if audit is None:
             yield report
         while audit is not None:
@@ -162,10 +162,10 @@ class AuditJobs:
             audit = self._step(audit, until, report)
             yield report
 
-    def _begin(self, report: AuditReport, *, anew: bool) -> Audit | None:
+    def _begin(self, report: AuditReport, *, restart: bool) -> Audit | None:
         try:
             was = self._control.audit()
-            audit = next_audit(was, self._clock.now(), self._every, anew=anew)
+            audit = next_audit(was, self._clock.now(), self._every, restart=restart)
             if audit is None:
                 report.done = True
             elif audit != was and not self._control.replace_audit(was, audit):
@@ -232,7 +232,7 @@ class AuditJobs:
 
     def _look_again(self, suspects: list[Job], since: datetime, visited: _Results) -> None:
         """Check *suspects* a second time, and repair what is still wrong."""
-        self._clock.sleep(LOOK_AGAIN_AFTER)
+        self._clock.sleep(RECHECK_AFTER)
         now = self._clock.now()
         read = visited.of(self._submit_all(lambda job: self._jobs.get(job.key), suspects))
         jobs = [job for job in read.values() if job is not None]

@@ -38,9 +38,9 @@ from nextfire.domain.ports import (
 )
 from nextfire.domain.run import AttemptOutcome, Result, Run, RunState, Trigger
 from nextfire.usecases.cover_missed import record_missed
-from nextfire.usecases.heart import Heart, Host
 from nextfire.usecases.run_log import RunLog
 from nextfire.usecases.run_script import RunScript
+from nextfire.usecases.run_supervisor import Host, RunSupervisor
 
 
 class Disposition(Enum):
@@ -68,7 +68,7 @@ class Handled:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ExecutorConfig:
     """The configuration of a worker. `worker`: its name on records. `output_cap`: bytes of each
     stream that a record keeps; `log_cap`: bytes of an attempt's log.
     """
@@ -94,7 +94,7 @@ class ExecuteRun:
         dead_letters: DeadLetters,
         events: Events,
         clock: Clock,
-        terms: Terms,
+        terms: ExecutorConfig,
         background: Executor,
     ) -> None:
         self._jobs = jobs
@@ -296,8 +296,8 @@ class ExecuteRun:
 
     def _run_attempt(self, job: Job, run: Run, host: Host) -> Handled:
         """Run the script of a claimed run, and record the outcome."""
-        heart = self._heart(run, host)
-        attempted = self._script.attempt(job, run, heart, host.longest)
+        supervisor = self._supervisor(run, host)
+        attempted = self._script.attempt(job, run, supervisor, host.longest)
         if attempted.verdict is Verdict.LEASE_LOST:
             return Handled(
                 Disposition.LEAVE, "lost the lease; nothing is recorded", run, None, True
@@ -308,15 +308,20 @@ class ExecuteRun:
             ending = decide_ending(run, result, job.definition.retry_policy, now)
         followed = ending is None or ending.retry_at is not None
         # During a shutdown time is short, and the hand-back matters more than the log.
-        parts = heart.close_log(followed=followed, at_once=ending is None)
+        parts = supervisor.close_log(followed=followed, at_once=ending is None)
         result = replace(result, log_parts=parts)
-        return heart.retry_until_lease_ends(
+        return supervisor.retry_until_lease_ends(
             lambda: self._record(
-                job, run, self._with_value(result, attempted.given, run, heart), ending, host, now
+                job,
+                run,
+                self._with_value(result, attempted.given, run, supervisor),
+                ending,
+                host,
+                now,
             )
         )
 
-    def _heart(self, run: Run, host: Host) -> Heart:
+    def _supervisor(self, run: Run, host: Host) -> RunSupervisor:
         folder = RunFolder(run.key, self._terms.pool)
         log = RunLog(
             self._files,
@@ -327,7 +332,7 @@ class ExecuteRun:
             cap=self._terms.log_cap,
             inline_cap=self._terms.output_cap,
         )
-        return Heart(
+        return RunSupervisor(
             self._runs,
             self._files,
             run,
@@ -339,11 +344,13 @@ class ExecuteRun:
         )
 
     @staticmethod
-    def _with_value(result: Result, given: bytes | None, run: Run, heart: Heart) -> Result:
+    def _with_value(
+        result: Result, given: bytes | None, run: Run, supervisor: RunSupervisor
+    ) -> Result:
         if given is None:
             return result
         try:
-            return replace(result, value=heart.keep(given, f"result/{run.fence:06d}.json"))
+            return replace(result, value=supervisor.keep(given, f"result/{run.fence:06d}.json"))
         except UnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 — the script did its work
@@ -384,7 +391,7 @@ class ExecuteRun:
     ) -> Handled | None:
         """Give up the run: the next worker that receives its message continues it."""
         claim = self._runs.advance(run, run.handed_back(result, now))
-        if _is_to_end(claim, run):
+        if _refused_for_cancel(claim, run):
             return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
         host.delivery.hide(timedelta())
         return Handled(Disposition.LEAVE, result.reason, claim.run, None, True)
@@ -400,7 +407,7 @@ class ExecuteRun:
         """End the run; None if this worker no longer owns it."""
         lapsed = result.outcome is AttemptOutcome.WORKER_LOST
         claim = self._runs.advance(run, run.ended(state, result, now), lapsed=lapsed)
-        if _is_to_end(claim, run):
+        if _refused_for_cancel(claim, run):
             result = _cancelled(result, claim)
             ended = run.ended(RunState.CANCELLED, result, now)
             claim = self._runs.advance(run, ended, lapsed=lapsed)
@@ -437,7 +444,7 @@ class ExecuteRun:
         if not self._due.put([entry], self._clock.now()):
             raise UnavailableError("The retry could not be stored. Try again.")
         claim = self._runs.advance(run, run.retrying(result, now, not_before=at))
-        if _is_to_end(claim, run):
+        if _refused_for_cancel(claim, run):
             # Cancelled while it failed. The entry's message finds the run ended.
             return self._end(job, run, RunState.CANCELLED, _cancelled(result, claim), now)
         if not claim.taken:
@@ -469,7 +476,7 @@ class ExecuteRun:
             message.encode(), run.reason or "", dedup=dedup_id(run.key, run.dispatch)
         )
         self._events.put(execution_dead(run, self._clock.now()))
-        self._runs.mark_buried(run)
+        self._runs.mark_death_published(run)
 
 
 _RECORDS = 5  # of a job's latest, per page
@@ -485,7 +492,7 @@ def _is_last(job: Job, run: Run) -> bool:
     return job.is_last(at)
 
 
-def _is_to_end(claim: Claim, run: Run) -> bool:
+def _refused_for_cancel(claim: Claim, run: Run) -> bool:
     """Whether *claim*, an update of *run*, was refused because a cancel was requested."""
     there = claim.run
     return (

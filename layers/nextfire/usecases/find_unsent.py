@@ -9,7 +9,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import ControlStore, DueStore
 
-BEHIND_AT_MOST = timedelta(hours=1)
+MAX_BACKLOG_AGE = timedelta(hours=1)
 """If a cursor is further behind, the table is not searched: that would take too many reads."""
 _AHEAD = PARKED_AT_MOST + MINUTE
 _READ_AT_MOST = 10_000
@@ -42,7 +42,7 @@ class FindUnsent:
         shards = {job.shard(shards) for shards in range(1, self._read_shards + 1)}
         cursors = self._control.cursors(shards)
         minute = min(cursors.values(), default=now)
-        if len(cursors) < len(shards) or minute < now - BEHIND_AT_MOST:
+        if len(cursors) < len(shards) or minute < now - MAX_BACKLOG_AGE:
             return None
         found: list[FireEntry] = []
         read = 0

@@ -13,7 +13,7 @@ PAGES_AT_MOST = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class JobFilter:
     """A filter of jobs; all conditions must hold. `labels`: these labels, with these values.
     `name`: a prefix of the name; a job without a name matches only the empty prefix. `unreadable`:
     include undecodable items; `readable`: include jobs.
@@ -36,7 +36,7 @@ class Wanted:
 
 
 def list_jobs(
-    jobs: JobStore, tenant: str, wanted: Wanted, *, cursor: str | None, limit: int
+    jobs: JobStore, tenant: str, wanted: JobFilter, *, cursor: str | None, limit: int
 ) -> Page[Job]:
     """*tenant*'s jobs that match *wanted*, by id. A page may hold fewer than *limit* items, even
     none, although more follow: a call searches up to `PAGES_AT_MOST` * *limit* jobs.

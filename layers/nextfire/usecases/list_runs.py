@@ -20,7 +20,7 @@ stays far below the 6 MB limit of a function's response.
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RunFilter:
     """A filter of runs; all conditions must hold. Runs are scheduled at or after `first` and before
     `before`. `job_id`: only this job. `unreadable`: include undecodable items; `readable`: include
     runs.
@@ -43,7 +43,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunListing:
     """One page of a listing: jobs in the order of their ids, the newest runs of each first."""
 
     items: Sequence[Run]
@@ -52,8 +52,14 @@ class Found:
 
 
 def list_runs(
-    jobs: JobStore, runs: RunStore, tenant: str, wanted: Wanted, *, cursor: str | None, limit: int
-) -> Found:
+    jobs: JobStore,
+    runs: RunStore,
+    tenant: str,
+    wanted: RunFilter,
+    *,
+    cursor: str | None,
+    limit: int,
+) -> RunListing:
     """*tenant*'s runs that match *wanted*. An index by time would cost a write for each run, so one
     job after another is read. A page may hold fewer than *limit* items, even none, although more
     follow: a call makes up to `READS_AT_MOST` reads.
@@ -89,10 +95,10 @@ def list_runs(
         if within is None:
             after = ids.pop(0)
     end = f"{ids[0]}.{within}" if within else f"{after}."
-    return Found(items, end if ids or more else None, unreadable)
+    return RunListing(items, end if ids or more else None, unreadable)
 
 
-def _read(cursor: str, wanted: Wanted) -> tuple[str, str | None]:
+def _read(cursor: str, wanted: RunFilter) -> tuple[str, str | None]:
     """The job that *cursor* names, and the store's cursor within it; None: the job is finished."""
     job_id, dot, within = cursor.partition(".")
     if not dot or not JOB_ID.fullmatch(job_id) or wanted.job_id not in {None, job_id}:

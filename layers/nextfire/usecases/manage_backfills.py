@@ -20,7 +20,7 @@ from nextfire.domain.job import Job, JobState
 from nextfire.domain.ports import JobStore
 from nextfire.domain.schedule import ScheduleType, next_instant, occurrences, stretch
 from nextfire.usecases.find_unsent import FindUnsent
-from nextfire.usecases.manage_jobs import as_expected, revised
+from nextfire.usecases.manage_jobs import check_version, revised
 
 _TRIES = 5  # of a change that races with other changes of the same job
 _MOMENT = timedelta(milliseconds=1)
@@ -28,7 +28,7 @@ _NO_LIMIT = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackfillRange:
     """The occurrences from `first` (inclusive) to `to` (exclusive): all of them, or none if there
     are more than `at_most` (1 to `MOST`).
     """
@@ -52,7 +52,7 @@ class ManageBackfills:
     def begin(
         self,
         key: JobKey,
-        wanted: Wanted,
+        wanted: BackfillRange,
         *,
         backfill_id: str,
         asked_at: datetime,
@@ -86,7 +86,7 @@ class ManageBackfills:
             there = job.backfill  # also if it was stopped since
             if there is not None and there.backfill_id == backfill_id:
                 return job, there
-            as_expected(job, expected)
+            check_version(job, expected)
             _check_may_begin(job)
             first, last, count = self._select(job, wanted, now)
             asked = Backfill(
@@ -113,7 +113,7 @@ class ManageBackfills:
         """
         for _ in range(_TRIES):
             job = self._living(key)
-            as_expected(job, expected)
+            check_version(job, expected)
             asked = job.backfilling
             if asked is None:
                 raise NotFoundError("backfill of job", key.job_id, "There is nothing to stop.")
@@ -130,7 +130,9 @@ class ManageBackfills:
             raise NotFoundError("living job", key.job_id)
         return job
 
-    def _select(self, job: Job, wanted: Wanted, now: datetime) -> tuple[datetime, datetime, int]:
+    def _select(
+        self, job: Job, wanted: BackfillRange, now: datetime
+    ) -> tuple[datetime, datetime, int]:
         """The first and the last of the *wanted* occurrences, and their number."""
         if wanted.first >= wanted.to:
             raise InvalidInputError(
@@ -160,7 +162,7 @@ class ManageBackfills:
             )
         return first, found.last, found.count
 
-    def _until(self, job: Job, wanted: Wanted, now: datetime) -> datetime:
+    def _until(self, job: Job, wanted: BackfillRange, now: datetime) -> datetime:
         """The latest instant up to which the schedule itself has nothing left to send. A range
         record that the schedule has yet to write must be written before the backfill's records.
         """

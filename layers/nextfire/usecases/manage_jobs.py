@@ -34,8 +34,8 @@ from nextfire.domain.ports import JobStore
 from nextfire.domain.quotas import NO_QUOTAS, Quota, Quotas, TenantQuotas, check_payload
 from nextfire.domain.schedule import MAX_DELAY, Schedule, ScheduleType, check, occurrences
 from nextfire.domain.script import locate
-from nextfire.usecases.answer_once import Once
 from nextfire.usecases.find_unsent import FindUnsent
+from nextfire.usecases.idempotent_requests import IdempotentRequest
 
 _OCCURRENCES_CHECKED = 1_500
 """Occurrences that are searched for a short gap: more than a day of an every-minute schedule."""
@@ -86,7 +86,7 @@ class ManageJobs:
         *,
         uid: str,
         now: datetime,
-        asked: Once | None = None,
+        asked: IdempotentRequest | None = None,
     ) -> Job:
         """Store a new job and its first due entry. If a job with *uid* exists already, it is
         returned unchanged.
@@ -117,7 +117,7 @@ class ManageJobs:
                 counted=most is not None,
             )
 
-        at = cut((asked and asked.asked_before) or now)
+        at = cut((asked and asked.first_sent_at) or now)
         job = new_job(at)
         _check_interval(definition, job.schedule, self._limits.quotas.of(key.tenant))
         # Stored in the current bucket: the watcher has already passed the earlier minutes.
@@ -181,7 +181,7 @@ class ManageJobs:
                     "Omit If-None-Match to replace it, or use another id.",
                 )
             if _is_equal(job.definition, definition):
-                as_expected(job, expected)
+                check_version(job, expected)
                 return job, False
             try:
                 return self.change(key, lambda _: definition, now=now, expected=expected), False
@@ -372,7 +372,7 @@ class ManageJobs:
                 raise NotFoundError("living job", key.job_id)
             if again and next_revision(job) is None:
                 return job
-            as_expected(job, expected)
+            check_version(job, expected)
             revised = next_revision(job)
             if revised is None:
                 return job
@@ -465,7 +465,7 @@ def _has_room(replaced: tuple[Replaced, ...]) -> bool:
     return few or len(replaced) == 1
 
 
-def as_expected(job: Job, expected: Collection[str] | None) -> None:
+def check_version(job: Job, expected: Collection[str] | None) -> None:
     """Check that *job* is in one of the versions *expected*; None accepts any version.
 
     Raises:
@@ -478,7 +478,7 @@ def as_expected(job: Job, expected: Collection[str] | None) -> None:
         )
 
 
-def _check_made_before(former: Job, asked: Once) -> None:
+def _check_made_before(former: Job, asked: IdempotentRequest) -> None:
     """Reject the repeated request *asked* if its job may already have been created and deleted
     before *former*: a deleted job must not reappear by itself.
     """

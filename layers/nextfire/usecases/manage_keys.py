@@ -193,7 +193,7 @@ class CheckKey:
         return judge(presented, self._keys.get(presented.tenant, presented.key_id), now)
 
 
-class NoteUse:
+class RecordKeyUse:
     """Records the day on which a key was last used, without delaying the request.
 
     The record is written in *executor*, and waited for only briefly: a process that is frozen

@@ -24,7 +24,7 @@ from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, Page, RunStore, Unreadable, Written
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas, check_payload
 from nextfire.domain.run import Run, RunState, Trigger, of_creation
-from nextfire.usecases.manage_jobs import as_expected, revised
+from nextfire.usecases.manage_jobs import check_version, revised
 
 CANCELLED = "cancelled on request"
 REDRIVEN = "redriven on request"
@@ -46,7 +46,7 @@ _DELETED = "Its job was deleted", "Recreate the job: a redriven run would be can
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingOccurrence:
     """An occurrence that is due and has no record yet, and the reason why it waits."""
 
     key: RunKey
@@ -90,7 +90,7 @@ class ManageRuns:
         self._clock = clock
         self._executor = executor
 
-    def find(self, key: RunKey) -> Run | Waiting:
+    def find(self, key: RunKey) -> Run | PendingOccurrence:
         """The record of the run; the range record that covers it; or, for a due occurrence without
         a record, the reason why it waits.
 
@@ -120,7 +120,7 @@ class ManageRuns:
         """
         reason = reason or CANCELLED
         found = self.find(key)
-        if isinstance(found, Waiting):
+        if isinstance(found, PendingOccurrence):
             now = self._clock.now()
             message = RunMessage(
                 tenant=key.job.tenant,
@@ -153,7 +153,7 @@ class ManageRuns:
             ConflictError: It is not DEAD; or its job, or the pool of its job, no longer exists.
         """
         found = self.find(key)
-        if isinstance(found, Waiting):
+        if isinstance(found, PendingOccurrence):
             raise _not_dead(RunState.PENDING)
         if asked_at is not None and _redriven_since(found, cut(asked_at)):
             return found
@@ -253,7 +253,7 @@ class ManageRuns:
             # Possibly by a repetition of this request that was processed later than the first.
             if asked_at is not None and any(at > asked_at for at in job.skips):
                 return job
-            as_expected(job, expected)
+            check_version(job, expected)
             if job.state is not JobState.ACTIVE:
                 raise ConflictError(
                     f"The job is {job.state}", "Only an ACTIVE job has a next occurrence to skip."
@@ -323,7 +323,7 @@ class ManageRuns:
             raise NotFoundError("job", key.job_id)
         if job.state is JobState.CANCELLED:
             raise NotFoundError("living job", key.job_id)
-        as_expected(job, expected)
+        check_version(job, expected)
         return job
 
     def dead(
@@ -460,7 +460,7 @@ class ManageRuns:
             )
         return pool
 
-    def _explain_missing(self, key: RunKey) -> Run | Waiting:
+    def _explain_missing(self, key: RunKey) -> Run | PendingOccurrence:
         at, now = key.scheduled_at, self._clock.now()
         newest = self._runs.between(key.job, "0", key.run_id, newest_first=True, page=1)
         job: Job | None = None
@@ -483,7 +483,7 @@ class ManageRuns:
         if job is None or owner is None or not known or at <= now - self._retention:
             raise NotFoundError("execution", key.execution_id)
         if any(past.paused and past.effective_from < at <= past.until for past in job.replaced):
-            return Waiting(
+            return PendingOccurrence(
                 key, "due during a pause that a change of the job ended; will be SKIPPED shortly"
             )
         paused = job.state is JobState.PAUSED and owner is job
@@ -498,7 +498,7 @@ class ManageRuns:
             reason = f"its job is paused; misfire policy {policy} decides when it is resumed"
         else:
             reason = _why_it_waits(job, due_at, before, now)
-        return Waiting(key, reason)
+        return PendingOccurrence(key, reason)
 
 
 def _first_dispatch(job: Job, run: Run, at: datetime, pool: str) -> DispatchEntry:

@@ -11,8 +11,8 @@ from nextfire.domain.errors import ChangedError, NotFoundError, UnavailableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.ports import Clock, JobStore, Unreadable
-from nextfire.usecases.answer_once import Once
-from nextfire.usecases.list_jobs import Wanted
+from nextfire.usecases.idempotent_requests import IdempotentRequest
+from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.manage_jobs import ManageJobs
 
 TOGETHER = 20
@@ -34,7 +34,7 @@ class NewJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class LabelSelection:
     """A tenant's jobs that have all `labels`, with these values, from `cursor` on. Jobs that would
     be changed after `stop_at` are left to the next call.
     """
@@ -46,7 +46,7 @@ class Labelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class BulkResult:
     """The result of one call: the number of matching jobs, the number that it changed, and the jobs
     that it could not change, with the error. `cursor`: where to continue; None: that was all.
     """
@@ -58,7 +58,7 @@ class Done:
     unreadable: Sequence[Unreadable]
 
 
-class ManyJobs:
+class BulkJobs:
     """The operations of `ManageJobs` on many jobs, a bounded number at a time."""
 
     def __init__(
@@ -70,7 +70,7 @@ class ManyJobs:
         self._executor = executor
 
     def register(
-        self, new: Sequence[NewJob], *, asked: Once, stop_at: datetime
+        self, new: Sequence[NewJob], *, asked: IdempotentRequest, stop_at: datetime
     ) -> list[Job | Exception]:
         """Store each of *new* as `ManageJobs.register` does, except those that would start after
         *stop_at*.
@@ -94,7 +94,9 @@ class ManyJobs:
 
         return list(self._executor.map(register, new))
 
-    def pause(self, labelled: Labelled, *, reason: str | None, until: datetime | None) -> Done:
+    def pause(
+        self, labelled: LabelSelection, *, reason: str | None, until: datetime | None
+    ) -> BulkResult:
         """Pause the ACTIVE jobs. PAUSED jobs get the new *until*, if given.
 
         Raises:
@@ -107,7 +109,7 @@ class ManyJobs:
 
         return self._each(labelled, _PAUSABLE, pause)
 
-    def resume(self, labelled: Labelled) -> Done:
+    def resume(self, labelled: LabelSelection) -> BulkResult:
         """Resume the PAUSED jobs. ACTIVE jobs are not changed.
 
         Raises:
@@ -119,7 +121,7 @@ class ManyJobs:
 
         return self._each(labelled, _PAUSABLE, resume)
 
-    def delete(self, labelled: Labelled) -> Done:
+    def delete(self, labelled: LabelSelection) -> BulkResult:
         """Cancel the jobs that are not CANCELLED.
 
         Raises:
@@ -133,11 +135,11 @@ class ManyJobs:
 
     def _each(
         self,
-        labelled: Labelled,
+        labelled: LabelSelection,
         states: frozenset[JobState],
         change: Callable[[JobKey, datetime, Collection[str]], Job],
-    ) -> Done:
-        wanted, cursor = Wanted(labels=labelled.labels), labelled.cursor
+    ) -> BulkResult:
+        wanted, cursor = JobFilter(labels=labelled.labels), labelled.cursor
 
         def changed(listed: Job) -> bool | Exception | None:
             """Whether the job changed, or why it could not be; None: the job does not match."""
@@ -170,7 +172,7 @@ class ManyJobs:
             cursor = page.cursor
             if cursor is None or self._clock.now() >= labelled.stop_at:
                 break
-        return Done(
+        return BulkResult(
             matched=len(found),
             changed=sum(each is True for _, each in found),
             failed=[(key, each) for key, each in found if isinstance(each, Exception)],

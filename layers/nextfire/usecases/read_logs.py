@@ -13,7 +13,7 @@ from nextfire.domain.ids import RunKey
 from nextfire.domain.log import LogLine, decode_part, part_name, text_lines
 from nextfire.domain.ports import RunFiles
 from nextfire.domain.run import Attempt, AttemptOutcome, Run
-from nextfire.usecases.manage_runs import ManageRuns, Waiting
+from nextfire.usecases.manage_runs import ManageRuns, PendingOccurrence
 
 MAX_PAGE_BYTES = 1024 * 1024
 """Maximum size of a page's lines as JSON; the line that exceeds it is still included."""
@@ -71,7 +71,7 @@ class ReadLogs:
         """
         place = _decode_cursor(cursor)
         run = self._runs.find(key)
-        if isinstance(run, Waiting):
+        if isinstance(run, PendingOccurrence):
             return LogPage([], _encode_cursor(place), ended=False)
         chosen = [each for each in run.attempts if attempt in {None, each.number}]
         over = run.state.ended or (attempt is not None and _is_over(run, attempt))

@@ -13,7 +13,7 @@ from nextfire.domain.quotas import Quotas, TenantQuotas
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QuotaUsage:
     """The quota usage of a tenant. `jobs`: counted jobs; `runs`: runs in the minute that ends at
     `minute_ends_at`. Each is None without such a quota, because it is then not counted. `weight`:
     the tenant's share of the turns (≥ 1).
@@ -41,7 +41,7 @@ class ReadQuotas:
         self._quotas = quotas
         self._weights = weights
 
-    def of(self, tenant: str, now: datetime) -> Standing:
+    def of(self, tenant: str, now: datetime) -> QuotaUsage:
         """The usage of *tenant* at *now*.
 
         Raises:
@@ -49,7 +49,7 @@ class ReadQuotas:
         """
         quotas, minute = self._quotas.of(tenant), floor_minute(now)
         has_jobs, has_runs = quotas.jobs is not None, quotas.runs_per_minute is not None
-        return Standing(
+        return QuotaUsage(
             quotas,
             jobs=self._jobs.counted(tenant) if has_jobs else None,
             runs=self._control.taken_runs(tenant, minute) if has_runs else None,

@@ -25,7 +25,7 @@ from nextfire.domain.ports import (
 )
 from nextfire.domain.run import MAX_VALUE_BYTES, AttemptOutcome, Result, Run
 from nextfire.domain.script import locate
-from nextfire.usecases.heart import Heart, too_large
+from nextfire.usecases.run_supervisor import RunSupervisor, too_large
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,13 @@ class RunScript:
         self._clock = clock
         self._bucket = bucket
 
-    def attempt(self, job: Job, run: Run, heart: Heart, longest: timedelta) -> AttemptResult:
+    def attempt(
+        self, job: Job, run: Run, supervisor: RunSupervisor, longest: timedelta
+    ) -> AttemptResult:
         """Run the script of *job* for *run*, for at most *longest*."""
         masker = Masker()
         fetched: list[str] = []
-        attempted = self._attempt(job, run, heart, longest, masker, fetched)
+        attempted = self._attempt(job, run, supervisor, longest, masker, fetched)
         if fetched:
             result = replace(attempted.result, script_sha256=fetched[0])
             attempted = replace(attempted, result=result)
@@ -76,7 +78,7 @@ class RunScript:
         self,
         job: Job,
         run: Run,
-        heart: Heart,
+        supervisor: RunSupervisor,
         longest: timedelta,
         masker: Masker,
         fetched: list[str],
@@ -90,7 +92,7 @@ class RunScript:
             script = self._scripts.fetch(source)
             fetched.append(script.sha256)
             environment = self._environment(job, masker)
-            heart.load()
+            supervisor.load()
             with self._credentials(job, masker) as credentials:
                 # The preparation counts towards the limit of this host.
                 timeout = min(timeout, longest - (self._clock.now() - began_at))
@@ -108,9 +110,9 @@ class RunScript:
                     masker=masker,
                 )
                 # Nothing has extended the lease so far.
-                verdict = heart.ask()
+                verdict = supervisor.ask()
                 ended = (
-                    self._runner.run(call, heart)
+                    self._runner.run(call, supervisor)
                     if verdict is Verdict.GO_ON
                     else ScriptExit(None, "", "", stopped=verdict)
                 )
@@ -121,7 +123,7 @@ class RunScript:
         except Exception as error:  # noqa: BLE001 — it is recorded; the worker continues
             why = f"could not be run: {type(error).__name__}: {error}"
             return AttemptResult(Result(AttemptOutcome.FAILED, why))
-        result = _result(ended, timeout, heart)
+        result = _result(ended, timeout, supervisor)
         given = ended.result if result.outcome is AttemptOutcome.SUCCEEDED else None
         return AttemptResult(result, ended.stopped, given)
 
@@ -142,12 +144,12 @@ class RunScript:
         return self._job_role.lent(job.key, masker)
 
 
-def _result(ended: ScriptExit, timeout: timedelta, heart: Heart) -> Result:
+def _result(ended: ScriptExit, timeout: timedelta, supervisor: RunSupervisor) -> Result:
     permanent = False
     if ended.error is not None:
         outcome, reason, permanent = AttemptOutcome.FAILED, ended.error, ended.permanent
     elif ended.stopped is Verdict.CANCEL:
-        outcome, reason = AttemptOutcome.CANCELLED, heart.cancel_reason
+        outcome, reason = AttemptOutcome.CANCELLED, supervisor.cancel_reason
     elif ended.stopped is Verdict.HAND_BACK:
         outcome, reason = AttemptOutcome.HANDED_BACK, "its worker shut down"
     elif ended.timed_out:

@@ -14,16 +14,16 @@ from nextfire.usecases.acknowledger import Acknowledger
 from nextfire.usecases.message_batch import MessageBatch
 
 _LONG_POLL = timedelta(seconds=20)
-POLL_AT_WORK = timedelta(seconds=2)
+BUSY_POLL = timedelta(seconds=2)
 """Poll duration while runs are running. SQS continues an interrupted poll, and would hide a message
 that is handed back meanwhile for a lease, without a receiver; so this poll is never interrupted."""
 _RECEIVE_AT_MOST = 10
-_AFTER_TROUBLE = timedelta(seconds=1)
+_RETRY_AFTER = timedelta(seconds=1)
 _SLOT_WAIT = timedelta(seconds=1)
 """Time between two updates of the task's protection while all slots are taken."""
 _CLOCK_TOLERANCE = timedelta(seconds=5)
-_CLOCK_EVERY = 300.0
-"""Seconds between two checks of this machine's clock; while it is off, `_AFTER_TROUBLE`."""
+_CLOCK_CHECK_SECONDS = 300.0
+"""Seconds between two checks of this machine's clock; while it is off, `_RETRY_AFTER`."""
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class ServePool(Generic[D]):
         self._has_its_run = False
         self._stopping = False
         self._waits = False
-        self._next_clock_check = threads.monotonic() + _CLOCK_EVERY
+        self._next_clock_check = threads.monotonic() + _CLOCK_CHECK_SECONDS
         self._working: list[Future[list[D]]] = []
 
     def stop(self) -> bool:
@@ -149,7 +149,7 @@ class ServePool(Generic[D]):
         except Exception:  # noqa: BLE001 — the service does not answer: the next receive reports it
             wrong = None
         if wrong is None:
-            self._next_clock_check = self._threads.monotonic() + _CLOCK_EVERY
+            self._next_clock_check = self._threads.monotonic() + _CLOCK_CHECK_SECONDS
         else:
             self._notices.fail("receives nothing", wrong)
         return wrong is None
@@ -160,7 +160,7 @@ class ServePool(Generic[D]):
 
         def receive() -> Sequence[D]:
             received = self._inbox.receive(
-                most, wait=_LONG_POLL if idle else POLL_AT_WORK, hidden_for=self._lease
+                most, wait=_LONG_POLL if idle else BUSY_POLL, hidden_for=self._lease
             )
             self._journal.hold(received)
             return received
@@ -178,7 +178,7 @@ class ServePool(Generic[D]):
         return list(groups.values())
 
     def _pause(self) -> None:
-        self._unless_stopped(lambda: self._clock.sleep(_AFTER_TROUBLE), interruptible=True)
+        self._unless_stopped(lambda: self._clock.sleep(_RETRY_AFTER), interruptible=True)
 
     def _unless_stopped(self, wait: Callable[[], T], *, interruptible: bool) -> T | None:
         """The result of *wait*; None if `stop` was called before, or interrupted it."""

@@ -17,7 +17,7 @@ from nextfire.adapters.aws import (
     sts,
 )
 from nextfire.adapters.due_store import DynamoDbDueStore
-from nextfire.adapters.event_bus import EventBridgeEvents
+from nextfire.adapters.event_bus import EventBridgeEventBus
 from nextfire.adapters.index_secret import IndexSecret
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.job_store import DynamoDbJobStore
@@ -29,7 +29,7 @@ from nextfire.adapters.run_store import DynamoDbRunStore
 from nextfire.adapters.script_runner import ProcessScriptRunner, ScriptLimits
 from nextfire.adapters.script_store import S3ScriptStore
 from nextfire.adapters.secrets import AwsSecrets
-from nextfire.adapters.signatures import SignedScripts
+from nextfire.adapters.signatures import VerifyingScriptStore
 from nextfire.domain.packages import PUBLIC_INDEX
 from nextfire.domain.ports import Clock, JobRole, ScriptStore
 from nextfire.settings import (
@@ -38,7 +38,7 @@ from nextfire.settings import (
     interpreter_environment,
     region_environment,
 )
-from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.execute_run import ExecutorConfig
 from nextfire.wiring.executor import ExecutorPorts
 
 _log = logging.getLogger(__name__)
@@ -46,9 +46,9 @@ _log = logging.getLogger(__name__)
 _MEBI = 1024 * 1024
 
 
-def terms_of(settings: ExecutorSettings, *, worker: str) -> Terms:
+def executor_config(settings: ExecutorSettings, *, worker: str) -> ExecutorConfig:
     """The configuration of the executor named *worker*."""
-    return Terms(
+    return ExecutorConfig(
         worker=worker,
         pool=settings.pool,
         lease=settings.lease,
@@ -83,7 +83,7 @@ def executor_ports(settings: ExecutorSettings) -> ExecutorPorts:
         secrets=AwsSecrets(secretsmanager(), ssm(), pool=settings.pool),
         job_role=_job_role(settings, clock),
         dead_letters=SqsDeadLetters(sqs(), queue_url=settings.dlq_url),
-        events=EventBridgeEvents(events(), bus=settings.event_bus),
+        events=EventBridgeEventBus(events(), bus=settings.event_bus),
         clock=clock,
         background=ThreadPoolExecutor(settings.slots, thread_name_prefix="log"),
     )
@@ -111,7 +111,7 @@ def _runner(settings: ExecutorSettings) -> ProcessScriptRunner:
 def _scripts(settings: ExecutorSettings, stored: ScriptStore) -> ScriptStore:
     if not settings.trusted_signers:
         return stored
-    return SignedScripts(stored, signers=settings.trusted_signers, pool=settings.pool)
+    return VerifyingScriptStore(stored, signers=settings.trusted_signers, pool=settings.pool)
 
 
 def _package_index(settings: ExecutorSettings) -> PackageIndex:

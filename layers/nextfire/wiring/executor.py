@@ -19,7 +19,7 @@ from nextfire.domain.ports import (
     ScriptStore,
     Secrets,
 )
-from nextfire.usecases.execute_run import ExecuteRun, Terms
+from nextfire.usecases.execute_run import ExecuteRun, ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 from nextfire.usecases.run_script import RunScript
 
@@ -43,7 +43,7 @@ class ExecutorPorts:
     background: Executor
 
 
-def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
+def execute_run_of(ports: ExecutorPorts, terms: ExecutorConfig) -> ExecuteRun:
     """The use case that processes one message."""
     return ExecuteRun(
         jobs=ports.jobs,
@@ -67,7 +67,7 @@ def execute_run_of(ports: ExecutorPorts, terms: Terms) -> ExecuteRun:
 
 
 def build_executor(
-    ports: ExecutorPorts, terms: Terms, notices: MessageNotices
+    ports: ExecutorPorts, terms: ExecutorConfig, notices: MessageNotices
 ) -> MessageBatch[Any]:
     """The process of the Lambda executor. Each invocation processes a batch, which Lambda receives
     with the queue's visibility timeout and deletes.

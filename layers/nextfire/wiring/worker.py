@@ -7,7 +7,7 @@ from typing import Generic
 
 from nextfire.domain.ports import D, Inbox, Journal, ServiceClock, TaskProtection
 from nextfire.usecases.acknowledger import Acknowledger
-from nextfire.usecases.execute_run import Terms
+from nextfire.usecases.execute_run import ExecutorConfig
 from nextfire.usecases.message_batch import MessageBatch, MessageNotices
 from nextfire.usecases.serve_pool import ServePool, Threads
 from nextfire.wiring.executor import ExecutorPorts, execute_run_of
@@ -26,7 +26,7 @@ class WorkerPorts(Generic[D]):
 
 
 def build_worker(
-    ports: WorkerPorts[D], terms: Terms, notices: MessageNotices, *, one_run: bool = False
+    ports: WorkerPorts[D], terms: ExecutorConfig, notices: MessageNotices, *, one_run: bool = False
 ) -> ServePool[D]:
     """A worker's process. It serves its pool until it is stopped; with *one_run*, one message."""
     clock = ports.executor.clock

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from nextfire.adapters import sandbox
-from nextfire.adapters.host_abilities import Abilities
+from nextfire.adapters.host_abilities import HostFeatures
 from nextfire.adapters.job_role import StsJobRole
 from nextfire.adapters.script_runner import ProcessScriptRunner
 from nextfire.domain.ids import JobKey
@@ -73,7 +73,7 @@ def attack(runner: ProcessScriptRunner, **more: Any) -> ScriptExit:
 def main() -> None:
     """Run both, and then once more a hostile script: what is left for those that come later."""
     if not job["namespaces"]:
-        sandbox.abilities_of_host = lambda environment: Abilities(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
+        sandbox.probe_host = lambda environment: HostFeatures(namespaces=False)  # type: ignore[attr-defined]  # noqa: ARG005
     runner = ProcessScriptRunner(temp_root=Path(job["folder"]), grace=timedelta(seconds=5))
     clock = cast(Clock, SimpleNamespace(now=lambda: datetime.now(UTC)))
     sts = cast(Any, Sts())

@@ -32,7 +32,7 @@ class Place:
     endpoint: str
 
 
-def place_of(service: str) -> Place:
+def service_endpoint(service: str) -> Place:
     """The region and endpoint of *service* (``dynamodb`` or ``sqs``).
 
     Raises:

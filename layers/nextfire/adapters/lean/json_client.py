@@ -22,9 +22,9 @@ from nextfire.adapters.aws_errors import (
     is_transient,
 )
 from nextfire.adapters.lean.credentials import CredentialsSource, credentials_source
-from nextfire.adapters.lean.environment import place_of
-from nextfire.adapters.lean.response import LostError, Response
-from nextfire.adapters.lean.retries import RetryBudget, Trouble, backoff
+from nextfire.adapters.lean.environment import service_endpoint
+from nextfire.adapters.lean.response import ConnectionLostError, Response
+from nextfire.adapters.lean.retries import FailureCause, RetryBudget, backoff
 from nextfire.adapters.lean.signing import Signer
 from nextfire.adapters.lean.transport import TimedOutError, Transport
 
@@ -36,7 +36,7 @@ _UNSIGNED = {"accept-encoding": "identity", "user-agent": "nextfire"}
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ClientTimeouts:
     """Timeouts of a client in seconds, and its maximum number of attempts."""
 
     connect: float = 1.0
@@ -51,13 +51,13 @@ class JsonClient:
         self,
         service: str,
         prefix: str,
-        patience: Patience,
+        patience: ClientTimeouts,
         *,
         credentials: CredentialsSource | None = None,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        place = place_of(service)
+        place = service_endpoint(service)
         self.service = service
         self._prefix = prefix
         self._attempts = patience.attempts
@@ -148,16 +148,16 @@ class JsonClient:
         return True
 
 
-def _failure_cause(error: RefusedError | UnansweredError) -> Trouble | None:
+def _failure_cause(error: RefusedError | UnansweredError) -> FailureCause | None:
     """The cause of a failure that may be retried; None if a retry would fail again."""
     if isinstance(error, RefusedError):
         if error_code(error) in EXPIRED_CREDENTIALS or not is_transient(error):
             return None
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-        return Trouble(throttled=status < 500)  # noqa: PLR2004 — else a server error
+        return FailureCause(throttled=status < 500)  # noqa: PLR2004 — else a server error
     if isinstance(error, TimedOutError):
-        return Trouble(timed_out=True)
-    return Trouble() if isinstance(error, LostError) else None
+        return FailureCause(timed_out=True)
+    return FailureCause() if isinstance(error, ConnectionLostError) else None
 
 
 def _encode(request: Mapping[str, Any]) -> bytes:
@@ -179,17 +179,19 @@ def _decode(response: Response) -> dict[str, Any]:
     """Decode the JSON object in the body. Members that are null are omitted.
 
     Raises:
-        LostError: The body is damaged.
+        ConnectionLostError: The body is damaged.
     """
     checksum = response.headers.get("x-amz-crc32")
     if checksum is not None and checksum != str(crc32(response.body)):
-        raise LostError(f"The body's CRC32 is {crc32(response.body)}, not {checksum}")
+        raise ConnectionLostError(f"The body's CRC32 is {crc32(response.body)}, not {checksum}")
     try:
         document = _loads(response.body) if response.body else {}
     except ValueError as error:
-        raise LostError(f"The body of a {response.status} response is not JSON") from error
+        raise ConnectionLostError(
+            f"The body of a {response.status} response is not JSON"
+        ) from error
     if not isinstance(document, dict):
-        raise LostError(f"The body of a {response.status} response is not a JSON object")
+        raise ConnectionLostError(f"The body of a {response.status} response is not a JSON object")
     return {name: value for name, value in document.items() if value is not None}
 
 

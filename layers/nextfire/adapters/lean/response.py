@@ -18,11 +18,11 @@ _NO_BODY = frozenset({204, 304})
 _FIRST_FINAL = 200
 
 
-class LostError(UnansweredError):
+class ConnectionLostError(UnansweredError):
     """The connection could not be made, or ended before the whole response was read."""
 
 
-class ClosedError(LostError):
+class ClosedError(ConnectionLostError):
     """The server closed the connection before the first byte of its response."""
 
 
@@ -39,7 +39,7 @@ def read_response(stream: BinaryIO) -> tuple[Response, bool]:
 
     Raises:
         ClosedError: The stream has ended.
-        LostError: The response is cut off or malformed.
+        ConnectionLostError: The response is cut off or malformed.
         OSError: The connection failed in the middle of the response.
     """
     try:
@@ -67,7 +67,7 @@ def read_response(stream: BinaryIO) -> tuple[Response, bool]:
 def _status_of(line: bytes) -> int:
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():  # noqa: PLR2004
-        raise LostError(f"Not a status line of HTTP/1.1: {line[:80]!r}")
+        raise ConnectionLostError(f"Not a status line of HTTP/1.1: {line[:80]!r}")
     return int(words[1])
 
 
@@ -79,9 +79,9 @@ def _read_headers(stream: BinaryIO) -> dict[str, str]:
             return headers
         name, colon, value = line.decode("latin-1").partition(":")
         if not colon or not line.endswith(b"\n"):
-            raise LostError(f"Not a header, or cut off: {line[:80]!r}")
+            raise ConnectionLostError(f"Not a header, or cut off: {line[:80]!r}")
         headers[name.strip().lower()] = value.strip()
-    raise LostError(f"The response has more than {_MAX_HEADERS} headers")
+    raise ConnectionLostError(f"The response has more than {_MAX_HEADERS} headers")
 
 
 def _read_chunks(stream: BinaryIO) -> bytes:
@@ -96,7 +96,7 @@ def _read_chunks(stream: BinaryIO) -> bytes:
 def _read(stream: BinaryIO, size: int) -> bytes:
     data = stream.read(size)
     if len(data) < size:
-        raise LostError(f"The response ended {size - len(data)} bytes early")
+        raise ConnectionLostError(f"The response ended {size - len(data)} bytes early")
     return data
 
 
@@ -106,5 +106,5 @@ def _number(text: str, base: int) -> int:
     except ValueError:
         number = -1
     if number < 0:
-        raise LostError(f"Not the size of a body: {text[:80]!r}")
+        raise ConnectionLostError(f"Not the size of a body: {text[:80]!r}")
     return number

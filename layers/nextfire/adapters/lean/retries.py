@@ -15,7 +15,7 @@ _BASE_OF_THROTTLING = 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailureCause:
     """The cause of a failed request, as far as it matters for the retry."""
 
     timed_out: bool = False
@@ -29,7 +29,7 @@ class RetryBudget:
         self._left = _CAPACITY
         self._lock = threading.Lock()
 
-    def take(self, trouble: Trouble) -> int:
+    def take(self, trouble: FailureCause) -> int:
         """Take the cost of one retry and return it; 0 if the budget is exhausted: do not retry."""
         cost = _COST_OF_TIMEOUT if trouble.timed_out else _COST
         with self._lock:
@@ -46,7 +46,9 @@ class RetryBudget:
             self._left = min(_CAPACITY, self._left + (cost or 1))
 
 
-def backoff(attempt: int, trouble: Trouble, rand: Callable[[], float] = random.random) -> float:
+def backoff(
+    attempt: int, trouble: FailureCause, rand: Callable[[], float] = random.random
+) -> float:
     """Seconds to wait after the failed *attempt* (from 1): exponential backoff with full jitter."""
     base = _BASE_OF_THROTTLING if trouble.throttled else _BASE
     return rand() * base * float(2 ** (attempt - 1))

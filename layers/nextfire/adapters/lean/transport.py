@@ -15,7 +15,12 @@ from urllib.parse import unquote, urlsplit
 
 from nextfire.adapters.aws_errors import UnansweredError
 from nextfire.adapters.lean.environment import proxy_for, tls_context
-from nextfire.adapters.lean.response import ClosedError, LostError, Response, read_response
+from nextfire.adapters.lean.response import (
+    ClosedError,
+    ConnectionLostError,
+    Response,
+    read_response,
+)
 
 _MAX_IDLE = 32
 
@@ -24,7 +29,7 @@ class TimedOutError(UnansweredError):
     """Connecting or reading the response timed out."""
 
 
-class UntrustedError(UnansweredError):
+class UntrustedCertificateError(UnansweredError):
     """The server's certificate is invalid. Nothing was sent."""
 
 
@@ -63,9 +68,9 @@ class Transport:
             body: Sent verbatim.
 
         Raises:
-            LostError: See its docstring.
+            ConnectionLostError: See its docstring.
             TimedOutError: See its docstring.
-            UntrustedError: See its docstring.
+            UntrustedCertificateError: See its docstring.
             ValueError: A header contains a line break.
         """
         request = self._encode(headers, body)
@@ -174,9 +179,9 @@ def _close(connections: Iterable[Connection]) -> None:
 def _translate(error: OSError | HTTPException) -> UnansweredError:
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SSLCertVerificationError):
-        return UntrustedError(
+        return UntrustedCertificateError(
             f"Invalid certificate: {text}. Check the endpoint's host name and this machine's "
             "clock. Trust a private certificate authority with AWS_CA_BUNDLE, for example "
             "AWS_CA_BUNDLE=/etc/ssl/private-ca.pem"
         )
-    return (TimedOutError if isinstance(error, TimeoutError) else LostError)(text)
+    return (TimedOutError if isinstance(error, TimeoutError) else ConnectionLostError)(text)

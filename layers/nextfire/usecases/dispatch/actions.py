@@ -14,10 +14,10 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.message import RunMessage
 from nextfire.domain.ports import Clock, JobStore, RunQueue, RunStore
 from nextfire.domain.quotas import TenantQuotas
+from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.cover_missed import Covered, cover_missed
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
-from nextfire.usecases.go_on_backfill import GoOnBackfill
+from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 _COVER_FOR = timedelta(seconds=1)  # for missed occurrences in one step: the lease is short
 _BACKFILL_FOR = timedelta(milliseconds=500)  # for backfills in one step
@@ -33,10 +33,10 @@ class Actions:
     jobs: JobStore
     runs: RunStore
     queue: RunQueue
-    backfill: GoOnBackfill
+    backfill: ContinueBackfill
     clock: Clock
     executor: Executor
-    waiting: Waiting
+    waiting: Postponer
     quotas: TenantQuotas
 
     def send(self, going: Sequence[DecidedEntry]) -> set[int]:
@@ -168,7 +168,9 @@ class Actions:
         counts = int(job.counted) - int(decision.job.counted)
         return self.jobs.update(job, first, self.clock.now(), counts=counts)
 
-    def go_on(self, backfills: Sequence[DecidedEntry], report: TickReport) -> list[Slot]:
+    def continue_backfills(
+        self, backfills: Sequence[DecidedEntry], report: TickReport
+    ) -> list[Slot]:
         """Continue backfills concurrently, for a bounded time so that other entries are not
         delayed. Returns the slots of entries that are done.
         """

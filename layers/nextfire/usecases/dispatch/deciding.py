@@ -22,9 +22,9 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
 from nextfire.domain.ports import JobStore
 from nextfire.domain.run import Trigger
-from nextfire.usecases.dispatch.holding import Holding
+from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
+from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 _LEFT_FOR = timedelta(seconds=2)
 
@@ -37,8 +37,8 @@ class Decider:
 
     jobs: JobStore
     executor: Executor
-    holding: Holding
-    waiting: Waiting
+    holding: HeldEntries
+    waiting: Postponer
 
     def decide(
         self, batch: list[StoredEntry], now: datetime, report: TickReport

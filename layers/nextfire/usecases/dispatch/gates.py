@@ -24,7 +24,7 @@ from nextfire.domain.ports import ControlStore, RunQueue, RunStore
 from nextfire.domain.quotas import NO_QUOTAS, TenantQuotas
 from nextfire.usecases.dispatch.holding import BATCH
 from nextfire.usecases.dispatch.report import DecidedEntry, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
+from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 _ROOM_AFTER = timedelta(seconds=1)
 _PARTS = 10
@@ -88,7 +88,7 @@ class QueueRoomGate:
     occurrences that the others miss while they wait.
     """
 
-    def __init__(self, queue: RunQueue, bounds: Mapping[str, int], waiting: Waiting) -> None:
+    def __init__(self, queue: RunQueue, bounds: Mapping[str, int], waiting: Postponer) -> None:
         self._queue = queue
         self._bounds = bounds
         self._waiting = waiting
@@ -149,7 +149,7 @@ class OverlapGate:
     of those runs they replace. Only jobs with an overlap policy that needs it cost a query.
     """
 
-    def __init__(self, runs: RunStore, executor: Executor, waiting: Waiting) -> None:
+    def __init__(self, runs: RunStore, executor: Executor, waiting: Postponer) -> None:
         self._runs = runs
         self._executor = executor
         self._waiting = waiting
@@ -225,13 +225,13 @@ def _with_stop(due: DecidedEntry, overlap: OverlapDecision) -> DecidedEntry:
     return replace(due, ends=(overlap.cancel, f"{overlap.reason} {what}"))
 
 
-class TenantRates:
+class TenantQuotaGate:
     """Admits runs within their tenants' quotas of runs per minute; the others wait for the next
     minute. Only tenants that have such a quota cost a request.
     """
 
     def __init__(
-        self, control: ControlStore, quotas: TenantQuotas, executor: Executor, waiting: Waiting
+        self, control: ControlStore, quotas: TenantQuotas, executor: Executor, waiting: Postponer
     ) -> None:
         self._control = control
         self._quotas = quotas

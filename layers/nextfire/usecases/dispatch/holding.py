@@ -19,7 +19,7 @@ _FRESH = timedelta(seconds=5)
 _SEEN_AGAIN = timedelta(seconds=5)  # a deleted entry may still show in eventually consistent reads
 
 
-class Holding:
+class HeldEntries:
     """Holds entries until they are handled. Used by several threads.
 
     An entry is held until it is due, then it is ready: tenants take turns. The entries of a batch

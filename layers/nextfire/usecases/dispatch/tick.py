@@ -19,16 +19,22 @@ from nextfire.domain.due_decisions import (
 )
 from nextfire.domain.errors import UnavailableError
 from nextfire.domain.ports import Clock, ControlStore, DueStore, JobStore, RunQueue, RunStore
+from nextfire.usecases.continue_backfill import ContinueBackfill
 from nextfire.usecases.dispatch.actions import Actions, Followed
 from nextfire.usecases.dispatch.deciding import Decider, in_order, misses
-from nextfire.usecases.dispatch.gates import Gate, OverlapGate, QueueRoomGate, Shares, TenantRates
-from nextfire.usecases.dispatch.holding import Holding
+from nextfire.usecases.dispatch.gates import (
+    Gate,
+    OverlapGate,
+    QueueRoomGate,
+    Shares,
+    TenantQuotaGate,
+)
+from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.parked import ParkedEntries
 from nextfire.usecases.dispatch.quarantine import Quarantine
 from nextfire.usecases.dispatch.reader import LOOK_AHEAD, BucketReader, Found
 from nextfire.usecases.dispatch.report import DecidedEntry, Dispatched, TickReport
-from nextfire.usecases.dispatch.waiting import Waiting, WaitReason
-from nextfire.usecases.go_on_backfill import GoOnBackfill
+from nextfire.usecases.dispatch.waiting import Postponer, WaitReason
 
 POLL_EVERY = timedelta(milliseconds=500)
 BUDGET = 20_000
@@ -80,9 +86,9 @@ class Dispatch:
         self._in_flight: dict[Future[TickReport], tuple[list[StoredEntry], datetime]] = {}
         self._report = TickReport()
         self._error: UnavailableError | None = None
-        self._holding = holding = Holding(shares.weights, budget)
+        self._holding = holding = HeldEntries(shares.weights, budget)
         self._parked = parked = ParkedEntries(due)
-        self._waiting = waiting = Waiting(due, holding, parked, clock, shares.quotas)
+        self._waiting = waiting = Postponer(due, holding, parked, clock, shares.quotas)
         self._quarantine = Quarantine(jobs, due)
         self._deciding = Decider(jobs, executor, holding, waiting)
         self._reader = BucketReader(
@@ -97,8 +103,8 @@ class Dispatch:
         )
         self._room: Gate = QueueRoomGate(queue, shares.backlogs, waiting)
         self._turns: Gate = OverlapGate(runs, executor, waiting)
-        self._rates = TenantRates(control, shares.quotas, executor, waiting)
-        backfill = GoOnBackfill(jobs, runs, due, queue, clock)
+        self._rates = TenantQuotaGate(control, shares.quotas, executor, waiting)
+        backfill = ContinueBackfill(jobs, runs, due, queue, clock)
         self._actions = Actions(
             jobs, runs, queue, backfill, clock, executor, waiting, shares.quotas
         )
@@ -218,7 +224,7 @@ class Dispatch:
         certain = self._deciding.confirm(self._room.admit(decided, now, report), now, report)
         gone = [due.stored.slot for due in certain if isinstance(due.decision, Drop)]
         gone += self._actions.resume(_of(Resume, certain), report)
-        gone += self._actions.go_on(_of(GoOn, certain), report)
+        gone += self._actions.continue_backfills(_of(GoOn, certain), report)
         wanted = self._turns.admit(_of(Fire | Resend | Cover, certain), now, report)
         admitted = self._rates.admit(wanted, now, report)
         followed = self._send(_of(Fire | Resend, admitted), report)

@@ -15,12 +15,12 @@ from nextfire.domain.errors import UnavailableError
 from nextfire.domain.instants import MINUTE, floor_minute
 from nextfire.domain.ports import Clock, DueStore
 from nextfire.domain.quotas import TenantQuotas
-from nextfire.usecases.dispatch.holding import Holding
+from nextfire.usecases.dispatch.holding import HeldEntries
 from nextfire.usecases.dispatch.parked import ParkedEntries, QuotaSpread
 
 _NEAR = 1_000
 """Waiting entries per tenant that stay in their buckets in the first minute; more are parked."""
-_LOOKS = 100
+_TRIES_AT_ONCE = 100
 """Parked entries, of all tenants together, that are tried at a time after a try failed. Each try
 costs a read of the job; without a bound, the tries would cost more than moving the entries.
 """
@@ -48,7 +48,7 @@ class WaitReason(Enum):
         self.held = held
 
 
-class Waiting:
+class Postponer:
     """Postpones entries. Used by several threads.
 
     An entry that waits for long is *parked*: moved to a bucket as far ahead as it is late. Each
@@ -60,7 +60,7 @@ class Waiting:
     def __init__(
         self,
         due: DueStore,
-        holding: Holding,
+        holding: HeldEntries,
         parked: ParkedEntries,
         clock: Clock,
         quotas: TenantQuotas,
@@ -76,7 +76,7 @@ class Waiting:
         self._allowed: dict[str, int] = {}
         self._tries = 0
         self._tried: dict[str, int] = {}  # by tenant, the sequence number of its last try
-        self._min_tries = _LOOKS
+        self._min_tries = _TRIES_AT_ONCE
         self._no_quota_until: dict[str, datetime] = {}
         self._spread = QuotaSpread()
 
@@ -88,7 +88,7 @@ class Waiting:
         """
         tenants = self._parked.tenants
         with self._lock:
-            self._min_tries = max(_LOOKS // max(len(tenants), 1), 1)
+            self._min_tries = max(_TRIES_AT_ONCE // max(len(tenants), 1), 1)
             self._waiting = waiting = self._count()
             for tenant in tenants - waiting.keys():
                 self._allowed[tenant] = min(2 * self._allowed.get(tenant, self._min_tries), _NEAR)

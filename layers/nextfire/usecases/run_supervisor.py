@@ -17,7 +17,7 @@ from nextfire.usecases.run_log import RunLog
 
 T = TypeVar("T")
 
-LOOK_EVERY = timedelta(seconds=4)
+CANCEL_CHECK_EVERY = timedelta(seconds=4)
 """How often a worker checks whether its run is to be cancelled. The heartbeat returns this too, but
 it is less frequent: a check costs half a read unit, a heartbeat a write unit."""
 _RETRY_AFTER = timedelta(seconds=1)
@@ -33,7 +33,7 @@ class Host:
     longest: timedelta
 
 
-class Heart:
+class RunSupervisor:
     """The `Supervisor` of a script, for a run that this worker owns until its lease expires."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Heart:
         self._stopping = host.stopping
         now = clock.now()
         self._heartbeat_at = now + self._heartbeat
-        self._check_at = now + LOOK_EVERY
+        self._check_at = now + CANCEL_CHECK_EVERY
         self._lease_until = run.lease_until or now
         self._checkpoint: bytes | None = None
         self._saved = 0
@@ -169,13 +169,13 @@ class Heart:
             return Verdict.LEASE_LOST
         self._lease_until = now + self._lease
         self._heartbeat_at = now + self._heartbeat
-        self._check_at = now + LOOK_EVERY
+        self._check_at = now + CANCEL_CHECK_EVERY
         verdict = self._verdict(extended)
         self._delivery.hide(self._lease)
         return verdict
 
     def _check_cancelled(self) -> Verdict:
-        self._check_at = self._clock.now() + LOOK_EVERY
+        self._check_at = self._clock.now() + CANCEL_CHECK_EVERY
         try:
             seen = self._runs.peek(self._run.key)
         except UndecodableError:

@@ -22,7 +22,7 @@ KEY = "Idempotency-Key"
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class IdempotentRequest:
     """A request. `at`: when it was first sent. `again`: it was sent before and may have taken
     effect. `refused`: it was sent before and the response said that it had no effect. `answer`: the
     earlier response, if it was stored.
@@ -35,7 +35,7 @@ class Once:
     answer: str | None = None
 
     @property
-    def asked_before(self) -> datetime | None:
+    def first_sent_at(self) -> datetime | None:
         """When it was first sent, if it may have taken effect then; None if it was refused."""
         return self.at if self.again and not self.refused else None
 
@@ -44,7 +44,7 @@ class Once:
         return hashlib.sha256(f"{self.seed}#{what}".encode()).hexdigest()[:16]
 
 
-class AnswerOnce:
+class IdempotentRequests:
     """The requests of *tenant* with the idempotency key *key*. *realm*: the callers that share
     responses; callers of other realms never get them.
     """
@@ -56,7 +56,7 @@ class AnswerOnce:
         # Keys never contain a space.
         self._key = f"{key} {realm}" if realm else key
 
-    def begin(self, fingerprint: str, now: datetime) -> Once:
+    def begin(self, fingerprint: str, now: datetime) -> IdempotentRequest:
         """Start a request, or recognize a repeated one. *fingerprint* identifies its content.
 
         Raises:
@@ -72,10 +72,10 @@ class AnswerOnce:
                 "Use a new key for each new request.",
             )
         if kept is None:
-            return Once(at, self._seed(at), again=False)
-        return Once(kept.at, self._seed(kept.at), True, kept.refused, kept.answer)
+            return IdempotentRequest(at, self._seed(at), again=False)
+        return IdempotentRequest(kept.at, self._seed(kept.at), True, kept.refused, kept.answer)
 
-    def finish(self, asked: Once, answer: str) -> str:
+    def finish(self, asked: IdempotentRequest, answer: str) -> str:
         """Store *answer* for repetitions of *asked*.
 
         Returns:
@@ -83,7 +83,7 @@ class AnswerOnce:
         """
         return self._requests.finish(self._tenant, self._key, asked.at, answer)
 
-    def refuse(self, asked: Once) -> None:
+    def refuse(self, asked: IdempotentRequest) -> None:
         """Store that *asked*, or a part of it, was reported to have no effect."""
         if not asked.refused:
             self._requests.refuse(self._tenant, self._key, asked.at)

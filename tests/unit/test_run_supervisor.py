@@ -1,4 +1,4 @@
-"""A run's heart, beat by beat: whose the run is, and what of it is kept."""
+"""A run's supervisor, beat by beat: whose the run is, and what of it is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.ports import Verdict
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.heart import LOOK_EVERY, Heart, Host
+from nextfire.usecases.run_supervisor import CANCEL_CHECK_EVERY, Host, RunSupervisor
 from tests.builders import LEASE, NOON, a_message
 from tests.fakes import Clock, MemoryRunFiles, MemoryRunStore
 
@@ -30,7 +30,7 @@ class Log:
 
 
 class Bed:
-    """A run under way since noon, and its heart."""
+    """A run under way since noon, and its supervisor."""
 
     def __init__(self, *, fence: int = 1) -> None:
         self.clock = Clock(NOON)
@@ -47,7 +47,7 @@ class Bed:
         self.run = self.there(replace(claimed, fence=fence))
         log: Any = self.log
         host = Host(log, lambda: False, LEASE)
-        self.heart = Heart(
+        self.supervisor = RunSupervisor(
             self.runs,
             self.files,
             self.run,
@@ -63,10 +63,10 @@ class Bed:
 
     def after(self, time: timedelta) -> Verdict:
         self.clock.move_to(self.clock.now() + time)
-        return self.heart.ask()
+        return self.supervisor.ask()
 
     def kept(self) -> str | None:
-        assert self.heart.save(b'"' + b"x" * 20_000 + b'"') is None
+        assert self.supervisor.save(b'"' + b"x" * 20_000 + b'"') is None
         run = self.runs.get(self.run.key)
         assert run is not None
         assert run.checkpoint is not None
@@ -88,14 +88,14 @@ def test_what_a_look_shows(fields: dict[str, Any], verdict: Verdict) -> None:
     bed = Bed(fence=2)
     bed.there(replace(bed.run, **fields))
 
-    assert bed.after(LOOK_EVERY) is verdict
+    assert bed.after(CANCEL_CHECK_EVERY) is verdict
 
 
 def test_a_record_that_a_look_does_not_show_yet_says_nothing() -> None:
     bed = Bed()
     bed.runs.all.clear()
 
-    assert bed.after(LOOK_EVERY) is Verdict.GO_ON
+    assert bed.after(CANCEL_CHECK_EVERY) is Verdict.GO_ON
 
 
 def test_a_beat_that_meets_another_s_claim_ends_it_and_the_log_is_shipped_before() -> None:

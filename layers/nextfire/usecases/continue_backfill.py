@@ -23,7 +23,7 @@ _RECORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class GoOnBackfill:
+class ContinueBackfill:
     """Continues backfills. Idempotent, also across watchers: a run is stored together with its due
     entry, and only if it has no record. Started runs are found by their entry, however old it is.
     """
