@@ -307,7 +307,7 @@ class NextfireStack(Stack):
             dynamodb("Query", "BatchGetItem", "PutItem", "BatchWriteItem"),
             stores.due.table_arn,
         )
-        allow(auditor.role, dynamodb("Query", "PutItem"), stores.runs.table_arn)
+        allow(auditor.role, dynamodb("Query", "UpdateItem"), stores.runs.table_arn)
         allow(
             auditor.role, dynamodb("GetItem", "BatchGetItem", "PutItem"), stores.control.table_arn
         )

@@ -12,7 +12,7 @@ from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 
-from infra.constructs.grants import allow, deny, dynamodb, only_attributes
+from infra.constructs.grants import allow, deny, deny_others, dynamodb, only_attributes
 from infra.constructs.pool import Pool
 from infra.constructs.stores import Stores
 from nextfire.adapters.job_role import SESSION_TAGS
@@ -64,8 +64,7 @@ class ExecutorAccess:
         self._grant_tables()
         self._grant_buckets()
         self._grant_secrets()
-        if job_role := self.pool.settings.job_role:
-            self._grant_job_role(job_role)
+        self._grant_job_role(self.pool.settings.job_role)
 
     def _grant_tables(self) -> None:
         jobs, due, runs = (
@@ -76,7 +75,9 @@ class ExecutorAccess:
         minutes = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [_MINUTES]}}
         self._write(due, "PutItem", conditions=_attributes(*_DISPATCH) | minutes)
         allow(self.role, dynamodb("GetItem", "Query"), runs)
-        self._write(runs, "PutItem", "UpdateItem", conditions=_attributes(*_CHANGED_RUN))
+        # PutItem replaces a whole item, so it could remove what a user requested.
+        writes = ["PutItem", "UpdateItem"] if self.wide else ["UpdateItem"]
+        self._write(runs, *writes, conditions=_attributes(*_CHANGED_RUN))
 
     def _write(self, table: str, *operations: str, conditions: Mapping[str, Any]) -> None:
         allow(self.role, dynamodb(*operations), table, conditions=None if self.wide else conditions)
@@ -111,18 +112,25 @@ class ExecutorAccess:
         )
         allow(self.role, ["ssm:GetParameter"], parameters)
 
-    def _grant_job_role(self, job_role: str) -> None:
+    def _grant_job_role(self, job_role: str | None) -> None:
         actions = ["sts:AssumeRole", "sts:TagSession"]
-        allow(self.role, actions, job_role)
+        if job_role:
+            allow(self.role, actions, job_role)
         if self.wide:
             return
         # Denied explicitly: within one account, a trust policy that names this role is enough to
         # allow the call.
+        deny_others(self.role, actions, job_role)
+        if not job_role:
+            return
         pool = {"StringNotEquals": {"aws:RequestTag/pool": self.pool.name}}
         deny(self.role, actions, job_role, conditions=pool)
         for keys in ("aws:TagKeys", "sts:TransitiveTagKeys"):
             others = {"ForAnyValue:StringNotEquals": {keys: [*SESSION_TAGS]}}
             deny(self.role, actions, job_role, conditions=others)
+        # True, too, if no tag is transitive: further roles would be assumed with any pool.
+        kept = {"ForAllValues:StringNotEquals": {"sts:TransitiveTagKeys": ["pool"]}}
+        deny(self.role, actions, job_role, conditions=kept)
 
 
 def _attributes(*names: str) -> dict[str, Any]:

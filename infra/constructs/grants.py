@@ -35,6 +35,18 @@ def deny(
     )
 
 
+def deny_others(grantee: iam.IGrantable, actions: Sequence[str], resource: str | None) -> None:
+    """Deny *grantee* *actions* on all resources except *resource*, whatever grants them."""
+    grantee.grant_principal.add_to_principal_policy(
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY,
+            actions=list(actions),
+            resources=None if resource else ["*"],
+            not_resources=[resource] if resource else None,
+        )
+    )
+
+
 def only_attributes(*names: str) -> dict[str, Any]:
     """The condition that a DynamoDB request uses and returns no other attributes.
 

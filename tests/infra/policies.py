@@ -48,16 +48,17 @@ class Policies:
         effects = {each["Effect"] for each in self._matching(action, resource, context)}
         return effects == {"Allow"}
 
+    def deny(self, action: str, resource: str, context: Context) -> bool:
+        """Whether a statement denies a request, whatever else would allow it."""
+        return any(each["Effect"] == "Deny" for each in self._matching(action, resource, context))
+
     def _matching(
         self, action: str, resource: str, context: Context
     ) -> Iterator[Mapping[str, Any]]:
         for statement in self._statements:
             if (
                 action in _as_list(statement["Action"])
-                and any(
-                    fnmatchcase(resource, rendered(each))
-                    for each in _as_list(statement["Resource"])
-                )
+                and _is_about(statement, resource)
                 and all(
                     _holds(operator, context.get(key), _as_list(meant))
                     for operator, keys in statement.get("Condition", {}).items()
@@ -65,6 +66,12 @@ class Policies:
                 )
             ):
                 yield statement
+
+
+def _is_about(statement: Mapping[str, Any], resource: str) -> bool:
+    if "NotResource" in statement:
+        return not _is_about({"Resource": statement["NotResource"]}, resource)
+    return any(fnmatchcase(resource, rendered(each)) for each in _as_list(statement["Resource"]))
 
 
 def _holds(operator: str, actual: str | Sequence[str] | None, meant: Sequence[str]) -> bool:

@@ -134,7 +134,11 @@ def test_code_of_the_function_may_not_touch_interfaces(network: Template, part: 
         for action in as_list(each["Action"])
         if action.startswith("ec2:")
     }
-    [denial] = [each for each in of_role(network, part) if each["Effect"] == "Deny"]
+    [denial] = [
+        each
+        for each in of_role(network, part)
+        if each["Effect"] == "Deny" and "lambda:SourceFunctionArn" in str(each.get("Condition"))
+    ]
 
     assert allowed == set(denial["Action"])
     assert denial["Resource"] == "*"

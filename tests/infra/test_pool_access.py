@@ -5,6 +5,7 @@ the attributes of a write to DynamoDB nor its leading keys.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -193,6 +194,7 @@ MINUTE = "2026-05-24T12:00Z#003"
             for action in ("PutItem", "UpdateItem")
             for name in ("payload", "trigger", "request", "request_reason", "attempt_base")
         ),
+        ("PutItem", "runs", "acme/report", ["job", "run_id", "state", "dispatch"], {}),
         ("DeleteItem", "runs", "acme/report", ["job", "run_id"], {}),
         ("GetItem", "keys", "acme", ["tenant", "key_id"], {}),
         ("GetItem", "control", "audit", ["id"], {}),
@@ -288,7 +290,22 @@ def test_a_session_in_the_job_role_has_the_tag_of_its_pool(pools: Template, acti
     assert not may("batch")  # two pools with one job role
     assert not may("default", aws_TagKeys=[*SESSION_TAGS, "admin"])
     assert not may("default", sts_TransitiveTagKeys=["admin"])
+    assert not may("default", sts_TransitiveTagKeys=["job"]), "a further role may trust `pool`"
+    assert not may("default", sts_TransitiveTagKeys=[])
     assert not Policies(pools, ROLES["default"]).allow(action, JOB_ROLE, {})
+
+
+@pytest.mark.parametrize("action", ["sts:AssumeRole", "sts:TagSession"])
+def test_other_roles_are_denied_even_if_they_trust_the_executor(
+    tmp_path: Path, action: str
+) -> None:
+    other = "arn:aws:iam::123456789012:role/former"
+    settings = {**POOLS, "bare": {"executor": "worker"}}
+    template = synthesize(tmp_path, {"pools": settings})[2]
+
+    for role in (*ROLES.values(), "WorkerRoleArnBare"):
+        assert Policies(template, role).deny(action, other, TAGS), role
+    assert Policies(template, "WorkerRoleArnBare").deny(action, JOB_ROLE, TAGS)
 
 
 @pytest.mark.parametrize("action", REACHES)

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import pytest
 
+from nextfire.domain.due import DispatchEntry
 from nextfire.domain.errors import InvalidInputError, UnavailableError
 from nextfire.domain.ids import RunFolder
 from nextfire.domain.job import Job, Target
 from nextfire.domain.places import run_place
 from nextfire.domain.run import RunState
 from nextfire.domain.script import locate
-from nextfire.usecases.execute_run import Disposition
+from nextfire.usecases.execute_run import Disposition, Handled
 from nextfire.usecases.read_logs import ReadLogs
 from tests.builders import LEASE, at, run_key
 from tests.world import BUCKET, World
@@ -51,6 +52,78 @@ def test_its_run_is_passed_on_to_the_new_pool(world: World) -> None:
     run = world.run(job, "12:00")
     assert (run.state, run.attempt, run.dispatch) == (RunState.SUCCEEDED, 1, 2)
     assert [(each.worker, each.pool) for each in run.attempts] == [("b", "batch")]
+
+
+def test_a_run_that_was_passed_on_too_late_to_be_of_use_is_skipped(world: World) -> None:
+    job = sent(world, misfire={"relevancyWindowSec": 60})
+    move(world, job)
+    world.worker("a").work_one()
+    world.advance(minutes=45)
+    world.tick()
+
+    handled = world.worker("b", pool="batch").work_one()
+
+    assert handled.skipped
+    assert world.run(job, "12:00").state is RunState.SKIPPED
+    assert "relevancyWindowSec is 60" in (world.run(job, "12:00").reason or "")
+    assert world.runner.calls == []
+
+
+def test_a_retry_is_not_skipped_however_late_it_is(world: World) -> None:
+    job = sent(world, misfire={"relevancyWindowSec": 60}, retryPolicy={"maxAttempts": 2})
+    world.script(exit_code=1)
+    world.worker("a").work_one()
+    world.advance(minutes=45)
+    world.tick()
+    world.runs.skip = lambda _: pytest.fail("one read tells")  # type: ignore[method-assign,assignment]
+
+    world.worker("a").work_one()
+
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_passing_a_run_on_is_not_a_delay_of_the_watcher(world: World) -> None:
+    move(world, sent(world))
+    world.advance(minutes=10)
+
+    world.worker("a").work_one()
+
+    [dispatch] = [each for each in world.due.entries if isinstance(each, DispatchEntry)]
+    assert dispatch.held
+
+
+def test_a_run_that_has_ended_is_settled_and_not_passed_on(world: World) -> None:
+    job = sent(world)
+    worker = world.worker("a")
+    first = worker.receive()
+    assert first is not None
+    worker.handle(first)
+    move(world, job)
+
+    handled = worker.handle(first)
+
+    assert handled.disposition is Disposition.ACKNOWLEDGE
+    assert "moved" not in handled.reason
+    assert world.run(job, "12:00").state is RunState.SUCCEEDED
+
+
+def test_executors_with_a_wrong_pool_do_not_pass_runs_around_forever(world: World) -> None:
+    """The executors of the queue `default` are configured as those of `batch`."""
+    sent(world)
+
+    def handle() -> Handled:
+        delivery = world.worker("a").receive()
+        assert delivery is not None
+        return world.worker("a", pool="batch").handle(delivery)
+
+    for _ in range(20):
+        assert handle().disposition is Disposition.ACKNOWLEDGE
+        world.tick()
+
+    handled = handle()
+
+    assert (handled.disposition, handled.quarantined) == (Disposition.LEAVE, True)
+    assert "NEXTFIRE_POOL=default" in handled.reason
 
 
 def test_a_message_that_comes_twice_runs_it_once(world: World) -> None:

@@ -192,22 +192,16 @@ class DynamoDbRunStore:
     def skip(self, run: Run) -> Run:
         if run.on_request:
             return self._skip_requested(run)
-        try:
-            with translated("skip run"):
-                self._client.put_item(
-                    TableName=self._table,
-                    Item=_encode_whole(run),
-                    ConditionExpression="attribute_not_exists(run_id)",
-                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
-                )
-        except refused() as error:
-            if error_code(error) != "ConditionalCheckFailedException":
-                raise
-            item: Item = error.response.get("Item", {})
-            if not item:
-                raise UnavailableError("skip run: the record is gone. Try again.") from error
-            return _decode(item)
-        return run
+        # Not PutItem: that replaces the whole item, so executors may not use it.
+        fields = {name: value for name, value in _encode(run).items() if value is not None}
+        return self._change(
+            run.key,
+            what="skip run",
+            update="SET " + ", ".join(f"#{name} = :{name}" for name in fields),
+            condition="attribute_not_exists(run_id)",
+            values={f":{name}": value for name, value in fields.items()},
+            ours=lambda _: False,
+        ).run
 
     def _skip_requested(self, run: Run) -> Run:
         """Skip a run that a user requested. The request's attributes are not written again:

@@ -157,15 +157,23 @@ class ExecuteRun:
         if skipped is not None:
             return skipped
         if job.definition.target.pool != self._terms.pool:
-            return self._pass_on(job, message)
+            run = self._runs.get(message.key)
+            if run is None or not run.state.ended:
+                return self._pass_on(job, message, run)
         return self._with_job(job, message, host)
 
-    def _pass_on(self, job: Job, message: RunMessage) -> Handled:
+    def _pass_on(self, job: Job, message: RunMessage, run: Run | None) -> Handled:
         """Dispatch the run to the pool that its job has moved to: this pool can read neither the
         job's script nor its secrets. If we die before the message is deleted, it is redelivered,
         and the claim lets only one of the two dispatches run.
         """
         pool = job.definition.target.pool
+        if message.dispatch - (run.dispatch if run else 0) > _MAX_MOVES:
+            reason = (
+                f"passed on {_MAX_MOVES} times, now to the pool {pool}: check that the executors "
+                f"of its queue have NEXTFIRE_POOL={pool}"
+            )
+            return Handled(Disposition.LEAVE, reason, run, quarantined=True)
         entry = DispatchEntry(
             job.key,
             job.uid,
@@ -174,6 +182,7 @@ class ExecuteRun:
             message.dispatch + 1,
             pool,
             rank=job.definition.priority.rank,
+            held=True,  # its watcher was on time
             exclusive=job.exclusive,
         )
         if not self._due.put([entry], self._clock.now()):
@@ -258,9 +267,9 @@ class ExecuteRun:
 
     def _skip(self, job: Job, message: RunMessage) -> Handled | None:
         """Record the run as skipped, if it must not start and was never claimed."""
-        if message.dispatch > 1:
-            return None
         key, now = message.key, self._clock.now()
+        if message.dispatch > 1 and self._was_claimed(key):
+            return None
         covered = decide_covered(job, key, now, self._before(key))
         # A run that was claimed keeps its record, and this message continues it.
         if covered is not None and self._runs.get(key) is None:
@@ -286,6 +295,13 @@ class ExecuteRun:
             return None
         self._settle(job, run)
         return Handled(Disposition.ACKNOWLEDGE, run.reason or reason or "", run, skipped=True)
+
+    def _was_claimed(self, key: RunKey) -> bool:
+        """Whether an executor has had the run. A second dispatch may be the first to reach one:
+        the auditor repeats lost messages, and runs of moved jobs are passed on.
+        """
+        run = self._runs.get(key)
+        return run is not None and run.fence > 0
 
     def _before(self, key: RunKey) -> Callable[[], Iterator[Run]]:
         """The records of the job's runs before *key*, the latest first. Each call reads again."""
@@ -480,6 +496,8 @@ class ExecuteRun:
 
 
 _RECORDS = 5  # of a job's latest, per page
+_MAX_MOVES = 20
+"""Maximum number of dispatches in a row that only pass a run on to another pool."""
 
 
 def _is_last(job: Job, run: Run) -> bool:
