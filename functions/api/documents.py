@@ -29,9 +29,9 @@ from nextfire.usecases.read_quotas import Standing
 NEXT = 5
 """Occurrences that a job by itself is shown with."""
 DRAINING = "DRAINING"
-"""The state that a PAUSED job is shown in while it drains. It is reckoned, and not stored."""
+"""State shown for a PAUSED job while it drains. It is derived, not stored."""
 UNREADABLE = "UNREADABLE"
-"""The state of what is stored and does not decode. No other state is known of it."""
+"""State of a stored item that cannot be decoded. Its real state is unknown."""
 _MOST_OF_A_PROBLEM = 300
 _WALL = len("2026-05-24T10:00:00")
 
@@ -149,7 +149,7 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
 
 
 def waiting_document(found: Waiting) -> dict[str, Any]:
-    """An occurrence that is due and has no record yet. Nothing of this is stored."""
+    """A due occurrence that has no record yet. This document is derived, not stored."""
     return {
         "executionId": found.key.execution_id,
         "jobId": found.key.job.job_id,
@@ -171,7 +171,7 @@ def log_document(page: LogPage) -> dict[str, Any]:
 
 
 def redriven_document(done: Redriven) -> dict[str, Any]:
-    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+    """Result of redriving dead runs. `more`: others may be left; continue from `cursor`."""
     skipped = [
         {"executionId": key.execution_id, "reason": told(reason)} for key, reason in done.skipped
     ]
@@ -189,7 +189,7 @@ def redriven_document(done: Redriven) -> dict[str, Any]:
 
 
 def unreadable_job(found: Unreadable) -> dict[str, Any]:
-    """A job of a listing that does not decode."""
+    """A listed job that cannot be decoded."""
     return {"jobId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
@@ -228,7 +228,7 @@ def new_key_document(made: Minted | ApiKey, now: datetime) -> dict[str, Any]:
 
 
 def unreadable_key(found: Unreadable) -> dict[str, Any]:
-    """A key of a listing that does not decode."""
+    """A listed key that cannot be decoded."""
     return {"keyId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
@@ -272,7 +272,7 @@ def upload_document(
 
 
 def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]:
-    """An execution of a listing that does not decode."""
+    """A listed execution that cannot be decoded."""
     return {
         "executionId": execution_id,
         "jobId": execution_id.partition(".")[0],
@@ -282,7 +282,7 @@ def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]
 
 
 def told(problem: str) -> str:
-    """*problem* on one line, and not too much of it."""
+    """*problem* on one line, truncated."""
     line = " ".join(problem.split())
     return line if len(line) <= _MOST_OF_A_PROBLEM else line[: _MOST_OF_A_PROBLEM - 1] + "…"
 

@@ -476,8 +476,8 @@ HandlerName = Annotated[
 
 class UploadRequest(Document):
     """A script to upload. `handler`: the name that jobs use (with `.zip` for an archive). `size`:
-    in bytes. `sha256`: digest in hexadecimal digits. `signature`: ed25519 in base64, stored with the
-    script for pools that trust signers.
+    in bytes. `sha256`: digest in hexadecimal digits. `signature`: ed25519 in base64, stored with
+    the script for pools that trust signers.
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
@@ -701,8 +701,8 @@ Labels = Annotated[
     list[str] | None,
     Query(
         alias="label",
-        description="`key:value`: only jobs with this label. Repeat the parameter or separate labels by"
-        " commas to require all of them. Keys with a colon and labels with a comma cannot be"
+        description="`key:value`: only jobs with this label. Repeat the parameter or separate"
+        " labels by commas to require all of them. Keys with a colon and labels with a comma cannot be"
         " queried.",
     ),
 ]

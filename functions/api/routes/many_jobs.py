@@ -38,8 +38,8 @@ _WORKS_FOR = timedelta(seconds=15)
 _DONE = {HTTPStatus.OK: ("The result.", "ManyAnswer")}
 _MORE = (
     "A call processes up to 1,000 jobs in the order of their ids, for up to 15 s. If the response "
-    "has a `progressToken`, send it with the next call to continue; without one, all jobs are done. "
-    "Calls are idempotent: jobs already in the requested state are matched but not changed. Jobs "
+    "has a `progressToken`, send it with the next call to continue; without one, all jobs are done."
+    " Calls are idempotent: jobs already in the requested state are matched but not changed. Jobs "
     "created less than about a second earlier may be missed. After a lost response, a retry with "
     "the same `Idempotency-Key` returns the result of the retry, which may be `changed: 0`."
 )

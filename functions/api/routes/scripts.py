@@ -38,8 +38,8 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
         scope=Scope.UPLOAD,
         by_label=_NO_JOB,
         secret=True,
-        more="PUT the script to `uploadUrl` with `headers` before `expiresAt`. The URL accepts only "
-        "these bytes for this script. Anyone who has the URL can use it: keep it secret. "
+        more="PUT the script to `uploadUrl` with `headers` before `expiresAt`. The URL accepts "
+        "only these bytes for this script. Anyone who has the URL can use it: keep it secret. "
         "Jobs use the new script from their next run on.",
     ),
 )
