@@ -1,7 +1,7 @@
-"""What the API answers: how its documents are made. Unset fields are left out.
+"""Builds the JSON documents of API responses. Unset fields are omitted.
 
-`answer_models` describes what the functions below make; an answer is not validated a second time.
-A test compares every answer of every test with its model.
+`answer_models` describes these documents. Responses are not validated at run time: the tests
+compare every response with its model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nextfire.usecases.read_logs import LogPage, has_parts
 from nextfire.usecases.read_quotas import Standing
 
 NEXT = 5
-"""Occurrences that a job by itself is shown with."""
+"""Number of next occurrences in the details of a job."""
 DRAINING = "DRAINING"
 """State shown for a PAUSED job while it drains. It is derived, not stored."""
 UNREADABLE = "UNREADABLE"
@@ -37,8 +37,8 @@ _WALL = len("2026-05-24T10:00:00")
 
 
 def job_document(job: Job, now: datetime, *, draining: bool = False) -> dict[str, Any]:
-    """The job with its definition's fields beside its own. `pausedAt`: nothing due later runs.
-    *draining*: it is PAUSED, and something of before goes on.
+    """The job and its definition in one document. `pausedAt`: occurrences due later do not run.
+    *draining*: the job is PAUSED and earlier runs are still in flight.
     """
     paused = job.state is JobState.PAUSED
     own = _present(
@@ -79,11 +79,11 @@ def backfill_document(job: Job, asked: Backfill) -> dict[str, Any]:
 def job_detail(
     job: Job, last: Run | None, now: datetime, *, draining: bool = False
 ) -> dict[str, Any]:
-    """The job by itself, beside its newest run."""
+    """The details of a job: the job, its newest run and its next occurrences."""
     try:
         found = job.upcoming(now, NEXT)
     except InvalidInputError:
-        found = []  # as above: a zone that is no longer known
+        found = []  # the time zone no longer exists
     jittered = job.definition.jitter_sec > 0
     shown: dict[str, Any] = {
         "upcoming": [upcoming_document(each, jittered=jittered, job=job) for each in found],
@@ -103,9 +103,9 @@ def job_detail(
 
 
 def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The run; `startedAt` and `exitCode` are its latest attempt's. `range`, of a record that
-    stands for several occurrences: the first, the last, and how many. *result*: its ``result``,
-    which may be null, if it has one.
+    """The run. `startedAt` and `exitCode` belong to its latest attempt. `range`: the first, the
+    last and the number of occurrences, if the record covers several. *result*: contains the ``result``
+    field, which may be null, or is empty.
     """
     covered = {
         "from": _at(run.key.scheduled_at),

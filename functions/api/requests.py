@@ -702,8 +702,8 @@ Labels = Annotated[
     Query(
         alias="label",
         description="`key:value`: only jobs with this label. Repeat the parameter or separate"
-        " labels by commas to require all of them. Keys with a colon and labels with a comma cannot be"
-        " queried.",
+        " labels by commas to require all of them. Keys with a colon and labels with a comma"
+        " cannot be queried.",
     ),
 ]
 NamePrefix = Annotated[
