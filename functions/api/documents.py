@@ -104,8 +104,8 @@ def job_detail(
 
 def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The run. `startedAt` and `exitCode` belong to its latest attempt. `range`: the first, the
-    last and the number of occurrences, if the record covers several. *result*: contains the ``result``
-    field, which may be null, or is empty.
+    last and the number of occurrences, if the record covers several. *result*: contains the
+    ``result`` field, which may be null, or is empty.
     """
     covered = {
         "from": _at(run.key.scheduled_at),
@@ -340,7 +340,7 @@ def _next(job: Job, now: datetime) -> datetime | None:
     try:
         return job.next_to_run(now)
     except InvalidInputError:
-        return None  # a zone that is no longer known: the job can still be read, and mended
+        return None  # the time zone no longer exists; the job can still be read and repaired
 
 
 def _at(instant: datetime | None) -> str | None:

@@ -298,7 +298,7 @@ def _absent(fault: ErrorDetails) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The remedy for a *name* that is none of *known*, if it is like one of them."""
+    """The remedy for an unknown *name*: the closest of *known*, if one is similar."""
     from difflib import get_close_matches  # noqa: PLC0415 — slow to import, seldom needed
 
     spelt = {each.lower(): each for each in known}
