@@ -39,9 +39,9 @@ from functions.api.problems import (
 from functions.api.reach import ReachedJobs, ReachedRuns, check_code, reach_as
 from functions.api.requests import MOST_OF_A_PARAMETER, too_long
 from functions.api.seen import SeenKeys, SideBySide
-from nextfire.adapters.aws import SystemClock, dynamodb, dynamodb_at_once, s3, s3_for_others
+from nextfire.adapters.aws import SystemClock, dynamodb, dynamodb_fail_fast, s3, s3_presigner
 from nextfire.adapters.bucket_store import DynamoDbBucketStore
-from nextfire.adapters.change_stamp import stamped
+from nextfire.adapters.change_stamp import with_changed_by
 from nextfire.adapters.control_store import DynamoDbControlStore
 from nextfire.adapters.due_store import DynamoDbDueStore
 from nextfire.adapters.request_store import DynamoDbRequestStore
@@ -68,7 +68,7 @@ from nextfire.usecases.manage_jobs import Limits, ManageJobs
 from nextfire.usecases.manage_keys import ManageKeys
 from nextfire.usecases.manage_runs import ManageRuns
 from nextfire.usecases.manage_scripts import ManageScripts
-from nextfire.usecases.many_jobs import ManyJobs
+from nextfire.usecases.many_jobs import BulkJobs
 from nextfire.usecases.read_logs import ReadLogs
 from nextfire.usecases.read_quotas import ReadQuotas
 from nextfire.wiring.telemetry import Telemetry
@@ -86,7 +86,7 @@ class Services:
     """The use cases and stores of the routes, built on the first request of a process."""
 
     def __init__(self, settings: ApiSettings) -> None:
-        database = stamped(
+        database = with_changed_by(
             dynamodb(),
             tables=[settings.jobs_table, settings.runs_table, settings.keys_table],
             changed_by=changed_by,
@@ -123,7 +123,7 @@ class Services:
         self.jobs = ManageJobs(self.job_store, limits, unsent, check=check_code)
         self.backfills = ManageBackfills(self.job_store, unsent)
         side_by_side = SideBySide(_SIDE_BY_SIDE)
-        self.many_jobs = ManyJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
+        self.many_jobs = BulkJobs(self.jobs, self.job_store, clock=clock, executor=side_by_side)
         self.executions = ManageRuns(
             self.job_store,
             self.runs,
@@ -135,12 +135,12 @@ class Services:
         )
         self.quotas = ReadQuotas(self.job_store, control, settings.quotas, settings.tenant_weights)
         self.logs = ReadLogs(self.executions, self.files)
-        shelf = S3ScriptShelf(s3(), s3_for_others, bucket=settings.scripts_bucket)
+        shelf = S3ScriptShelf(s3(), s3_presigner, bucket=settings.scripts_bucket)
         self.scripts = ManageScripts(shelf, self.pools)
         self.scripts_bucket = settings.scripts_bucket
         self.requests = DynamoDbRequestStore(database, table=settings.requests_table)
         self.tenant_quotas = settings.quotas
-        buckets = DynamoDbBucketStore(dynamodb_at_once(), table=settings.requests_table)
+        buckets = DynamoDbBucketStore(dynamodb_fail_fast(), table=settings.requests_table)
         self.limit_requests = LimitRequests(buckets, _report_uncounted)
         self.auth = settings.auth
         self.tenant_claim = settings.tenant_claim

@@ -22,9 +22,9 @@ from nextfire.domain.ports import Unreadable
 from nextfire.domain.run import Attempt, Run, RunState
 from nextfire.domain.schedule import Upcoming
 from nextfire.domain.script import ScriptVersion, StoredScript, Upload
-from nextfire.usecases.manage_runs import Redriven, Waiting
+from nextfire.usecases.manage_runs import PendingOccurrence, Redriven
 from nextfire.usecases.read_logs import LogPage, has_parts
-from nextfire.usecases.read_quotas import Standing
+from nextfire.usecases.read_quotas import QuotaUsage
 
 NEXT = 5
 """Number of next occurrences in the details of a job."""
@@ -148,7 +148,7 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
     return {**document, **payload, **(result or {})}
 
 
-def waiting_document(found: Waiting) -> dict[str, Any]:
+def waiting_document(found: PendingOccurrence) -> dict[str, Any]:
     """A due occurrence that has no record yet. This document is derived, not stored."""
     return {
         "executionId": found.key.execution_id,
@@ -210,7 +210,7 @@ def key_document(key: ApiKey, now: datetime) -> dict[str, Any]:
     )
 
 
-def quotas_document(standing: Standing) -> dict[str, Any]:
+def quotas_document(standing: QuotaUsage) -> dict[str, Any]:
     used = {"jobs": standing.jobs, "runsPerMinute": standing.runs}
     return {
         "quotas": standing.quotas.model_dump(by_alias=True, exclude_none=True),

@@ -1,4 +1,4 @@
-"""Requests with an `Idempotency-Key`, and their stored responses. See `AnswerOnce`."""
+"""Requests with an `Idempotency-Key`, and their stored responses. See `IdempotentRequests`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from functions.api.operation import TOLD_ONCE
 from functions.api.problems import problem_of
 from nextfire.domain.errors import InvalidInputError, NextfireError
 from nextfire.domain.instants import cut
-from nextfire.usecases.answer_once import KEY, AnswerOnce, Once
+from nextfire.usecases.idempotent_requests import KEY, IdempotentRequest, IdempotentRequests
 
 KEY_PATTERN = "[!-~]{1,128}"
 MOST_KEPT = 300_000
 """Maximum size of a stored response in bytes: a DynamoDB item holds 400 KB."""
 
 
-def once() -> Once:
+def once() -> IdempotentRequest:
     """The current request."""
-    found: Once = app.context["once"]
+    found: IdempotentRequest = app.context["once"]
     return found
 
 
@@ -39,12 +39,12 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
     """Replay the stored response to a request, if there is one."""
     route, key = app.context["_route"], header(KEY)
     if key is None or app.current_event.http_method.upper() != "POST" or not route.responses:
-        app.append_context(once=Once(cut(now()), secrets.token_hex(16), again=False))
+        app.append_context(once=IdempotentRequest(cut(now()), secrets.token_hex(16), again=False))
         return next_middleware(app)
     if not re.fullmatch(KEY_PATTERN, key):
         remedy = "Send 1 to 128 visible ASCII characters. For example a UUID."
         raise InvalidInputError(KEY, key, "not a key", remedy)
-    answers = AnswerOnce(services().requests, tenant(), key, realm=_realm())
+    answers = IdempotentRequests(services().requests, tenant(), key, realm=_realm())
     asked = answers.begin(_fingerprint(app), now())
     if asked.answer is not None:
         return _read(asked.answer)

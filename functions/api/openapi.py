@@ -23,7 +23,7 @@ from functions.api.idempotency import KEY_PATTERN
 from functions.api.operation import ANSWERS, OPEN, PROBLEMS, SCOPE, TOLD_ONCE
 from nextfire.domain.job import MAX_EXPRESSION, MAX_INSTANT, Document
 from nextfire.domain.schedule import MAX_DATES
-from nextfire.usecases.answer_once import KEY
+from nextfire.usecases.idempotent_requests import KEY
 
 _SCHEMAS = "#/components/schemas/"
 _ABOUT = """\

@@ -58,7 +58,7 @@ from nextfire.domain.restriction import (
 from nextfire.domain.run import RunState
 from nextfire.domain.schedule import ScheduleType, read_instant
 from nextfire.domain.script import MAX_SCRIPT_BYTES, SIGNATURE
-from nextfire.usecases.manage_backfills import Wanted
+from nextfire.usecases.manage_backfills import BackfillRange
 
 MOST_UPCOMING = 100
 MOST_REDRIVEN = 100
@@ -291,11 +291,11 @@ class BackfillRequest(Document):
     reason: Reason = None
 
     @property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> BackfillRange:
         """Raises:
         InvalidInputError: `from` or `to` is not an instant.
         """
-        return Wanted(
+        return BackfillRange(
             _in_utc(self.from_, "from"),
             _in_utc(self.to, "to"),
             self.max,

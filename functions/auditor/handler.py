@@ -65,7 +65,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     left = timedelta(milliseconds=context.get_remaining_time_in_millis())
     until = SystemClock().now() + left - _STOP_BEFORE
     total = AuditReport()
-    for report in _audit_jobs().go_on(until, anew=event.get("full") is True):
+    for report in _audit_jobs().continue_audit(until, restart=event.get("full") is True):
         total += report
         telemetry.audited(report)
         telemetry.flush()

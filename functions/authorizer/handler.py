@@ -25,7 +25,7 @@ from nextfire.adapters.key_store import DynamoDbKeyStore
 from nextfire.domain.errors import UndecodableError
 from nextfire.domain.keys import ApiKey, Scope, implied
 from nextfire.settings import AuthorizerSettings
-from nextfire.usecases.manage_keys import CheckKey, NoteUse
+from nextfire.usecases.manage_keys import CheckKey, RecordKeyUse
 
 gc.freeze()
 gc.enable()
@@ -40,7 +40,7 @@ class _Services:
     def __init__(self, settings: AuthorizerSettings) -> None:
         keys = DynamoDbKeyStore(dynamodb(), table=settings.keys_table)
         self.check = CheckKey(keys)
-        self.note = NoteUse(keys, executor=ThreadPoolExecutor(1))
+        self.note = RecordKeyUse(keys, executor=ThreadPoolExecutor(1))
 
 
 @cache

@@ -13,7 +13,7 @@ from nextfire.adapters.aws import sqs
 from nextfire.adapters.run_queue import SqsDelivery
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.message_batch import MessageBatch
-from nextfire.wiring.execution import executor_ports, terms_of
+from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.executor import build_executor
 from nextfire.wiring.telemetry import Telemetry
 
@@ -31,7 +31,7 @@ telemetry = Telemetry("executor")
 @cache
 def _executor() -> MessageBatch[SqsDelivery]:
     settings = ExecutorSettings.read()
-    terms = terms_of(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
+    terms = executor_config(settings, worker=f"lambda-{uuid.uuid4().hex[:12]}")
     return build_executor(executor_ports(settings), terms, telemetry)
 
 

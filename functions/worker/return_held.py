@@ -10,17 +10,17 @@ from datetime import timedelta
 from nextfire.adapters.aws import SystemClock, dynamodb, sqs
 from nextfire.adapters.run_queue import SqsDelivery, SqsInbox
 from nextfire.adapters.run_store import DynamoDbRunStore
-from nextfire.adapters.worker_journal import Held
+from nextfire.adapters.worker_journal import HeldMessage
 from nextfire.settings import ExecutorSettings
 from nextfire.usecases.return_held import ReturnHeld
-from nextfire.usecases.serve_pool import POLL_AT_WORK
+from nextfire.usecases.serve_pool import BUSY_POLL
 from nextfire.wiring.telemetry import WorkerTelemetry
 
 _MARGIN = timedelta(milliseconds=500)
 """A poll takes a little longer than it waits."""
 
 
-def return_held(held: Sequence[Held], died_at: float) -> None:
+def return_held(held: Sequence[HeldMessage], died_at: float) -> None:
     """Give *held* back. The worker died at *died_at* (`time.monotonic`).
 
     After a lease it ends: whatever was not given back is free by then.
@@ -49,7 +49,7 @@ def return_held(held: Sequence[Held], died_at: float) -> None:
     now = clock.now()
     returned = use_case.give_back(
         deliveries,
-        polls_until=now - timedelta(seconds=time.monotonic() - died_at) + POLL_AT_WORK + _MARGIN,
+        polls_until=now - timedelta(seconds=time.monotonic() - died_at) + BUSY_POLL + _MARGIN,
         until=now + settings.lease,
     )
     telemetry.logger.warning(

@@ -30,7 +30,7 @@ from nextfire.adapters.confinement import (
     prctl,
 )
 from nextfire.adapters.process_table import kill_descendants
-from nextfire.adapters.worker_journal import Held, WorkerJournal
+from nextfire.adapters.worker_journal import HeldMessage, WorkerJournal
 
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _WAITED_FOR = {*_STOPS, signal.SIGCHLD}
@@ -40,7 +40,7 @@ _BY_SIGNAL = 128
 _ENDED_BY_KEEPERS = 5.0
 _GONE_WITHIN = 10.0
 _POLL = 0.02
-_YOUNG = 10.0
+_MIN_LIFETIME = 10.0
 _PAUSE = 1.0
 
 
@@ -58,7 +58,7 @@ def _serve(journal: WorkerJournal) -> None:
     serve(journal)
 
 
-def _give_back(held: Sequence[Held], died_at: float) -> None:
+def _give_back(held: Sequence[HeldMessage], died_at: float) -> None:
     from functions.worker.return_held import return_held  # noqa: PLC0415 — as above
 
     return_held(held, died_at)
@@ -72,7 +72,7 @@ class Supervisor:
     def __init__(
         self,
         serve: Callable[[WorkerJournal], None],
-        give_back: Callable[[Sequence[Held], float], None],
+        give_back: Callable[[Sequence[HeldMessage], float], None],
     ) -> None:
         self._serve = serve
         self._give_back = give_back
@@ -90,7 +90,7 @@ class Supervisor:
             lived = time.monotonic() - started_at
             if status >= 0:
                 return status
-            if self._stopping or lived < _YOUNG or self._is_stopped_within(_PAUSE):
+            if self._stopping or lived < _MIN_LIFETIME or self._is_stopped_within(_PAUSE):
                 return _BY_SIGNAL - status
             _log("INFO", "worker is started again")
 

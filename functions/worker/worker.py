@@ -25,7 +25,7 @@ from nextfire.adapters.task_protection import EcsTaskProtection
 from nextfire.domain.ports import Journal
 from nextfire.settings import ExecutorSettings, ecs_agent
 from nextfire.usecases.serve_pool import ServePool, StopWaiting, Threads, clock_fault
-from nextfire.wiring.execution import executor_ports, terms_of
+from nextfire.wiring.execution import executor_config, executor_ports
 from nextfire.wiring.telemetry import WorkerTelemetry
 from nextfire.wiring.worker import WorkerPorts, build_worker
 
@@ -72,7 +72,7 @@ def main(journal: Journal[SqsDelivery]) -> None:
     with threads(settings.slots) as its_threads:
         pool = build_worker(
             _ports(settings, its_threads, journal, telemetry),
-            terms_of(settings, worker=name),
+            executor_config(settings, worker=name),
             telemetry,
             one_run=settings.isolation == "task",
         )

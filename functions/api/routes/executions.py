@@ -42,8 +42,8 @@ from nextfire.domain.errors import ConflictError, InvalidInputError
 from nextfire.domain.ids import JobKey, RunKey, parse_execution_id
 from nextfire.domain.keys import Scope
 from nextfire.domain.run import Run, RunState
-from nextfire.usecases.list_runs import Wanted, list_runs
-from nextfire.usecases.manage_runs import Waiting
+from nextfire.usecases.list_runs import RunFilter, list_runs
+from nextfire.usecases.manage_runs import PendingOccurrence
 
 routes = area()
 _PAGE = {HTTPStatus.OK: ("A page of executions.", "ExecutionPage")}
@@ -102,7 +102,7 @@ def list_all_executions(
         items = [execution_document(run, _result(run)) for run in dead.items]
         items += [unreadable_execution(each.identity, each) for each in dead.unreadable]
         return page(items, dead.cursor)
-    wanted = Wanted(
+    wanted = RunFilter(
         first=first,
         before=last,
         job_id=job_id,
@@ -131,7 +131,7 @@ def list_all_executions(
 )
 def get_execution(execution_id: ExecutionId) -> Response[str]:
     found = services().executions.find(_key(execution_id))
-    if isinstance(found, Waiting):
+    if isinstance(found, PendingOccurrence):
         return answer(waiting_document(found))
     return answer(execution_document(found, _result(found, load=True)))
 
@@ -195,7 +195,7 @@ def redrive_execution(
 ) -> Response[str]:
     key, executions = _key(execution_id), services().executions
     try:
-        run = executions.redrive(key, request.reason, asked_at=once().asked_before)
+        run = executions.redrive(key, request.reason, asked_at=once().first_sent_at)
     except ConflictError:
         # An earlier try of this request may have redriven it.
         found = executions.find(key) if once().again else None

@@ -52,7 +52,7 @@ from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job, JobDefinition, JobState
 from nextfire.domain.keys import Scope
 from nextfire.usecases.find_outstanding import has_outstanding
-from nextfire.usecases.list_jobs import Wanted
+from nextfire.usecases.list_jobs import JobFilter
 from nextfire.usecases.list_jobs import list_jobs as find_jobs
 
 routes = area()
@@ -96,7 +96,7 @@ def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Response[str]:
-    wanted = Wanted(
+    wanted = JobFilter(
         state=None if state is None or state == UNREADABLE else JobState(state),
         labels=labels(label),
         name=name,

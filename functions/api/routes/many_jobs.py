@@ -29,8 +29,8 @@ from functions.api.requests import (
 from nextfire.domain.errors import InvalidInputError, NextfireError, UndecodableError
 from nextfire.domain.ids import JobKey
 from nextfire.domain.job import Job
-from nextfire.usecases.answer_once import Once
-from nextfire.usecases.many_jobs import Done, Labelled, NewJob
+from nextfire.usecases.idempotent_requests import IdempotentRequest
+from nextfire.usecases.many_jobs import BulkResult, LabelSelection, NewJob
 
 routes = area()
 _WORKS_FOR = timedelta(seconds=15)
@@ -98,7 +98,9 @@ def cancel_jobs(request: CancelManyBody) -> Response[str]:
     return _answer(request, services().many_jobs.delete)
 
 
-def _read(bodies: list[Any], asked: Once) -> list[tuple[NewJob, JobRequest] | Exception]:
+def _read(
+    bodies: list[Any], asked: IdempotentRequest
+) -> list[tuple[NewJob, JobRequest] | Exception]:
     """Parse *bodies*: for each, the job and its request, or the error."""
     of = tenant()
     read: list[tuple[NewJob, JobRequest] | Exception] = []
@@ -129,8 +131,8 @@ def _result(number: int, outcome: Job | Exception) -> dict[str, Any]:
     return {"status": document["status"], "problem": document}
 
 
-def _answer(request: LabelledRequest, act: Callable[[Labelled], Done]) -> Response[str]:
-    where = Labelled(tenant(), request.labels, request.progress_token, now() + _WORKS_FOR)
+def _answer(request: LabelledRequest, act: Callable[[LabelSelection], BulkResult]) -> Response[str]:
+    where = LabelSelection(tenant(), request.labels, request.progress_token, now() + _WORKS_FOR)
     try:
         done = act(where)
     except InvalidInputError as error:

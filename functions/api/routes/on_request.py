@@ -64,7 +64,7 @@ def skip_next(
     key = JobKey(tenant(), job_id)
     expected = versions(if_match)
     job = services().executions.skip_next(
-        key, request.reason, asked_at=once().asked_before, expected=expected
+        key, request.reason, asked_at=once().first_sent_at, expected=expected
     )
     return job_answer(job)
 

@@ -34,7 +34,7 @@ def redrive_pool(
 ) -> Response[str]:
     pool = services().pool(pool)
     # A retry does not redrive executions that the first try redrove and that died again since.
-    asked_at = once().asked_before or now()
+    asked_at = once().first_sent_at or now()
     first, last = span(request.from_, request.to, asked_at)
     done = services().executions.redrive_dead(
         tenant(),
