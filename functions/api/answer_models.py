@@ -1,5 +1,5 @@
-"""The models of what the API answers. Only its description imports them: building the classes is a
-measurable part of a start, and answers are not validated a second time.
+"""Models of the API responses. Only the OpenAPI description imports them: building the classes is
+a measurable part of a cold start, and responses are not validated a second time.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from nextfire.domain.run import AttemptOutcome, RunState, Trigger
 
 
 class Answer(Document):
-    """Describes what is answered. Only the description of the API needs its schema."""
+    """Base class of the response models. Only the OpenAPI description needs their schemas."""
 
     model_config = ConfigDict(defer_build=True)
 
 
 class Health(Answer):
-    """The API is there."""
+    """The API is up."""
 
     status: Literal["ok"]
     time: datetime
 
 
 class BackfillAnswer(Answer):
-    """Occurrences of the past that are to run: `count` of them, from `first` to `last`; those that
-    are on record already are passed over.
+    """A backfill: it runs the `count` past occurrences from `first` to `last`. Occurrences that
+    already have an execution record are skipped.
     """
 
     backfill_id: str
@@ -44,38 +44,44 @@ class BackfillAnswer(Answer):
 
 
 class JobAnswer(JobDefinition):
-    """A job: its definition with every default, and what the system keeps beside it."""
+    """A job: its definition with all defaults, and its current state."""
 
     model_config = ConfigDict(defer_build=True)
 
     job_id: str
     state: JobState | Literal["DRAINING"] = Field(
-        description="DRAINING: it is PAUSED, and what was under way when it was asked to drain has "
-        "not ended; a listing says PAUSED."
+        description="DRAINING: the job is PAUSED, and executions that were in flight when the "
+        "drain was requested have not ended. Listings show PAUSED."
     )
-    revision: int = Field(description="Counts every change of the job.")
+    revision: int = Field(description="Incremented by every change to the job.")
     next_fire_at: datetime | None = Field(
-        default=None, description="The next occurrence; absent where none is to come."
+        default=None, description="The next occurrence. Absent if there are no more."
     )
     skips: list[datetime] | None = Field(
-        default=None, description="Occurrences to come that will not run, by request."
+        default=None, description="Future occurrences that are skipped on request."
     )
-    paused_at: datetime | None = Field(default=None, description="Nothing due later runs.")
+    paused_at: datetime | None = Field(
+        default=None, description="Occurrences due after this instant do not run."
+    )
     pause_reason: str | None = None
-    resumes_at: datetime | None = Field(default=None, description="When the pause ends by itself.")
+    resumes_at: datetime | None = Field(
+        default=None, description="When the pause ends automatically."
+    )
     drain_asked_at: datetime | None = Field(
-        default=None, description="While it is PAUSED: when it was asked to drain."
+        default=None,
+        description="When a drain was requested. Present only while the job is PAUSED.",
     )
     backfill: BackfillAnswer | None = Field(
-        default=None, description="The backfill that goes on; absent where none does."
+        default=None, description="The backfill in progress. Absent if there is none."
     )
     created_at: datetime
     updated_at: datetime
 
 
 class UpcomingAnswer(Answer):
-    """An occurrence: `at` in UTC, `local` with `offset` as its zone's clock shows it. `dueAt`: with
-    jitter. `executionId`: of a job's, the id that its execution will have.
+    """An occurrence. `at`: in UTC. `local` and `offset`: local time in the schedule's time zone.
+    `dueAt`: the instant including jitter. `executionId`: id of the future execution, if the
+    occurrence belongs to a job.
     """
 
     execution_id: str | None = None
@@ -84,13 +90,13 @@ class UpcomingAnswer(Answer):
     offset: str
     due_at: datetime | None = None
     skipped: bool | None = Field(
-        default=None, description="True where it will not run, by request; absent else."
+        default=None, description="True if the occurrence is skipped on request, absent otherwise."
     )
     note: str | None = None
 
 
 class LastRun(Answer):
-    """A job's newest execution, in short."""
+    """Summary of the newest execution of a job."""
 
     execution_id: str
     state: RunState
@@ -101,14 +107,14 @@ class LastRun(Answer):
 
 
 class JobDetail(JobAnswer):
-    """A job, with its newest execution, if it had one, and its next occurrences."""
+    """A job with its newest execution, if any, and its next occurrences."""
 
     last_run: LastRun | None = None
     upcoming_: list[UpcomingAnswer] = Field(alias="upcoming")
 
 
 class UnreadableJob(Answer):
-    """A stored job that does not decode."""
+    """A stored job that cannot be decoded."""
 
     job_id: str
     state: Literal["UNREADABLE"]
@@ -116,8 +122,8 @@ class UnreadableJob(Answer):
 
 
 class JobPage(Answer):
-    """Jobs by id. A page may hold fewer than asked for, and none, though others follow: there are
-    more where `cursor` is.
+    """Jobs, ordered by id. A page may hold fewer items than `limit`, or none, although more
+    follow: if `cursor` is present, there are more.
     """
 
     items: list[JobAnswer | UnreadableJob]
@@ -125,7 +131,7 @@ class JobPage(Answer):
 
 
 class Fault(Answer):
-    """One offending field: what was given, what is wrong with it, and what to do."""
+    """An invalid field: its value, the problem, and how to fix it."""
 
     field: str
     value: str
@@ -134,59 +140,63 @@ class Fault(Answer):
 
 
 class OwnQuotas(Answer):
-    """What a tenant may have at most; absent: there is no such quota."""
+    """Quotas of a tenant. An absent field means no limit."""
 
-    jobs: int | None = Field(default=None, description="That are ACTIVE or PAUSED.")
+    jobs: int | None = Field(default=None, description="Maximum number of ACTIVE and PAUSED jobs.")
     runs_per_minute: int | None = Field(
         default=None,
-        description="Sent within a minute of the clock, retries included; the others wait.",
+        description="Runs dispatched per clock minute, including retries. Further runs wait.",
     )
     concurrent_runs: int | None = Field(
-        default=None, description="In work at a time, in each pool; the others wait."
+        default=None, description="Concurrent runs in each pool. Further runs wait."
     )
-    payload_bytes: int | None = Field(default=None, description="Of a payload as JSON.")
+    payload_bytes: int | None = Field(
+        default=None, description="Maximum size of a payload as JSON, in bytes."
+    )
     shortest_interval_sec: int | None = Field(
-        default=None, description="At least so many between two occurrences of a job."
+        default=None, description="Minimum seconds between two occurrences of a job."
     )
     requests_per_second: int | None = Field(
-        default=None, description="API requests of the tenant, on average."
+        default=None, description="Average rate of API requests of the tenant."
     )
     request_burst: int | None = Field(
-        default=None, description="API requests of the tenant at once; absent: those of 2 s."
+        default=None,
+        description="Burst of API requests of the tenant. Default: 2 seconds of the rate.",
     )
     key_requests_per_second: int | None = Field(
-        default=None, description="API requests of each key, role or token subject, on average."
+        default=None, description="Average rate of API requests of each key, role or token subject."
     )
     key_request_burst: int | None = Field(
-        default=None, description="API requests of each of these at once; absent: those of 2 s."
+        default=None,
+        description="Burst of API requests of each of these. Default: 2 seconds of the rate.",
     )
 
 
 class UsedQuotas(Answer):
-    """What counts toward a quota; absent where there is none."""
+    """Usage of the quotas. A field is absent if there is no such quota."""
 
     jobs: int | None = Field(
         default=None,
-        description="Those from before there was the quota count from their next change on.",
+        description="Jobs older than the quota are counted from their next change on.",
     )
     runs_per_minute: int | None = Field(
-        default=None, description="In the minute that ends at `minuteEndsAt`."
+        default=None, description="Runs in the minute that ends at `minuteEndsAt`."
     )
 
 
 class QuotasAnswer(Answer):
-    """What the caller's tenant may have at most, and what it uses of that."""
+    """Quotas of the caller's tenant and their usage."""
 
     quotas: OwnQuotas
     used: UsedQuotas
-    minute_ends_at: datetime = Field(description="When `runsPerMinute` counts anew.")
+    minute_ends_at: datetime = Field(description="When the count of `runsPerMinute` resets.")
     weight: int = Field(
-        description="Turns that it has to one of others, where not all that is due can be sent."
+        description="Share of dispatches relative to a tenant of weight 1 when there is a backlog."
     )
 
 
 class Problem(Answer):
-    """What went wrong, by RFC 9457."""
+    """An error, as problem details of RFC 9457."""
 
     type: Literal["about:blank"]
     title: str
@@ -206,29 +216,31 @@ class Problem(Answer):
 
 
 class BatchResult(Answer):
-    """What became of one job of a batch: the job, or the problem that it is."""
+    """Result of one job of a batch: the created job or the problem."""
 
-    status: int = Field(description="As it would be for this one alone: 201, or the problem's.")
+    status: int = Field(
+        description="201, or the status of the problem, as if the job were created alone."
+    )
     job: JobAnswer | None = None
     problem: Problem | None = None
 
 
 class BatchAnswer(Answer):
-    """What became of each job of a batch, in their order."""
+    """Results of a batch, in the order of the request."""
 
     results: list[BatchResult]
 
 
 class NotChanged(Answer):
-    """A job that was not changed, and why."""
+    """A job that was not changed, and the reason."""
 
     job_id: str
     problem: Problem
 
 
 class ManyAnswer(Answer):
-    """What was done to the jobs with some labels. `progressToken`: where the next call goes on;
-    absent where all is done.
+    """Result of a bulk operation on labelled jobs. `progressToken`: send it with the next call to
+    continue; absent when all jobs are done.
     """
 
     matched: int
@@ -238,45 +250,45 @@ class ManyAnswer(Answer):
 
 
 class KeyAnswer(Answer):
-    """An API key, as anybody may know it."""
+    """An API key without its secret text."""
 
     key_id: str
-    name: str = Field(description="Who or what has it.")
+    name: str = Field(description="Who or what uses the key.")
     scopes: list[Scope]
     state: KeyState
     created_at: datetime
     expires_at: datetime
     revoked_at: datetime | None = None
     last_used_on: date | None = Field(
-        default=None, description="The UTC day; absent where the key was not used yet."
+        default=None, description="UTC date of the last use. Absent if the key has not been used."
     )
     cidrs: list[str] | None = Field(
-        default=None, description="The networks it may be used from; absent: all."
+        default=None, description="Networks that the key may be used from. Absent: all networks."
     )
     labels: dict[str, str] | None = Field(
-        default=None, description="The labels that a job must have; absent: it reaches all jobs."
+        default=None, description="Labels that a job must have to be accessible. Absent: all jobs."
     )
 
 
 class NewKeyAnswer(KeyAnswer):
-    """An API key, with its text."""
+    """An API key with its secret text."""
 
     key: str | None = Field(
         default=None,
-        description="The text that callers send. It is told once, and kept nowhere: absent where "
-        "an earlier answer told it.",
+        description="The text that callers send. It is returned once and never stored: absent if "
+        "an earlier response returned it.",
     )
 
 
 class RotatedAnswer(Answer):
-    """The key that was made, and the one that it replaces."""
+    """The new key and the key that it replaces."""
 
     new: NewKeyAnswer
     old: KeyAnswer
 
 
 class UnreadableKey(Answer):
-    """A stored key that does not decode; it opens nothing."""
+    """A stored key that cannot be decoded. Requests with it are rejected."""
 
     key_id: str
     state: Literal["UNREADABLE"]
@@ -284,14 +296,16 @@ class UnreadableKey(Answer):
 
 
 class KeyPage(Answer):
-    """API keys by id, those that are good no more included. There are more where `cursor` is."""
+    """API keys, ordered by id, including expired and revoked keys. If `cursor` is present, there
+    are more.
+    """
 
     items: list[KeyAnswer | UnreadableKey]
     cursor: str | None = None
 
 
 class ScriptAnswer(Answer):
-    """A script. `handler`: what jobs call it; `url`: where it lies."""
+    """A script. `handler`: the name that jobs use for it; `url`: where it is stored."""
 
     pool: str
     handler: str
@@ -301,8 +315,8 @@ class ScriptAnswer(Answer):
 
 
 class ScriptPage(Answer):
-    """Scripts by pool and name. A page may hold fewer than asked for: there are more where `cursor`
-    is.
+    """Scripts, ordered by pool and name. A page may hold fewer items than `limit`: if `cursor` is
+    present, there are more.
     """
 
     items: list[ScriptAnswer]
@@ -310,7 +324,7 @@ class ScriptPage(Answer):
 
 
 class ScriptVersionAnswer(Answer):
-    """A script as it was, or is, if `latest`. `size`, in bytes: absent where it was deleted."""
+    """A version of a script; `latest`: the current one. `size`: in bytes, absent for a deletion."""
 
     version_id: str
     modified_at: datetime
@@ -319,16 +333,16 @@ class ScriptVersionAnswer(Answer):
 
 
 class ScriptVersionPage(Answer):
-    """Versions, the latest first. There are more where `cursor` is."""
+    """Versions, newest first. If `cursor` is present, there are more."""
 
     items: list[ScriptVersionAnswer]
     cursor: str | None = None
 
 
 class UploadAnswer(Answer):
-    """Where a script is to be PUT, with just these headers. `url`: where it will be stored,
-    `object_key`: the same within the bucket; `signed`: whether a signature is stored with it, which
-    executors verify.
+    """A presigned upload of a script: PUT it to `uploadUrl` with exactly `headers`. `url`: where
+    the script will be stored; `objectKey`: its key in the bucket; `signed`: whether a signature
+    that executors verify is stored with it.
     """
 
     pool: str
@@ -345,7 +359,7 @@ class UploadAnswer(Answer):
 
 
 class Covered(Answer):
-    """The occurrences for which one record stands: the first, the last, and how many."""
+    """Range of occurrences that one record covers: the first, the last, and their number."""
 
     from_: datetime = Field(alias="from")
     to: datetime
@@ -353,8 +367,8 @@ class Covered(Answer):
 
 
 class AttemptAnswer(Answer):
-    """One attempt. `script_sha256`: the digest of the script that was fetched for it. `logs`: where
-    to read what it printed, if that is not all on the record.
+    """An attempt. `scriptSha256`: digest of the script that was fetched. `logs`: where to read the
+    full output, if the record does not hold all of it.
     """
 
     number: int
@@ -369,18 +383,20 @@ class AttemptAnswer(Answer):
 
 
 class ExecutionAnswer(Answer):
-    """A run; `startedAt` and `exitCode` are its latest attempt's. Of an occurrence that waits and
-    has no record yet there is little to say.
+    """An execution. `startedAt` and `exitCode` belong to its latest attempt. A pending occurrence
+    without a record has only a few of these fields.
     """
 
     execution_id: str
     job_id: str
     state: RunState
     trigger: Trigger | None = Field(
-        default=None, description="What made it; absent where there is no record yet."
+        default=None, description="What created the execution. Absent if there is no record yet."
     )
-    request_reason: str | None = Field(default=None, description="Why somebody asked for it.")
-    payload: JsonValue | None = Field(default=None, description="In place of its job's.")
+    request_reason: str | None = Field(default=None, description="Reason given in the request.")
+    payload: JsonValue | None = Field(
+        default=None, description="Payload that replaces that of the job."
+    )
     scheduled_at: datetime
     range: Covered | None = None
     dispatched_at: datetime | None = None
@@ -407,7 +423,7 @@ class ExecutionAnswer(Answer):
 
 
 class UnreadableExecution(Answer):
-    """A stored execution that does not decode."""
+    """A stored execution that cannot be decoded."""
 
     execution_id: str
     job_id: str
@@ -416,14 +432,16 @@ class UnreadableExecution(Answer):
 
 
 class ExecutionPage(Answer):
-    """Executions. A page may hold fewer than asked for: there are more where `cursor` is."""
+    """Executions. A page may hold fewer items than `limit`: if `cursor` is present, there are
+    more.
+    """
 
     items: list[ExecutionAnswer | UnreadableExecution]
     cursor: str | None = None
 
 
 class UpcomingList(Answer):
-    """Occurrences, the earliest first."""
+    """Occurrences, earliest first."""
 
     items: list[UpcomingAnswer]
 
@@ -438,7 +456,7 @@ class LogLineAnswer(Answer):
 
 
 class LogAnswer(Answer):
-    """Lines of a log. `ended`: nothing will follow."""
+    """Lines of a log. `ended`: no more lines will follow."""
 
     items: list[LogLineAnswer]
     cursor: str | None = None
@@ -446,14 +464,14 @@ class LogAnswer(Answer):
 
 
 class NotRedriven(Answer):
-    """A run that was not redriven, and why."""
+    """An execution that was not redriven, and the reason."""
 
     execution_id: str
     reason: str
 
 
 class RedrivenAnswer(Answer):
-    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+    """Result of redriving dead executions. `more`: others may be left; continue from `cursor`."""
 
     redriven: list[str]
     skipped: list[NotRedriven]

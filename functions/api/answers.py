@@ -1,4 +1,4 @@
-"""Answers that are no problems."""
+"""Successful responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def answer(
     status: HTTPStatus = HTTPStatus.OK,
     headers: Mapping[str, str] | None = None,
 ) -> Response[str]:
-    """*document* as JSON. It is text from here on: the resolver would go through it once more."""
+    """Respond with *document* as JSON text, so that the resolver does not serialize it again."""
     body = json.dumps(document, separators=(",", ":"))
     return Response(status, "application/json", body, headers)
 

@@ -1,4 +1,4 @@
-"""The resolver that all routes hang on, what they need, and what becomes of their errors."""
+"""The resolver of all routes, their services, and the mapping of errors to responses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ app = APIGatewayHttpResolver(
 
 
 class Services:
-    """What the routes need, built with the first request of a process."""
+    """The use cases and stores of the routes, built on the first request of a process."""
 
     def __init__(self, settings: ApiSettings) -> None:
         database = with_changed_by(
@@ -151,10 +151,10 @@ class Services:
         control.seed_cursors(settings.read_shards, floor_minute(clock.now()))
 
     def pool(self, name: str) -> str:
-        """*name*, if there is such a pool.
+        """Return *name* if the pool exists.
 
         Raises:
-            NotFoundError: There is not.
+            NotFoundError: The pool does not exist.
         """
         if name not in self.pools:
             raise NotFoundError("pool", name, self.pools_there_are())
@@ -174,16 +174,16 @@ def now() -> datetime:
 
 
 def caller() -> Identity:
-    """Who made the request that is being answered.
+    """The identity of the caller of the current request.
 
     Raises:
-        PermissionError: Nobody; a fault of ours.
+        PermissionError: The request has no identity, which is a bug.
     """
     return identify_event(app.current_event.raw_event)
 
 
 def identify_event(event: Mapping[str, Any]) -> Identity:
-    """Who made the request *event*; as `caller`."""
+    """The identity of the caller of *event*; see `caller`."""
     known = services()
     return identify(
         event["requestContext"].get("authorizer"),
@@ -193,12 +193,12 @@ def identify_event(event: Mapping[str, Any]) -> Identity:
 
 
 def tenant() -> str:
-    """Whose request this is: the identity's, and nothing that the request says."""
+    """The tenant of the caller. It comes from the identity, never from the request."""
     return caller().tenant
 
 
 def header(name: str) -> str | None:
-    """The request's header *name*, however it is written."""
+    """The value of the header *name*, case-insensitive."""
     wanted = name.lower()
     for given, value in app.current_event.headers.items():
         if given.lower() == wanted:
@@ -245,10 +245,10 @@ class _Checks(OpenAPIRequestValidationMiddleware):
 
 
 def _check_caller(needed: str | None, by_label: str | None) -> None:
-    """Let the caller pass, if the address, the scope and the restriction of its key allow it.
+    """Check the source address, request rate, scope and label restriction of the caller.
 
-    The gateway's own record of the source address is compared, never a header. It is done here and
-    not by the authorizer, whose verdict the gateway keeps for other addresses too.
+    The address is the one that the gateway recorded, never a header. The authorizer cannot check
+    it, because the gateway caches its result across addresses.
     """
     who = caller()
     who.check_address(app.current_event.request_context.http.source_ip)
@@ -261,8 +261,8 @@ def _check_caller(needed: str | None, by_label: str | None) -> None:
 
 
 def _check_rate(who: Identity) -> None:
-    """Let a request pass that is within the limits of its key and its tenant: before anything else
-    of it is read, and where they are used up mostly without asking a store.
+    """Check the request limits of the key and the tenant, before the body is read. Once a limit is
+    used up, most requests are rejected without a call to a store.
     """
     quotas, limit = services().tenant_quotas.of(who.tenant), services().limit_requests
     key, tenant = f"key#{who.tenant}#{who.counted_as}", f"tenant#{who.tenant}"
@@ -299,7 +299,7 @@ def _what_may_be_sent(body: Body) -> str:
     return "A body is optional and has no fields; leave it out."
 
 
-# The library has no other place for what comes before its own checks.
+# The library has no other hook that runs before its own validation.
 app._request_validation_middleware = _Checks()  # type: ignore[no-untyped-call] # noqa: SLF001
 
 

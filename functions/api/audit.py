@@ -1,4 +1,4 @@
-"""The audit event of each call that changes something, or would have: one line of the log."""
+"""Audit events: one log line for each request that changes something or was rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nextfire.domain.keys import Scope
 
 EVENT = "audit"
 MOST_OF_A_DOCUMENT = 8_000
-"""Characters of `before` and of `after`, as JSON; of a larger one its short fields are told."""
+"""Maximum length of `before` and of `after` as JSON. A longer document is summarized."""
 _MOST_OF_A_TEXT = 300
 _MOST_NAMED = 100
 _CHANGES = {"POST", "PUT", "PATCH", "DELETE"}
@@ -35,12 +35,12 @@ _HIDDEN = frozenset(
         *("url", "uploadUrl", "downloadUrl", "headers", "fields", "secret", "token", "password"),
     }
 )
-"""Fields that may hold a secret: of these it is told that they are there, and how large."""
+"""Fields that may hold a secret. The event shows only their presence and size."""
 _ASKED = (
     *("jobId", "taskId", "name", "labels", "reason", "until", "from", "to", "limit"),
     *("scopes", "handler", "pool", "size", "sha256", "progressToken"),
 )
-"""Of a request, the fields that say what is asked for, and never hold a secret."""
+"""Request fields that the event shows. They never hold a secret."""
 _AS_THEY_ARE = frozenset({"labels"})
 _TELLING = {
     HTTPStatus.FORBIDDEN,
@@ -49,30 +49,31 @@ _TELLING = {
     HTTPStatus.PRECONDITION_FAILED,
     HTTPStatus.TOO_MANY_REQUESTS,
 }
-"""Of these a problem's detail says what stood in the way; of others it may repeat what was sent."""
+"""Statuses whose `detail` states the cause. For others, it may repeat input of the caller."""
 
 
 def audit(event: Mapping[str, Any], answer: Mapping[str, Any], seen: Seen) -> None:
-    """Write the audit event of a request, if it is one that changes something."""
+    """Write the audit event of a request, unless it only reads."""
     try:
         record = audit_event(event, answer, seen)
         if record is not None:
-            # At every log level, and no logger's to reshape.
+            # Independent of the log level and of the format of the logger.
             sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
     except Exception:  # noqa: BLE001 — whatever it is
-        # What was asked for is done: the answer says so all the same.
+        # The request has taken effect: return its response anyway.
         telemetry.logger.exception("no audit event", path=event["rawPath"])
 
 
 def audit_event(
     event: Mapping[str, Any], answer: Mapping[str, Any], seen: Seen
 ) -> dict[str, Any] | None:
-    """Who did what, before and after. None: the request only reads, or there is no such route.
+    """The caller, the operation, and the state before and after. None if the request only reads or
+    the route does not exist.
 
     Args:
-        event: The gateway's, in payload format 2.0.
-        answer: What was answered to it.
-        seen: What was read on the way.
+        event: The event of the gateway, in payload format 2.0.
+        answer: The response.
+        seen: The items that the request read and wrote.
     """
     found = operation_of(event)
     if found is None:
@@ -107,7 +108,7 @@ def audit_event(
 
 
 def operation_of(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
-    """The id of the operation, and what its path names."""
+    """The operation id and the path parameters. None for reads and unknown routes."""
     http = event["requestContext"]["http"]
     method, path = http["method"].upper(), app._remove_prefix(event["rawPath"])  # noqa: SLF001 — as it does itself
     if method not in _CHANGES:
@@ -123,7 +124,7 @@ def operation_of(event: Mapping[str, Any]) -> tuple[str, dict[str, str]] | None:
 
 
 def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | None:
-    """What was asked for; None where it made no sense: what its fields hold is not known then."""
+    """The request fields to show. None for an invalid request: its fields may hold anything."""
     if status >= HTTPStatus.BAD_REQUEST and status not in _TELLING - {HTTPStatus.FORBIDDEN}:
         return None
     text = event.get("body") or "{}"
@@ -134,7 +135,7 @@ def _request(event: Mapping[str, Any], status: HTTPStatus) -> dict[str, Any] | N
 
 
 def who(event: Mapping[str, Any]) -> Identity | None:
-    """Who calls; None if that is not known."""
+    """The caller, or None if unknown."""
     try:
         return identify_event(event)
     except (ForbiddenError, PermissionError):
@@ -152,7 +153,7 @@ def _before(given: Mapping[str, str], seen: Seen) -> dict[str, Any] | None:
 
 
 def _changed(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
-    """The fields that are not as they were, where both documents are of one thing."""
+    """Names of the fields that differ, if both documents describe the same item."""
     if before is None or after is None:
         return None
     of = next(each for each in ("executionId", "jobId", "keyId") if each in before)
@@ -182,14 +183,14 @@ def _without_secrets(value: Any) -> Any:  # noqa: ANN401 — any JSON
 
 
 def _references(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Of variables, where their values come from; none of the values."""
+    """Keep references to secrets and parameters, and hide literal values."""
     return {
         name: value if isinstance(value, dict) else _hidden(value) for name, value in env.items()
     }
 
 
 def _problem(problem: Mapping[str, Any]) -> dict[str, Any]:
-    """Of one of many what stood in the way."""
+    """Keep the status, and the detail if it cannot repeat input."""
     telling = problem["status"] in _TELLING
     return {name: problem[name] for name in ("status", "detail") if telling or name == "status"}
 
@@ -214,7 +215,7 @@ def _in_short(value: Any) -> Any:  # noqa: ANN401
 
 
 def _name(value: Any) -> str | None:  # noqa: ANN401
-    """The id that *value* is, or has."""
+    """The id in *value*, or *value* itself if it is a text."""
     if isinstance(value, dict):
         value = value.get("job") or value  # of a batch
         value = next((value[each] for each in _IDS if each in value), None)
@@ -226,5 +227,5 @@ def _shortened(value: Any) -> Any:  # noqa: ANN401
 
 
 def header_of(event: Mapping[str, Any], wanted: str) -> str | None:
-    """The request's header *wanted*, which is given in lower case."""
+    """The value of the header *wanted* (lower case)."""
     return next((v for name, v in event["headers"].items() if name.lower() == wanted), None)

@@ -1,4 +1,4 @@
-"""Bodies as they come: strict JSON, of a bounded size and depth."""
+"""Parses request bodies: strict JSON of bounded size and depth."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
 def read_body(text: str) -> dict[str, Any]:
-    """The JSON object that *text* is.
+    """Parse *text* as a JSON object.
 
     Raises:
-        MalformedError: It is none.
-        InvalidInputError: It is larger or deeper than any that is taken.
+        MalformedError: *text* is not a JSON object.
+        InvalidInputError: *text* is too large or too deeply nested.
     """
     try:
-        size = len(text.encode())  # half a surrogate pair has none
+        size = len(text.encode())  # raises for a lone surrogate
     except ValueError as error:
         raise MalformedError("The body is not UTF-8 text.") from error
     if size > MAX_BODY_BYTES:
@@ -67,17 +67,17 @@ def _nested(text: str) -> int:
     most = text.count("[") + text.count("{")
     if most <= MAX_NESTED:
         return most
-    bare = _TEXT.sub("", text)  # those within texts are none
+    bare = _TEXT.sub("", text)  # ignore brackets within strings
     return bare.count("[") + bare.count("{")
 
 
 def read_json(
     text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] | None = None
 ) -> Any:  # noqa: ANN401 — any JSON
-    """What *text* says, if it is JSON that can be answered as JSON. *pairs*: makes objects.
+    """Parse *text* as JSON that can be serialized again. *pairs*: builds objects.
 
     Raises:
-        ValueError, RecursionError: It is not.
+        ValueError, RecursionError: *text* is not such JSON.
     """
     return json.loads(
         text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs
@@ -85,10 +85,10 @@ def read_json(
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of *pairs*. Of a name that is there twice nobody can say which is meant."""
+    """The object of *pairs*. Raises ValueError for a duplicate name, which is ambiguous."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        # A body has room for 30,000 names: not to be gone through for each of them.
+        # A body can hold 30,000 names: count them in linear time.
         times = Counter(name for name, _ in pairs)
         twice = next(name for name in times if times[name] > 1)
         raise ValueError(f"the name {shorten(twice)} is there twice in one object")

@@ -1,4 +1,4 @@
-"""Which request is being answered: each of its writes carries that, for the audit trail."""
+"""The current request. Each of its writes carries its description, for the audit trail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Changing:
-    """The request that is being answered. *describe* is called with its first write."""
+    """The current request. *describe* is called on its first write."""
 
     def __init__(self, describe: Callable[[], Mapping[str, Any]]) -> None:
         self._describe = describe
@@ -31,7 +31,7 @@ _changing: ContextVar[Changing | None] = ContextVar("changing", default=None)
 
 @contextmanager
 def changing(describe: Callable[[], Mapping[str, Any]]) -> Iterator[Changing]:
-    """What is written within is written by the request that *describe* describes."""
+    """Attribute all writes in this context to the request that *describe* describes."""
     request = Changing(describe)
     before = _changing.set(request)
     try:
@@ -41,6 +41,6 @@ def changing(describe: Callable[[], Mapping[str, Any]]) -> Iterator[Changing]:
 
 
 def changed_by(**more: Any) -> str | None:  # noqa: ANN401 — any JSON
-    """The value of `changed_by` for the next write; None: no request is being answered."""
+    """The value of `changed_by` for the next write; None outside a request."""
     request = _changing.get()
     return None if request is None else request.text(**more)

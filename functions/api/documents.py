@@ -1,7 +1,7 @@
-"""What the API answers: how its documents are made. Unset fields are left out.
+"""Builds the JSON documents of API responses. Unset fields are omitted.
 
-`answer_models` describes what the functions below make; an answer is not validated a second time.
-A test compares every answer of every test with its model.
+`answer_models` describes these documents. Responses are not validated at run time: the tests
+compare every response with its model.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from nextfire.usecases.read_logs import LogPage, has_parts
 from nextfire.usecases.read_quotas import QuotaUsage
 
 NEXT = 5
-"""Occurrences that a job by itself is shown with."""
+"""Number of next occurrences in the details of a job."""
 DRAINING = "DRAINING"
-"""The state that a PAUSED job is shown in while it drains. It is reckoned, and not stored."""
+"""State shown for a PAUSED job while it drains. It is derived, not stored."""
 UNREADABLE = "UNREADABLE"
-"""The state of what is stored and does not decode. No other state is known of it."""
+"""State of a stored item that cannot be decoded. Its real state is unknown."""
 _MOST_OF_A_PROBLEM = 300
 _WALL = len("2026-05-24T10:00:00")
 
 
 def job_document(job: Job, now: datetime, *, draining: bool = False) -> dict[str, Any]:
-    """The job with its definition's fields beside its own. `pausedAt`: nothing due later runs.
-    *draining*: it is PAUSED, and something of before goes on.
+    """The job and its definition in one document. `pausedAt`: occurrences due later do not run.
+    *draining*: the job is PAUSED and earlier runs are still in flight.
     """
     paused = job.state is JobState.PAUSED
     own = _present(
@@ -79,11 +79,11 @@ def backfill_document(job: Job, asked: Backfill) -> dict[str, Any]:
 def job_detail(
     job: Job, last: Run | None, now: datetime, *, draining: bool = False
 ) -> dict[str, Any]:
-    """The job by itself, beside its newest run."""
+    """The details of a job: the job, its newest run and its next occurrences."""
     try:
         found = job.upcoming(now, NEXT)
     except InvalidInputError:
-        found = []  # as above: a zone that is no longer known
+        found = []  # the time zone no longer exists
     jittered = job.definition.jitter_sec > 0
     shown: dict[str, Any] = {
         "upcoming": [upcoming_document(each, jittered=jittered, job=job) for each in found],
@@ -103,9 +103,9 @@ def job_detail(
 
 
 def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The run; `startedAt` and `exitCode` are its latest attempt's. `range`, of a record that
-    stands for several occurrences: the first, the last, and how many. *result*: its ``result``,
-    which may be null, if it has one.
+    """The run. `startedAt` and `exitCode` belong to its latest attempt. `range`: the first, the
+    last and the number of occurrences, if the record covers several. *result*: contains the
+    ``result`` field, which may be null, or is empty.
     """
     covered = {
         "from": _at(run.key.scheduled_at),
@@ -149,7 +149,7 @@ def execution_document(run: Run, result: Mapping[str, Any] | None = None) -> dic
 
 
 def waiting_document(found: PendingOccurrence) -> dict[str, Any]:
-    """An occurrence that is due and has no record yet. Nothing of this is stored."""
+    """A due occurrence that has no record yet. This document is derived, not stored."""
     return {
         "executionId": found.key.execution_id,
         "jobId": found.key.job.job_id,
@@ -171,7 +171,7 @@ def log_document(page: LogPage) -> dict[str, Any]:
 
 
 def redriven_document(done: Redriven) -> dict[str, Any]:
-    """What became of dead runs. `more`: others may be left, from `cursor` on."""
+    """Result of redriving dead runs. `more`: others may be left; continue from `cursor`."""
     skipped = [
         {"executionId": key.execution_id, "reason": told(reason)} for key, reason in done.skipped
     ]
@@ -189,7 +189,7 @@ def redriven_document(done: Redriven) -> dict[str, Any]:
 
 
 def unreadable_job(found: Unreadable) -> dict[str, Any]:
-    """A job of a listing that does not decode."""
+    """A listed job that cannot be decoded."""
     return {"jobId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
@@ -228,7 +228,7 @@ def new_key_document(made: Minted | ApiKey, now: datetime) -> dict[str, Any]:
 
 
 def unreadable_key(found: Unreadable) -> dict[str, Any]:
-    """A key of a listing that does not decode."""
+    """A listed key that cannot be decoded."""
     return {"keyId": found.identity, "state": UNREADABLE, "reason": told(found.problem)}
 
 
@@ -272,7 +272,7 @@ def upload_document(
 
 
 def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]:
-    """An execution of a listing that does not decode."""
+    """A listed execution that cannot be decoded."""
     return {
         "executionId": execution_id,
         "jobId": execution_id.partition(".")[0],
@@ -282,7 +282,7 @@ def unreadable_execution(execution_id: str, found: Unreadable) -> dict[str, Any]
 
 
 def told(problem: str) -> str:
-    """*problem* on one line, and not too much of it."""
+    """*problem* on one line, truncated."""
     line = " ".join(problem.split())
     return line if len(line) <= _MOST_OF_A_PROBLEM else line[: _MOST_OF_A_PROBLEM - 1] + "…"
 
@@ -340,7 +340,7 @@ def _next(job: Job, now: datetime) -> datetime | None:
     try:
         return job.next_to_run(now)
     except InvalidInputError:
-        return None  # a zone that is no longer known: the job can still be read, and mended
+        return None  # the time zone no longer exists; the job can still be read and repaired
 
 
 def _at(instant: datetime | None) -> str | None:

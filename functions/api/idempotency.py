@@ -1,4 +1,4 @@
-"""Requests that bear an `Idempotency-Key`, and their answers. See `IdempotentRequests`."""
+"""Requests with an `Idempotency-Key`, and their stored responses. See `IdempotentRequests`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from nextfire.usecases.idempotent_requests import KEY, IdempotentRequest, Idempo
 
 KEY_PATTERN = "[!-~]{1,128}"
 MOST_KEPT = 300_000
-"""Bytes of an answer that is kept: an item holds 400 KB."""
+"""Maximum size of a stored response in bytes: a DynamoDB item holds 400 KB."""
 
 
 def once() -> IdempotentRequest:
-    """The request that is being answered."""
+    """The current request."""
     found: IdempotentRequest = app.context["once"]
     return found
 
 
 def keep_no_answer() -> None:
-    """Have the answer to this request not kept: asked again, what failed is tried again."""
+    """Do not store the response to this request, so that a retry tries failed parts again."""
     app.context["keep"] = False
 
 
 def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa: ANN401 — as the library has it
-    """Answers a request with what was answered to it before, if that was kept."""
+    """Replay the stored response to a request, if there is one."""
     route, key = app.context["_route"], header(KEY)
     if key is None or app.current_event.http_method.upper() != "POST" or not route.responses:
         app.append_context(once=IdempotentRequest(cut(now()), secrets.token_hex(16), again=False))
@@ -65,7 +65,7 @@ def do_once(app: Any, next_middleware: NextMiddleware) -> Response[Any]:  # noqa
 
 
 def _realm() -> str:
-    """Callers with the same label restriction share answers: they reach the same jobs."""
+    """Callers with the same label restriction share responses: they access the same jobs."""
     labels = caller().restriction.labels
     return hashlib.sha256(json.dumps(labels, sort_keys=True).encode()).hexdigest() if labels else ""
 

@@ -1,5 +1,5 @@
-"""Who calls, as the gateway established it, and what they may do. Nothing in the request itself,
-such as a header, can change it.
+"""The identity and scopes of the caller, as the gateway authenticated them. Headers and other parts
+of the request cannot change them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nextfire.domain.keys import Scope, implied
 from nextfire.domain.restriction import UNRESTRICTED, RestrictedError, Restriction
 
 _OURS = ("nextfire/", "nextfire:", "nextfire.")
-"""What an issuer may put before the name of a scope."""
+"""Prefixes that an issuer may put before the name of a scope."""
 _CLAIMED = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:@|+-]{1,64}")
-"""A tenant that a token can name: a part of paths in S3 and of names elsewhere, like `auth0|abc`.
-It is narrower than `TENANT`, so that what was stored before can still be read.
+"""Valid tenant in a token, such as `auth0|abc`. Tenants are part of S3 paths and other names.
+The pattern is narrower than `TENANT`, which still accepts older stored items.
 """
 _MAX_PRINCIPAL = 256
 
@@ -46,8 +46,8 @@ class NoRuleError(ForbiddenError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who calls. `principal` names them in the audit log: an API key's id, an ARN, or a token's
-    subject. `counted_as`: whose requests are counted together; a caller cannot choose it.
+    """A caller. `principal`: name in the audit log: the id of an API key, an ARN, or the subject of
+    a token. `counted_as`: identity for the request rate; the caller cannot choose it.
     """
 
     tenant: str
@@ -57,7 +57,7 @@ class Identity:
     restriction: Restriction = UNRESTRICTED
 
     def check_address(self, address: str) -> None:
-        """Let a request from *address* pass.
+        """Check that the caller may send requests from *address*.
 
         Raises:
             RestrictedError: The key is restricted to other networks.
@@ -82,8 +82,7 @@ def identify(
     Raises:
         NoTenantError: The token has no valid claim.
         NoRuleError: There are rules for roles, and none matches.
-        PermissionError: There is no identity. The gateway lets no request through without one, so
-            this is a defect.
+        PermissionError: There is no identity. The gateway rejects such requests, so this is a bug.
     """
     authorizer = authorizer or {}
     if key := authorizer.get("lambda"):
@@ -98,7 +97,7 @@ def identify(
 
 
 def including(scopes: str) -> frozenset[Scope]:
-    """The scopes that *scopes*, separated by spaces, names or includes; not unknown words."""
+    """The scopes in *scopes* (separated by spaces) and those they imply. Ignores unknown words."""
     known = {scope.value: scope for scope in Scope}
     return implied([known[word] for word in map(_own, scopes.split()) if word in known])
 
@@ -111,7 +110,7 @@ def _of_key(key: Mapping[str, Any]) -> Identity:
         raise PermissionError("the authorizer returned an empty tenant or key")
     restriction = UNRESTRICTED
     if (text := key.get("restricted")) is not None:
-        # What does not read is an error, never an unrestricted key.
+        # An unreadable restriction is an error, never an unrestricted key.
         found = json.loads(text)
         scopes = str(found["scopes"])
         restriction = Restriction(tuple(found["cidrs"]), dict(found["labels"]))

@@ -1,5 +1,5 @@
-"""The description of the API as an OpenAPI 3.1 document: what Powertools reads off the routes, made
-to say all that a client meets.
+"""The OpenAPI 3.1 document: what Powertools derives from the routes, completed with headers,
+errors, links and examples.
 """
 
 from __future__ import annotations
@@ -27,58 +27,61 @@ from nextfire.usecases.idempotent_requests import KEY
 
 _SCHEMAS = "#/components/schemas/"
 _ABOUT = """\
-Jobs, when they are due, and what became of them.
+Create jobs, schedule them, and read their executions.
 
-- Every path is also there under `/api`.
-- Fields are camelCase; unset fields are left out of answers; unknown fields and query parameters
-  are refused with the nearest known name.
-- What goes wrong is answered as a problem document (RFC 9457): `detail` says what and what to do,
-  `errors` each offending field. What the gateway before the API answers by itself is a `message`.
-- A listing goes on where its `cursor` says. A page may hold fewer items than asked for, and none.
-- Whose data a request is about follows from the caller's identity alone.
+- Every path is also available under `/api`.
+- Fields are camelCase; unset fields are omitted from responses. Unknown fields and query parameters
+  are rejected; the error suggests the closest known name.
+- Errors are problem documents (RFC 9457): `detail` states the problem and the remedy, `errors`
+  lists each invalid field. Errors of the gateway in front of the API have only a `message`.
+- To get the next page of a listing, pass its `cursor`. A page may hold fewer items than `limit`,
+  or none.
+- The identity of the caller determines the tenant. No other part of a request does.
 """
 _SECURITY = {
     "apiKey": HTTPBearer(bearerFormat="nfk_TENANT.KEY.SECRET", description="An API key."),
-    "jwt": HTTPBearer(bearerFormat="JWT", description="A token, where the stack is set so."),
+    "jwt": HTTPBearer(
+        bearerFormat="JWT", description="A token, if the stack is configured for JWT."
+    ),
     "sigV4": APIKey(
         in_=APIKeyIn.header,
         name="Authorization",
-        description="AWS Signature Version 4 (service `execute-api`), where the stack is set so.",
+        description="AWS Signature Version 4 (service `execute-api`), if the stack uses IAM.",
     ),
 }
 BY_THE_GATEWAY = {
     HTTPStatus.BAD_REQUEST: "The gateway cannot read the request.",
-    HTTPStatus.UNAUTHORIZED: "Nothing says who calls, or the token is not good.",
+    HTTPStatus.UNAUTHORIZED: "Credentials are missing, or the token is invalid.",
     HTTPStatus.FORBIDDEN: (
-        "The key is wrong, expired or revoked; or the signature is, or its principal may not call "
-        "this."
+        "The key is invalid, expired or revoked; the signature is invalid or expired; or the "
+        "principal may not call this route."
     ),
-    HTTPStatus.NOT_FOUND: "There is no such API, or stage.",
+    HTTPStatus.NOT_FOUND: "The API or the stage does not exist.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The request is larger than 10 MB.",
-    HTTPStatus.TOO_MANY_REQUESTS: "More requests than the deployment lets through.",
+    HTTPStatus.TOO_MANY_REQUESTS: "The rate limit of the deployment is exceeded.",
     HTTPStatus.INTERNAL_SERVER_ERROR: "The authorizer failed.",
     HTTPStatus.SERVICE_UNAVAILABLE: (
-        "The API is not available, or did not answer within 30 s: it may have happened."
+        "The API is unavailable or did not respond within 30 s. The request may have taken effect."
     ),
-    HTTPStatus.GATEWAY_TIMEOUT: "No answer in time: it may have happened.",
+    HTTPStatus.GATEWAY_TIMEOUT: "No response in time. The request may have taken effect.",
 }
-"""What API Gateway answers without asking the API, with a body of its own."""
+"""Responses of API Gateway itself, with its own body."""
 _BY_THE_API = {
-    HTTPStatus.BAD_REQUEST: "The body is no JSON object.",
+    HTTPStatus.BAD_REQUEST: "The body is not a JSON object.",
     HTTPStatus.FORBIDDEN: (
-        "The identity lacks the scope; or the key is restricted by network or label, and this is "
-        "outside of its restriction."
+        "The identity lacks the scope, or the request is outside the network or label "
+        "restriction of the key."
     ),
-    HTTPStatus.NOT_FOUND: "There is no such thing, or it is another tenant's.",
-    HTTPStatus.METHOD_NOT_ALLOWED: "The path is there, but not for this method: see `Allow`.",
-    HTTPStatus.CONFLICT: "The thing is not in a state that allows this.",
-    HTTPStatus.PRECONDITION_FAILED: "`If-Match` or `If-None-Match` does not hold.",
+    HTTPStatus.NOT_FOUND: "The resource does not exist, or it belongs to another tenant.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "The path does not support this method: see `Allow`.",
+    HTTPStatus.CONFLICT: "The state of the resource does not allow this.",
+    HTTPStatus.PRECONDITION_FAILED: "The condition of `If-Match` or `If-None-Match` is not met.",
     HTTPStatus.UNPROCESSABLE_ENTITY: "What is asked for makes no sense: see `errors`.",
     HTTPStatus.TOO_MANY_REQUESTS: (
-        "More than a quota of the tenant, or more requests than it or the key may make."
+        "A quota of the tenant is exceeded, or the request rate of the tenant or the key."
     ),
-    HTTPStatus.INTERNAL_SERVER_ERROR: "A fault of ours, or a stored item that is unreadable.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "A store does not answer; it may have happened.",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "An internal error, or a stored item that cannot be decoded.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "A store does not respond. The request may have taken effect.",
 }
 _ALWAYS = (
     HTTPStatus.UNAUTHORIZED,
@@ -91,7 +94,7 @@ _ALWAYS = (
 )
 _WAIT = {
     "Retry-After": {
-        "description": "Seconds after which it may go better.",
+        "description": "Seconds to wait before a retry.",
         "schema": {"type": "integer", "minimum": 0},
     }
 }
@@ -196,8 +199,8 @@ _IDEMPOTENCY_KEY = {
     "in": "header",
     "required": False,
     "description": (
-        "Sent again with the same key within 24 h, a request is done once; with another body the "
-        "key is refused."
+        "A request that is repeated with the same key within 24 h takes effect once. The key is "
+        "rejected if the body differs."
     ),
     "schema": {"type": "string", "pattern": f"^{KEY_PATTERN}$"},
     "example": "6f1c0a52-8d1b-4c7e-9a43-0f5f4b1f2f10",
@@ -206,7 +209,7 @@ _IDEMPOTENCY_KEY = {
 
 @cache
 def description() -> dict[str, Any]:
-    """The OpenAPI document. Not to be changed."""
+    """The OpenAPI document. Do not modify it: it is cached."""
     read: dict[str, Any] = json.loads(
         app.get_openapi_json_schema(
             title="nextfire",
@@ -228,7 +231,7 @@ def description() -> dict[str, Any]:
         schemas[name]["properties"]["schedule"] = _SCHEDULE
     schemas["Target"]["properties"]["env"]["additionalProperties"] = False
     schemas["JobPatch"] = _patch(schemas, "JobRequest") | {
-        "description": "What is named changes; null brings the default back (RFC 7396)."
+        "description": "Fields in the patch change; null restores the default (RFC 7396)."
     }
     del schemas["JobPatch"]["properties"]["jobId"]
     schemas["ShortJob"] = _short(schemas["JobRequest"])
@@ -246,7 +249,7 @@ def description() -> dict[str, Any]:
 
 
 def _tidy(value: Any) -> Any:  # noqa: ANN401 â€” any JSON
-    """*value* without titles that only repeat a field's name, and with whole numbers as such."""
+    """*value* without titles that repeat a field's name, and with whole floats as integers."""
     if isinstance(value, dict):
         return {
             name: {each: _tidy(schema) for each, schema in inner.items()}
@@ -282,7 +285,7 @@ def _describe_errors(components: dict[str, Any]) -> None:
         schemas[model.__name__] = schema
     schemas["GatewayMessage"] = {
         "type": "object",
-        "description": "What API Gateway answers by itself.",
+        "description": "A response of API Gateway itself.",
         "required": ["message"],
         "properties": {"message": {"type": ["string", "null"]}},
         "examples": [{"message": "Unauthorized"}],
@@ -309,7 +312,7 @@ def _problem(status: HTTPStatus) -> dict[str, Any]:
 
 
 def _patch(schemas: dict[str, Any], name: str) -> dict[str, Any]:
-    """The schema of a patch of the schema *name*: any part of it, and null for what is to go."""
+    """The schema of a patch of *name*: every field is optional, and null removes a value."""
     schema: dict[str, Any] = deepcopy(schemas[name])
     schema.pop("required", None)
     for field, given in schema["properties"].items():
@@ -349,7 +352,7 @@ def _short(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_answered(schema: dict[str, Any]) -> None:
-    """What may be null is left out of answers; all else is there."""
+    """Make nullable fields optional and all others required: responses omit null."""
     optional = set()
     for name, given in schema.get("properties", {}).items():
         given.pop("default", None)
@@ -379,7 +382,7 @@ def _paths(read: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name_parameters(operation: dict[str, Any]) -> None:
-    """Names as callers write them; null is no value of a parameter."""
+    """Spell parameter names as callers do, and remove null from their schemas."""
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
             parameter["name"] = to_camel(parameter["name"])
@@ -424,7 +427,7 @@ def _complete(operation: dict[str, Any], route: Any) -> None:  # noqa: ANN401 â€
 
 
 def _link(paths: dict[str, Any]) -> None:
-    """From every answer that bears an id to the routes of what it is the id of."""
+    """Link every response that has an id to the routes that take this id."""
     for methods in paths.values():
         for operation in methods.values():
             for status, response in operation["responses"].items():
@@ -441,7 +444,7 @@ _IDS = {
     "ExecutionAnswer": ("executionId", "$response.body#/executionId"),
     "ExecutionPage": ("executionId", "$response.body#/items/0/executionId"),
 }
-"""Of what an answer is, where it bears an id, and whose."""
+"""By response model: the parameter that its id fills, and where the id is."""
 
 
 def _links(paths: dict[str, Any], name: str, expression: str) -> dict[str, Any]:

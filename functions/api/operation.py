@@ -1,4 +1,4 @@
-"""What the description of the API says of a route beside what its function's signature says."""
+"""OpenAPI details of a route that its function signature does not express."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from aws_lambda_powertools.event_handler.router import APIGatewayHttpRouter
 from nextfire.domain.keys import Scope
 
 SCOPE = "x-nextfire-scope"
-"""The extension that says which scope a route needs."""
+"""OpenAPI extension: the scope that a route requires."""
 OPEN = "none"
-"""Of a route that needs none."""
+"""Value of `SCOPE` for a route that requires no scope."""
 BY_LABEL = "x-nextfire-refused-by-label"
-"""The extension of a route that a key restricted by labels may not call: why, and what to do."""
+"""OpenAPI extension: why keys restricted by labels may not call a route, and what to do."""
 TOLD_ONCE = "x-nextfire-told-once"
-"""The extension of a route whose answer holds what is kept nowhere."""
+"""OpenAPI extension: the response of a route holds a secret and is never stored."""
 PROBLEMS = "x-nextfire-problems"
-"""The statuses of the problems that only some routes have. The description lists what they are."""
+"""OpenAPI extension: statuses of errors that are specific to a route."""
 
-_ETAG = {"ETag": {"description": "Of this state of the job.", "schema": {"type": "string"}}}
+_ETAG = {
+    "ETag": {"description": "Version of the job in this response.", "schema": {"type": "string"}}
+}
 
 
 def area() -> APIGatewayHttpRouter:
-    """The routes of one area, to be included by the handler."""
+    """A router for one group of routes. The handler includes it."""
     return APIGatewayHttpRouter()  # type: ignore[no-untyped-call]
 
 
 ANSWERS: set[str] = set()
-"""Names of the models of all answers, in `functions.api.answer_models`. Routes name them instead of
-importing them: only the description of the API needs the classes.
+"""Names of all response models in `functions.api.answer_models`. Routes use names instead of
+imports because only the OpenAPI document needs the classes.
 """
 
 
@@ -52,11 +54,17 @@ def operation(
     secret: bool = False,
     more: str | None = None,
 ) -> dict[str, Any]:
-    """The arguments of a route. *scope*: what a caller needs; None: the route is open. *by_label*:
-    why a key that is restricted by labels is refused, as the end of a sentence; None: it is not.
-    *answers*: of each status that is not a problem, what its document is: a model's name.
-    *problems*: beside those of any route. *secret*: the answer is kept nowhere, so it is told once.
-    *more*: what a caller has to know beside that.
+    """The keyword arguments of a route.
+
+    Args:
+        summary: Title of the operation.
+        answers: Description and model name of each success status.
+        scope: Scope that a caller needs; None for an open route.
+        by_label: Why a key restricted by labels is rejected, as the end of a sentence; None if it
+            is not.
+        problems: Error statuses in addition to those of every route.
+        secret: The response is never stored; it is returned once.
+        more: Further description for callers.
     """
     return {
         "summary": summary,

@@ -37,9 +37,9 @@ MEDIA_TYPE = "application/problem+json"
 _MOST_ERRORS = 20
 _MOST_OF_A_VALUE = 120
 _LIKE = 0.6
-"""How like two names are, of 1, where one may be meant by the other."""
+"""Minimum similarity, from 0 to 1, of a name that is suggested instead of another."""
 _VALUE_ERROR = "Value error, "
-"""What pydantic puts before the words of our own validators."""
+"""Prefix that pydantic adds to the messages of our validators."""
 _WHOLE_NUMBER = "Give a whole number, unquoted. For example `60`."
 _MISFIRE = 'misfire is an object, for example `{"policy": "RUN_ALL"}`.'
 _OVERLAP = 'overlap is a text, for example `"SKIP"`.'
@@ -87,7 +87,7 @@ _REMEDIES = {
         'For example `{"LOG_LEVEL": "debug", "API_KEY": {"secret": "billing/key"}}`.'
     ),
 }
-"""Of fields whose faults have one remedy, whatever they are: that."""
+"""Remedies by field, for fields that have one remedy for all errors."""
 _PROBLEMS = {
     ("target.handler", "string_pattern_mismatch"): "not the name of a script of the pool",
     ("target.script", "string_pattern_mismatch"): "not an s3:// URL",
@@ -95,14 +95,14 @@ _PROBLEMS = {
     ("taskId", "string_pattern_mismatch"): "not the name of a script, which it is without a target",
     ("retryPolicy.retryOn.states", "literal_error"): f"not one of {_STATES}",
 }
-"""Of faults that pydantic tells in words of its own: ours."""
+"""Our messages for some errors of pydantic, by field and error type."""
 _IN_JSON = {
     "dict_type": "Input should be an object",
     "model_type": "Input should be an object",
     "list_type": "Input should be a valid array",
     "tuple_type": "Input should be a valid array",
 }
-"""Of faults that pydantic tells in Python's words: JSON's."""
+"""Messages in JSON terms for errors that pydantic words in Python terms."""
 _ENV = ("target", "env")
 _ENV_NAME = "Use letters, digits and `_`, beginning with no digit. For example `API_KEY`."
 _ENV_VALUE = (
@@ -121,7 +121,7 @@ _ELSEWHERE = {
         'It is misfire.relevancyWindowSec: `{"misfire": {"relevancyWindowSec": 3600}}`.'
     ),
 }
-"""Of fields that belong somewhere else: where."""
+"""Remedies for fields that belong elsewhere."""
 
 
 class MalformedError(NextfireError):
@@ -156,8 +156,8 @@ def problem(
     quota: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response[str]:
-    """A problem document. *errors* tell each offending field with its value, problem and remedy;
-    *title* says more than the status does by itself; *quota* names the one that refuses it.
+    """Respond with a problem document. *errors*: field, value, problem and remedy of each invalid
+    field. *title*: replaces the phrase of the status. *quota*: the quota that is exceeded.
     """
     document: dict[str, Any] = {
         "type": "about:blank",
@@ -175,9 +175,7 @@ def problem(
 
 
 def problem_of(error: NextfireError, place: str = "") -> Response[str]:
-    """The problem that *error* is for the caller; *place*: where the document stands in the body of
-    which it is told.
-    """
+    """The problem response for *error*. *place*: position of the invalid document in the body."""
     if isinstance(error, UnfitError):
         return from_validation(error.errors, error.model, place)
     if isinstance(error, InvalidInputError):
@@ -213,7 +211,7 @@ def problem_of(error: NextfireError, place: str = "") -> Response[str]:
 
 
 def unreadable(why: str) -> Response[str]:
-    """The problem that a stored item is which does not decode."""
+    """The problem response for a stored item that cannot be decoded."""
     detail = (
         f"What is stored does not read as what it should be: {why}. It is kept as it is, blocks "
         "nothing else, and nothing of it runs. An item written by a newer release is read by that "
@@ -300,7 +298,7 @@ def _absent(fault: ErrorDetails) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The remedy for a *name* that is none of *known*, if it is like one of them."""
+    """The remedy for an unknown *name*: the closest of *known*, if one is similar."""
     from difflib import get_close_matches  # noqa: PLC0415 — slow to import, seldom needed
 
     spelt = {each.lower(): each for each in known}
@@ -318,7 +316,7 @@ def _known(model: type[BaseModel] | None, path: Sequence[int | str]) -> Iterator
             for name, field in each.model_fields.items()
             if part == (field.alias or name)
         ]
-        # What is no field's name is that of a variable, or a place in a list.
+        # Other parts are names of variables or indexes of a list.
         if fields:
             models = [inner for field in fields for inner in _models(field.annotation)]
     for each in models:
@@ -333,7 +331,7 @@ def _models(annotation: object) -> Iterator[type[BaseModel]]:
 
 
 def _remedy(fault: ErrorDetails, model: type[BaseModel] | None) -> str:
-    """What would do instead; with an example where the fault itself says what is allowed."""
+    """How to fix *fault*; with an example if the message already states what is allowed."""
     kind, told, field = fault["type"], fault.get("ctx", {}), ".".join(map(str, fault["loc"]))
     if kind == "extra_forbidden" and field in _ELSEWHERE:
         return _ELSEWHERE[field]

@@ -1,8 +1,8 @@
-"""What the caller of the present request may reach. The stores of the API hide all else.
+"""Access by label: the stores of the API hide jobs and runs that the caller may not access.
 
-A key that is restricted by labels reaches the jobs that have all of them, and their runs. Other
-jobs do not exist for it: not listed, not found, and their ids cannot be taken over. A run
-of an earlier job of the same id, whose labels are no longer known, is hidden too.
+A key that is restricted by labels accesses only jobs that have all of them, and their runs. Other
+jobs do not exist for it: they are not listed or found, and their ids cannot be taken over. Runs of
+an earlier job with the same id are hidden too, because the labels of that job are unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nextfire.domain.script import code_variables
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a caller may reach. `may_upload`: it may choose the code that jobs run."""
+    """Access of a caller. `may_upload`: the caller may choose the code that jobs run."""
 
     restriction: Restriction = UNRESTRICTED
     may_upload: bool = True
@@ -41,10 +41,10 @@ class Reach:
         return self.restriction.admits_labels(job.definition.labels)
 
     def check_labels(self, definition: JobDefinition) -> None:
-        """Let a job of this *definition* be stored.
+        """Check that the caller may store a job with this *definition*.
 
         Raises:
-            RestrictedError: It lacks one of the labels.
+            RestrictedError: The job lacks one of the required labels.
         """
         if not self.restriction.admits_labels(definition.labels):
             labels = ", ".join(f"{n}={v}" for n, v in sorted(self.restriction.labels.items()))
@@ -60,7 +60,7 @@ _reach: ContextVar[Reach | None] = ContextVar("reach", default=_ALL)
 
 @contextmanager
 def nothing_reached() -> Iterator[None]:
-    """Within, the stores refuse to work until `reach_as` says for whom."""
+    """In this context, the stores raise an error until `reach_as` sets the caller."""
     token = _reach.set(None)
     try:
         yield
@@ -69,7 +69,7 @@ def nothing_reached() -> Iterator[None]:
 
 
 def reach_as(caller: Identity) -> None:
-    """From now on this request reaches what *caller* may."""
+    """Set the access of the current request to that of *caller*."""
     _reach.set(Reach(caller.restriction, Scope.UPLOAD in caller.scopes))
 
 
@@ -81,11 +81,11 @@ def _now() -> Reach:
 
 
 def check_code(definition: JobDefinition, was: JobDefinition | None) -> None:
-    """Refuse variables by which a caller without the scope `upload` would choose the code that a
-    script runs. What a job *was* stored with may stay.
+    """Reject variables with which a caller without the scope `upload` could choose the code that a
+    script runs. Variables of the stored definition *was* may stay.
 
     Raises:
-        ForbiddenError: *definition* has one that is new, or has another value.
+        ForbiddenError: *definition* adds or changes such a variable.
     """
     if _now().may_upload:
         return
@@ -99,7 +99,7 @@ def check_code(definition: JobDefinition, was: JobDefinition | None) -> None:
 
 
 class ReachedJobs(SeenJobs):
-    """The jobs that the caller reaches."""
+    """The jobs that the caller may access."""
 
     def get(self, key: JobKey) -> Job | None:
         reach = _now()
@@ -108,7 +108,7 @@ class ReachedJobs(SeenJobs):
         except UndecodableError:
             if not reach.limited:
                 raise
-            return None  # its labels are not known
+            return None  # its labels are unknown
         return job if job is not None and reach.has(job) else None
 
     def get_many(
@@ -147,7 +147,7 @@ def _check_free(reach: Reach, there: Job | None) -> None:
 
 
 class ReachedRuns(SeenRuns):
-    """The runs of the jobs that the caller reaches."""
+    """The runs of the jobs that the caller may access."""
 
     def __init__(self, *given: Any, jobs: JobStore, **named: Any) -> None:  # noqa: ANN401 — as given
         super().__init__(*given, **named)
@@ -193,6 +193,6 @@ class ReachedRuns(SeenRuns):
         return replace(page, items=items, unreadable=[])
 
     def _uid(self, key: JobKey) -> str | None:
-        """What tells the present job of this id from former ones; None: it is not reached."""
+        """The uid of the current job with this id; None if the caller may not access it."""
         job = self._reached.get(key)
         return None if job is None else job.uid

@@ -1,4 +1,4 @@
-"""What requests hold: bodies, and the parameters of paths and queries."""
+"""Request models: bodies, and parameters of paths, queries and headers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _MOST_ATTEMPTS = 999_999_999
 _LAST_NIGHT = timedelta(days=1)
 _TEXT = WithJsonSchema({"type": "string"})
 _INSTANT = WithJsonSchema({"type": "string", "format": "date-time"})
-_UTC = "ISO 8601; in UTC where it has no offset."
+_UTC = "ISO 8601. UTC if it has no offset."
 _TAG = re.compile(r'(W/)?"[!#-~]*"')
 _NUMBER = re.compile(r"[0-9]{1,9}")  # int() refuses thousands of digits
 
@@ -98,18 +98,18 @@ Model = TypeVar("Model", bound=Document)
 
 
 def reading(model: type[Document]) -> WrapValidator:
-    """Reads a body as JSON into *model*, by its camelCase names only: a snake_case spelling beside
-    the real field would be dropped without a word.
+    """A validator that reads a JSON body into *model* by camelCase names only: a snake_case name
+    next to the real field would be dropped silently.
     """
     return WrapValidator(lambda body, _: read_as(model, body))
 
 
 def read_as(model: type[Model], body: object) -> Model:
-    """*body* as *model*.
+    """Parse *body* as *model*.
 
     Raises:
-        ValidationError: It is none.
-        InvalidInputError: It has more entries than are read.
+        ValidationError: The body is invalid.
+        InvalidInputError: The body has too many entries.
     """
     check_bounds(model, body)
     return model.model_validate_json(json.dumps(body), by_alias=True, by_name=False)
@@ -142,7 +142,7 @@ Reason = Annotated[
         {"anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_REASON}, {"type": "null"}]}
     ),
 ]
-"""Why something is done: a line of text."""
+"""Reason of a request: one line of text."""
 _REASON = _example({"reason": "the ledger is closed"})
 
 
@@ -157,16 +157,16 @@ _JOB_ID_SCHEMA = WithJsonSchema(
     {"type": "string", "pattern": f"^{JOB_ID.pattern}$", "examples": ["daily-invoices"]}
 )
 JobId = Annotated[str, BeforeValidator(_id), _JOB_ID_SCHEMA]
-"""The id of a job, chosen by its owner or `job_` and 16 hexadecimal digits."""
+"""Job id: chosen by the caller, or `job_` and 16 hexadecimal digits."""
 
 
 class JobRequest(JobDefinition):
-    """A new job. Without `jobId` it gets an id of its own."""
+    """A new job. Without `jobId`, an id is generated."""
 
-    model_config = ConfigDict(defer_build=True)  # until one comes
+    model_config = ConfigDict(defer_build=True)  # built on first use
 
     spelt: ClassVar[Mapping[str, str]] = {}
-    """Of fields that the caller calls otherwise: how."""
+    """Field names in the short form, by field name in the long form."""
 
     job_id: JobId | None = None
 
@@ -178,8 +178,8 @@ class JobRequest(JobDefinition):
 
 
 class ShortJob(JobRequest):
-    """A new job in the short form: `taskId`, `cron`, `params`, and any other field but those that
-    these stand for. Its handler is the task id unless a target is given.
+    """A new job in the short form: `taskId`, `cron` and `params` replace `jobId`, `schedule` and
+    `payload`; all other fields except `type` are allowed. The handler defaults to the task id.
     """
 
     spelt: ClassVar[Mapping[str, str]] = {
@@ -190,10 +190,10 @@ class ShortJob(JobRequest):
 
 
 def read_job(body: object) -> JobRequest:
-    """The new job that *body* describes, in the long form or the short one.
+    """Parse a new job in the long or the short form.
 
     Raises:
-        ValidationError, UnfitError, InvalidInputError: It describes none.
+        ValidationError, UnfitError, InvalidInputError: The body is invalid.
     """
     names = {short: long for long, short in ShortJob.spelt.items()}
     if not isinstance(body, dict) or not body.keys() & names.keys():
@@ -227,23 +227,23 @@ def _as_spelt(fault: ErrorDetails, has_target: bool) -> ErrorDetails:  # noqa: F
 
 
 class PreviewRequest(WhenDocument):
-    """The part of a job document that says when, as if it were stored at `after` (default: now)."""
+    """The schedule fields of a job, as if the job were stored at `after` (default: now)."""
 
     count: Annotated[int, Field(strict=True, ge=1, le=MOST_UPCOMING)] = 10
     after: InstantText | None = None
 
 
 def _in_utc(text: str, field: str) -> datetime:
-    """The instant that *text* names, of a request that has no time zone of its own.
+    """Parse *text* as an instant, in UTC if it has no offset.
 
     Raises:
-        InvalidInputError: It names none.
+        InvalidInputError: *text* is not an instant.
     """
     return read_instant(text, "UTC", field, whose="UTC; in a URL a `+` is written `%2B`")
 
 
 class PauseRequest(Document):
-    """Why a job is paused, and until when: without `until` until it is resumed."""
+    """Pause a job until `until`, or until it is resumed if `until` is absent."""
 
     reason: Reason = None
     until: InstantText | None = Field(default=None, description=_UTC)
@@ -251,37 +251,37 @@ class PauseRequest(Document):
     @property
     def ends_at(self) -> datetime | None:
         """Raises:
-        InvalidInputError: `until` is no instant.
+        InvalidInputError: `until` is not an instant.
         """
         return None if self.until is None else _in_utc(self.until, "until")
 
 
 class DrainRequest(Document):
-    """Why a job is drained."""
+    """Drain a job."""
 
     reason: Reason = None
 
 
 class ResumeRequest(Document):
-    """Nothing."""
+    """An empty object."""
 
 
 class RunNowRequest(Document):
-    """Why a job is to run now, and what that run has in place of the job's payload: null, too."""
+    """Run a job now. `payload`, if present, replaces that of the job, even if it is null."""
 
     payload: JsonValue = None
     reason: Reason = None
 
 
 class SkipRequest(Document):
-    """Why the next occurrence is not to run."""
+    """Skip the next occurrence."""
 
     reason: Reason = None
 
 
 class BackfillRequest(Document):
-    """Which occurrences of the past are to run: those from `from` on, before `to`. More than `max`
-    are refused.
+    """Run the past occurrences at or after `from` and before `to`. The request is rejected if there
+    are more than `max`.
     """
 
     from_: InstantText = Field(alias="from", description=_UTC)
@@ -293,7 +293,7 @@ class BackfillRequest(Document):
     @property
     def wanted(self) -> BackfillRange:
         """Raises:
-        InvalidInputError: `from` or `to` is no instant.
+        InvalidInputError: `from` or `to` is not an instant.
         """
         return BackfillRange(
             _in_utc(self.from_, "from"),
@@ -305,20 +305,20 @@ class BackfillRequest(Document):
 
 
 class CancelRequest(Document):
-    """Why a run is cancelled."""
+    """Cancel an execution."""
 
     reason: Reason = None
 
 
 class RedriveRequest(Document):
-    """Why a run is redriven."""
+    """Redrive a dead execution."""
 
     reason: Reason = None
 
 
 class RedrivePoolRequest(Document):
-    """Which dead runs of a pool are redriven, and how many by this call: those that died from
-    `from` (default: 24 h ago) to `to` (default: now), on from where `cursor` says.
+    """Redrive up to `limit` executions of a pool that became DEAD between `from` (default: 24 h
+    before `to`) and `to` (default: now), starting at `cursor`.
     """
 
     from_: InstantText | None = Field(default=None, alias="from", description=_UTC)
@@ -346,9 +346,9 @@ Life = Annotated[int, Field(strict=True, ge=60, le=int(MAX_LIFE.total_seconds())
 
 
 class KeyRequest(Document):
-    """A new API key of your tenant. `name`: who or what uses it. `cidrs`: the networks that it may
-    be used from. `labels`: the labels that a job must have to be reached with it. A key made by a
-    restricted key is restricted as that one is, or more.
+    """A new API key of your tenant. `name`: who or what uses it. `cidrs`: networks that it may be
+    used from. `labels`: labels that a job must have to be accessible. A key created with a
+    restricted key has at least the same restrictions.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
@@ -363,10 +363,10 @@ class KeyRequest(Document):
 
     @property
     def restriction(self) -> Restriction:
-        """What it asks for.
+        """The requested restriction.
 
         Raises:
-            InvalidInputError: It is not valid.
+            InvalidInputError: `cidrs` or `labels` is invalid.
         """
         return restriction(self.cidrs, self.labels)
 
@@ -376,8 +376,8 @@ class KeyRequest(Document):
 
 
 class RotateRequest(Document):
-    """How long the new key is good (as long as the old one was made for, by default), and how long
-    the old one still is.
+    """Rotate a key. `expiresInSec`: lifetime of the new key (default: the lifetime of the old one).
+    `overlapSec`: how long the old key remains valid.
     """
 
     expires_in_sec: Life | None = None
@@ -395,7 +395,7 @@ class RotateRequest(Document):
 
 
 class BatchRequest(Document):
-    """New jobs, in the long form or the short one."""
+    """New jobs, in the long or the short form."""
 
     jobs: Annotated[
         list[Any],
@@ -424,7 +424,7 @@ def _some(labels: dict[str, str]) -> dict[str, str]:
 
 
 class LabelledRequest(Document):
-    """Which jobs: those that have all `labels`. `progressToken`: of the call before, to go on."""
+    """Selects the jobs that have all `labels`. `progressToken`: from the previous call."""
 
     labels: Annotated[
         dict[LabelKey, LabelValue],
@@ -435,7 +435,7 @@ class LabelledRequest(Document):
 
 
 class PauseManyRequest(LabelledRequest):
-    """Which jobs are paused, why, and until when: without `until` until they are resumed."""
+    """Pause the jobs until `until`, or until they are resumed if `until` is absent."""
 
     reason: Reason = None
     until: InstantText | None = Field(default=None, description=_UTC)
@@ -443,17 +443,17 @@ class PauseManyRequest(LabelledRequest):
     @property
     def ends_at(self) -> datetime | None:
         """Raises:
-        InvalidInputError: `until` is no instant.
+        InvalidInputError: `until` is not an instant.
         """
         return None if self.until is None else _in_utc(self.until, "until")
 
 
 class ResumeManyRequest(LabelledRequest):
-    """Which jobs are resumed."""
+    """Resume the jobs that have all `labels`."""
 
 
 class CancelManyRequest(LabelledRequest):
-    """Which jobs are deleted."""
+    """Delete the jobs that have all `labels`."""
 
 
 def _handler(value: object) -> object:
@@ -471,13 +471,13 @@ HandlerName = Annotated[
     BeforeValidator(_handler),
     WithJsonSchema({"type": "string", "pattern": f"^{HANDLER.pattern}$", "examples": ["report"]}),
 ]
-"""What jobs call a script."""
+"""Name that jobs use for a script."""
 
 
 class UploadRequest(Document):
-    """A script that is to be uploaded: what jobs will call it (an archive by its name with `.zip`),
-    of which pool, and the size and the SHA-256 digest, in hexadecimal digits, of its bytes.
-    `signature`: ed25519, in base64; stored with it, for pools that trust signers.
+    """A script to upload. `handler`: the name that jobs use (with `.zip` for an archive). `size`:
+    in bytes. `sha256`: digest in hexadecimal digits. `signature`: ed25519 in base64, stored with
+    the script for pools that trust signers.
     """
 
     pool: Annotated[str, Field(min_length=1, max_length=64)] = "default"
@@ -542,7 +542,7 @@ JobPatchBody = Annotated[
     Body(openapi_examples=_example({"schedule": "0 4 * * *", "labels": {"team": "billing"}})),
     WithJsonSchema({"type": "object", "title": "JobPatch"}),
 ]
-"""What is named changes, by RFC 7396; the fields are those of a job."""
+"""A JSON merge patch (RFC 7396) of a job."""
 PreviewBody = Annotated[
     PreviewRequest,
     Body(openapi_examples=_example({"type": "CRON", "schedule": "0 9 * * MON-FRI", "count": 3})),
@@ -617,7 +617,7 @@ IfMatch = Annotated[
     str | None,
     Header(
         alias="If-Match",
-        description="Only if the job is still what this `ETag` was of; `*`: if there is one.",
+        description="Only if the job still has this `ETag`; `*`: only if the job exists.",
     ),
     WithJsonSchema(
         {
@@ -629,16 +629,16 @@ IfMatch = Annotated[
 ]
 IfNoneMatch = Annotated[
     str | None,
-    Header(alias="If-None-Match", description="`*`: only if there is no such job."),
+    Header(alias="If-None-Match", description="`*`: only if the job does not exist."),
     WithJsonSchema({"const": "*"}),
 ]
 
 
 def versions(if_match: str | None) -> frozenset[str] | None:
-    """The versions that an If-Match names; None: any, or none was sent.
+    """The versions in an If-Match header; None if it is `*` or absent.
 
     Raises:
-        InvalidInputError: It is no such header.
+        InvalidInputError: The header is invalid.
     """
     if if_match is None or if_match.strip() == "*":
         return None
@@ -649,15 +649,15 @@ def versions(if_match: str | None) -> frozenset[str] | None:
         raise InvalidInputError(
             "If-Match", if_match, "no entity tag", "Send an ETag as it came, with its quotes."
         )
-    # A weak tag is equal to none.
+    # A weak tag never matches.
     return frozenset(tag.strip('"') for tag in tags if tag.startswith('"'))
 
 
 def is_any(if_none_match: str | None) -> bool:
-    """Whether an If-None-Match asks that there be nothing.
+    """Whether the job must not exist (`If-None-Match: *`).
 
     Raises:
-        InvalidInputError: It asks for something else.
+        InvalidInputError: The header is not `*`.
     """
     if if_none_match is not None and if_none_match.strip() != "*":
         raise InvalidInputError("If-None-Match", if_none_match, "not `*`", "Send `*`.")
@@ -665,7 +665,7 @@ def is_any(if_none_match: str | None) -> bool:
 
 
 def is_there(if_match: str | None) -> bool:
-    """Whether an If-Match asks only that there be something."""
+    """Whether the job must exist in any version (`If-Match: *`)."""
     return if_match is not None and if_match.strip() == "*"
 
 
@@ -673,23 +673,27 @@ ExecutionId = Annotated[
     str,
     WithJsonSchema({"type": "string", "examples": ["daily-invoices.20260524T100000000Z-k3x9m2ab"]}),
 ]
-Limit = Annotated[int, Query(description="Items on a page."), *_number(_MOST_ON_A_PAGE, 50)]
-Lines = Annotated[int, Query(description="Lines on a page."), *_number(_MOST_LINES, 200)]
-Count = Annotated[int, Query(description="How many occurrences."), *_number(MOST_UPCOMING, 10)]
+Limit = Annotated[
+    int, Query(description="Maximum number of items on a page."), *_number(_MOST_ON_A_PAGE, 50)
+]
+Lines = Annotated[
+    int, Query(description="Maximum number of lines on a page."), *_number(_MOST_LINES, 200)
+]
+Count = Annotated[
+    int, Query(description="Maximum number of occurrences."), *_number(MOST_UPCOMING, 10)
+]
 AttemptNumber = Annotated[
     int | None,
-    Query(description="Of one attempt only; by default of all."),
+    Query(description="Only lines of this attempt. Default: all attempts."),
     *_number(_MOST_ATTEMPTS, 1),
 ]
 Cursor = Annotated[
     str | None,
-    Query(
-        description="Where to go on: `cursor` of the page before.", max_length=MOST_OF_A_PARAMETER
-    ),
+    Query(description="`cursor` of the previous page.", max_length=MOST_OF_A_PARAMETER),
 ]
 JobStateFilter = Annotated[
     str | None,
-    Query(description="Of one state only. UNREADABLE: what is stored and does not decode."),
+    Query(description="Only this state. UNREADABLE: stored items that cannot be decoded."),
     AfterValidator(_known_state(_JOB_STATES, "a job")),
     WithJsonSchema({"enum": _JOB_STATES}),
 ]
@@ -697,18 +701,21 @@ Labels = Annotated[
     list[str] | None,
     Query(
         alias="label",
-        description="`key:value`: with this label. Of several, given again or after a comma: all."
-        " A key with a colon, and a comma, cannot be asked for.",
+        description="`key:value`: only jobs with this label. Repeat the parameter or separate"
+        " labels by commas to require all of them. Keys with a colon and labels with a comma"
+        " cannot be queried.",
     ),
 ]
-NamePrefix = Annotated[str | None, Query(description="How their names begin."), _TEXT]
+NamePrefix = Annotated[
+    str | None, Query(description="Only jobs whose name starts with this prefix."), _TEXT
+]
 
 
 def labels(texts: list[str] | None) -> dict[str, str]:
-    """The labels that the query names.
+    """Parse the labels of the query.
 
     Raises:
-        InvalidInputError: One is no label, or two cannot be together.
+        InvalidInputError: A label is invalid, there are too many, or a key has two values.
     """
     found: dict[str, str] = {}
     if len(texts or []) > MAX_LABELS:
@@ -730,30 +737,32 @@ def labels(texts: list[str] | None) -> dict[str, str]:
 
 
 PoolName = Annotated[str, WithJsonSchema({"type": "string", "examples": ["default"]})]
-PoolFilter = Annotated[str | None, Query(description="Of one pool only."), _TEXT]
+PoolFilter = Annotated[str | None, Query(description="Only this pool."), _TEXT]
 ExecutionState = Annotated[
     str | None,
-    Query(description="Of one state only. UNREADABLE: what is stored and does not decode."),
+    Query(description="Only this state. UNREADABLE: stored items that cannot be decoded."),
     AfterValidator(_known_state([*RunState, UNREADABLE], "an execution")),
     WithJsonSchema({"enum": [*RunState, UNREADABLE]}),
 ]
 OfJob = Annotated[
     str | None,
-    Query(alias="jobId", description="Of one job only."),
+    Query(alias="jobId", description="Only executions of this job."),
     AfterValidator(_id_or_none),
     WithJsonSchema(_JOB_ID_SCHEMA.json_schema),
 ]
 From = Annotated[
-    str | None, Query(alias="from", description=f"From when on; 24 h before `to`. {_UTC}"), _INSTANT
+    str | None,
+    Query(alias="from", description=f"Start. Default: 24 h before `to`. {_UTC}"),
+    _INSTANT,
 ]
-To = Annotated[str | None, Query(description=f"Until when; now by default. {_UTC}"), _INSTANT]
+To = Annotated[str | None, Query(description=f"End. Default: now. {_UTC}"), _INSTANT]
 
 
 def span(first: str | None, last: str | None, now: datetime) -> tuple[datetime, datetime]:
-    """From *first* to *last*; by default the 24 h before the end, and *now*.
+    """Parse *first* and *last*. Defaults: 24 h before the end, and *now*.
 
     Raises:
-        InvalidInputError: One is no instant, or they are the wrong way round.
+        InvalidInputError: One is not an instant, or *first* is later than *last*.
     """
     to = now if last is None else _in_utc(last, "to")
     since = to - _LAST_NIGHT if first is None else _in_utc(first, "from")

@@ -1,5 +1,5 @@
-"""What a request read before it changed it, and what it wrote: the stores, as the API has them,
-note it by the way. It costs no read, and what no use case needs to read is not noted.
+"""Records the items that a request read and wrote, for the audit event. The stores of the API
+record them without extra reads: an item that no use case reads is not recorded.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @dataclass
 class Seen:
-    """The latest reading of each thing by its id: a change that met another was made of the latest.
-    `written`: the ids of the jobs that were.
+    """The latest version read of each item, by id: after a lost race, a change uses the
+    latest. `written`: ids of the jobs that were written.
     """
 
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -40,7 +40,7 @@ _seen: ContextVar[Seen | None] = ContextVar("seen", default=None)
 
 @contextmanager
 def noting() -> Iterator[Seen]:
-    """What is read within, as it comes."""
+    """Record what is read and written in this context."""
     found = Seen()
     before = _seen.set(found)
     try:
@@ -50,7 +50,7 @@ def noting() -> Iterator[Seen]:
 
 
 class SideBySide(ThreadPoolExecutor):
-    """What its threads read and write is of the request that has them do it."""
+    """A thread pool whose calls run in the context of the request that submits them."""
 
     def submit(self, call: Callable[P, T], /, *given: P.args, **named: P.kwargs) -> Future[T]:
         context = copy_context()

@@ -1,4 +1,4 @@
-"""Executions: runs, as the API calls them."""
+"""Routes for executions. The code calls them runs."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _CONFLICT = (HTTPStatus.CONFLICT,)
 
 @routes.get(
     "/v1/jobs/<job_id>/executions",
-    **operation("List a job's executions, the newest first", _PAGE, scope=Scope.READ),
+    **operation("List a job's executions, newest first", _PAGE, scope=Scope.READ),
 )
 def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
     found = services().runs.list(key, cursor=cursor, limit=limit)
     log_unreadable(found.unreadable)
     if cursor is None and not found.items and not found.unreadable:
-        services().jobs.get(key)  # an unknown job is told apart from one that has not run
+        services().jobs.get(key)  # raises if the job does not exist
     items = [execution_document(run, _result(run)) for run in found.items]
     items += [
         unreadable_execution(RunKey(key, each.identity).execution_id, each)
@@ -76,10 +76,10 @@ def list_executions(job_id: JobId, limit: Limit = 50, cursor: Cursor = None) -> 
         "List executions across jobs",
         _PAGE,
         scope=Scope.READ,
-        more="Those scheduled from `from` on and before `to`, job by job in the order of their "
-        "ids, the newest of each job first. With `state=DEAD` and no `jobId`: those that died from "
-        "`from` to `to`, the latest death first. A page takes few reads, and may be short or even "
-        "empty: go on as long as there is a `cursor`.",
+        more="Returns executions scheduled at or after `from` and before `to`, ordered by job id, "
+        "newest first within a job. With `state=DEAD` and without `jobId`, returns executions "
+        "that became DEAD between `from` and `to`, latest first. A page may be short or empty: "
+        "continue while the response has a `cursor`.",
     ),
 )
 def list_all_executions(
@@ -108,7 +108,7 @@ def list_all_executions(
         job_id=job_id,
         state=None if state is None or state == UNREADABLE else RunState(state),
         pool=pool,
-        # Of what does not decode no pool is known.
+        # The pool of an unreadable execution is unknown.
         unreadable=state in {None, UNREADABLE} and pool is None,
         readable=state != UNREADABLE,
     )
@@ -140,7 +140,7 @@ def get_execution(execution_id: ExecutionId) -> Response[str]:
     "/v1/executions/<execution_id>/logs",
     **operation(
         "Read an execution's log",
-        {HTTPStatus.OK: ("Lines of the log, the oldest first.", "LogAnswer")},
+        {HTTPStatus.OK: ("Lines of the log, oldest first.", "LogAnswer")},
         scope=Scope.READ,
     ),
 )
@@ -159,8 +159,11 @@ def read_log(
     **operation(
         "Cancel an execution",
         {
-            HTTPStatus.OK: ("It is CANCELLED.", "ExecutionAnswer"),
-            HTTPStatus.ACCEPTED: ("It is RUNNING, and asked to end.", "ExecutionAnswer"),
+            HTTPStatus.OK: ("The execution is CANCELLED.", "ExecutionAnswer"),
+            HTTPStatus.ACCEPTED: (
+                "The execution is RUNNING; cancellation is requested.",
+                "ExecutionAnswer",
+            ),
         },
         problems=_CONFLICT,
     ),
@@ -173,7 +176,7 @@ def cancel_execution(
     try:
         run = executions.cancel(key, request.reason)
     except ConflictError:
-        # It may be this very request that had it cancelled.
+        # An earlier try of this request may have cancelled it.
         found = executions.find(key) if once().again else None
         if not isinstance(found, Run) or found.state is not RunState.CANCELLED:
             raise
@@ -194,7 +197,7 @@ def redrive_execution(
     try:
         run = executions.redrive(key, request.reason, asked_at=once().first_sent_at)
     except ConflictError:
-        # It may be this very request that redrove it.
+        # An earlier try of this request may have redriven it.
         found = executions.find(key) if once().again else None
         if not isinstance(found, Run) or not found.attempt_base or found.state is RunState.DEAD:
             raise
@@ -207,8 +210,8 @@ def _key(execution_id: str) -> RunKey:
 
 
 def _result(run: Run, *, load: bool = False) -> dict[str, Any]:
-    """The run's ``result``, if it has one that can be read; *load*: also one that is too large for
-    the record.
+    """The ``result`` field of *run*, or nothing if it is absent or unreadable. With *load*, also
+    read a result that is too large for the record.
     """
     if run.result is None:
         return {}

@@ -1,4 +1,4 @@
-"""Jobs: made, read, changed, paused, deleted."""
+"""Routes that create, read, change, pause and delete jobs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _CHANGED = (HTTPStatus.PRECONDITION_FAILED,)
     "/v1/jobs",
     **operation(
         "Create a job",
-        {HTTPStatus.CREATED: ("The job is stored, and its first occurrence with it.", "JobAnswer")},
+        {HTTPStatus.CREATED: ("The job and its first occurrence are stored.", "JobAnswer")},
         problems=_CONFLICT,
     ),
 )
@@ -100,7 +100,7 @@ def list_jobs(
         state=None if state is None or state == UNREADABLE else JobState(state),
         labels=labels(label),
         name=name,
-        # Of what does not decode no label is known, and no name.
+        # The labels and names of unreadable jobs are unknown.
         unreadable=state in {None, UNREADABLE} and not label and name is None,
         readable=state != UNREADABLE,
     )
@@ -119,7 +119,7 @@ def get_job(job_id: JobId) -> Response[str]:
     job = services().jobs.get(_key(job_id))
     newest = services().runs.list(job.key, cursor=None, limit=1)
     log_unreadable(newest.unreadable)
-    # A run of a former job of that id is not this one's.
+    # Ignore runs of an earlier job with the same id.
     last = next((run for run in newest.items if run.key.uid == job.uid), None)
     return answer(job_detail(job, last, now(), draining=_drains(job)), headers=_tag(job))
 
@@ -129,7 +129,7 @@ def get_job(job_id: JobId) -> Response[str]:
     **operation(
         "Create or replace a job",
         {
-            HTTPStatus.OK: ("The job, changed to this or as it was.", "JobAnswer"),
+            HTTPStatus.OK: ("The job, replaced or unchanged.", "JobAnswer"),
             HTTPStatus.CREATED: ("The job is new.", "JobAnswer"),
         },
         problems=(*_CONFLICT, *_CHANGED),
@@ -202,8 +202,8 @@ def pause_job(
 @routes.post(
     "/v1/jobs/<job_id>/drain",
     **operation(
-        "Pause a job, and tell when what runs has ended",
-        {HTTPStatus.OK: ("The job, DRAINING until what was under way has ended.", "JobAnswer")},
+        "Pause a job and report when its running executions have ended",
+        {HTTPStatus.OK: ("The job: DRAINING until in-flight executions have ended.", "JobAnswer")},
         problems=(*_CONFLICT, *_CHANGED),
     ),
 )
@@ -237,7 +237,7 @@ def resume_job(
     "/v1/jobs/<job_id>/upcoming",
     **operation(
         "List a job's next occurrences",
-        {HTTPStatus.OK: ("The occurrences; none of a job that is not ACTIVE.", "UpcomingList")},
+        {HTTPStatus.OK: ("The occurrences. Empty if the job is not ACTIVE.", "UpcomingList")},
         scope=Scope.READ,
     ),
 )
@@ -252,7 +252,7 @@ def list_upcoming(job_id: JobId, count: Count = 10) -> Response[str]:
 
 @contextmanager
 def _as_spelt(request: JobRequest) -> Iterator[None]:
-    """What is wrong with *request* is told of its fields as its caller calls them."""
+    """Name the fields in errors as the caller of *request* spelled them."""
     try:
         yield
     except InvalidInputError as error:
@@ -264,7 +264,7 @@ def _key(job_id: str) -> JobKey:
 
 
 def job_answer(job: Job, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
-    """*job* as it is now, with its ETag."""
+    """Respond with the current state of *job* and its ETag."""
     return answer(job_document(job, now(), draining=_drains(job)), status, _tag(job))
 
 
@@ -272,7 +272,7 @@ def _drains(job: Job) -> bool:
     try:
         return has_outstanding(services().runs, job, now())
     except InvalidInputError:
-        return False  # a zone that is no longer known: nobody can tell
+        return False  # the time zone no longer exists: unknown
 
 
 def _tag(job: Job) -> dict[str, str]:
@@ -280,8 +280,8 @@ def _tag(job: Job) -> dict[str, str]:
 
 
 def _merged(document: dict[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """*document* with *patch* laid over it, by RFC 7396; `payload` is replaced whole, and so is
-    each variable of `env`: a reference to a parameter takes the place of one to a secret.
+    """Apply *patch* to *document* by RFC 7396. `payload` and each variable of `env` are replaced
+    as a whole: a reference to a parameter replaces a reference to a secret.
     """
     merged = dict(document)
     for name, value in patch.items():

@@ -1,4 +1,4 @@
-"""API keys: made, listed, rotated, revoked."""
+"""Routes that create, list, rotate and revoke API keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,12 @@ _ADMIN: dict[str, Any] = {"scope": Scope.ADMIN, "problems": (HTTPStatus.CONFLICT
     "/v1/keys",
     **operation(
         "Create an API key",
-        {HTTPStatus.CREATED: ("The key, with its text, which is shown this once.", "NewKeyAnswer")},
+        {
+            HTTPStatus.CREATED: (
+                "The key with its secret text, which is shown only once.",
+                "NewKeyAnswer",
+            )
+        },
         secret=True,
         **_ADMIN,
     ),
@@ -79,7 +84,7 @@ def get_key(key_id: KeyId) -> Response[str]:
     "/v1/keys/<key_id>",
     **operation(
         "Revoke an API key",
-        {HTTPStatus.OK: ("The key. Within a minute it opens nothing.", "KeyAnswer")},
+        {HTTPStatus.OK: ("The key. Revocation takes effect within a minute.", "KeyAnswer")},
         **_ADMIN,
     ),
 )
@@ -94,7 +99,7 @@ def revoke_key(key_id: KeyId) -> Response[str]:
         "Replace an API key",
         {
             HTTPStatus.CREATED: (
-                "A new key like the old one, restrictions included. The old one expires.",
+                "A new key with the scopes and restrictions of the old one, which expires.",
                 "RotatedAnswer",
             )
         },

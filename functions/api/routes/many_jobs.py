@@ -1,4 +1,4 @@
-"""Many jobs at a time: made, paused, resumed, cancelled."""
+"""Routes that create, pause, resume and delete many jobs at once."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from nextfire.usecases.many_jobs import BulkResult, LabelSelection, NewJob
 routes = area()
 _WORKS_FOR = timedelta(seconds=15)
 """API Gateway gives up on the API after 30 s."""
-_DONE = {HTTPStatus.OK: ("What was done.", "ManyAnswer")}
+_DONE = {HTTPStatus.OK: ("The result.", "ManyAnswer")}
 _MORE = (
-    "A call looks at 1,000 jobs, in the order of their ids, or as many as it can in 15 s. With its "
-    "`progressToken` the next call goes on; without one all is done. It may be repeated: what is "
-    "so already is matched, and not changed. A job that was made less than about a second before "
-    "may be missed. After a lost answer, a call that comes again under its `Idempotency-Key` tells "
-    "what it then found and did, which may be `changed: 0`."
+    "A call processes up to 1,000 jobs in the order of their ids, for up to 15 s. If the response "
+    "has a `progressToken`, send it with the next call to continue; without one, all jobs are done."
+    " Calls are idempotent: jobs already in the requested state are matched but not changed. Jobs "
+    "created less than about a second earlier may be missed. After a lost response, a retry with "
+    "the same `Idempotency-Key` returns the result of the retry, which may be `changed: 0`."
 )
 
 
@@ -49,10 +49,10 @@ _MORE = (
     "/v1/jobs:batch",
     **operation(
         "Create many jobs",
-        {HTTPStatus.OK: ("What became of each, in their order.", "BatchAnswer")},
-        more="Each is as for POST /v1/jobs, and one that cannot be stored hinders no other. The "
-        "whole body may have 256 KiB. With an `Idempotency-Key` a request that comes again makes "
-        "no job twice, and what failed is tried again.",
+        {HTTPStatus.OK: ("The result for each job, in the order of the request.", "BatchAnswer")},
+        more="Each job has the format of POST /v1/jobs. Invalid jobs do not affect the others. The "
+        "body is limited to 256 KiB. A retry with the same `Idempotency-Key` does not create a "
+        "job twice and tries failed jobs again.",
     ),
 )
 def create_jobs(request: BatchBody) -> Response[str]:
@@ -101,7 +101,7 @@ def cancel_jobs(request: CancelManyBody) -> Response[str]:
 def _read(
     bodies: list[Any], asked: IdempotentRequest
 ) -> list[tuple[NewJob, JobRequest] | Exception]:
-    """The jobs that *bodies* describe, each with its request, or why one describes none."""
+    """Parse *bodies*: for each, the job and its request, or the error."""
     of = tenant()
     read: list[tuple[NewJob, JobRequest] | Exception] = []
     ids: dict[str, int] = {}
@@ -149,7 +149,7 @@ def _answer(request: LabelledRequest, act: Callable[[LabelSelection], BulkResult
 
 
 def _problem(error: Exception, place: str = "") -> dict[str, Any]:
-    """The problem document of *error*, which is of what stands at *place* of the body alone."""
+    """The problem document of *error*, which concerns only the part of the body at *place*."""
     if isinstance(error, UndecodableError):
         response = undecodable(error)
     elif isinstance(error, NextfireError):

@@ -1,4 +1,4 @@
-"""The API about itself."""
+"""Routes for health and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def _description() -> Response[str]:
 @routes.get(
     "/v1/openapi.json",
     **operation(
-        "Get this description", {HTTPStatus.OK: ("An OpenAPI document.", None)}, scope=Scope.READ
+        "Get the OpenAPI document",
+        {HTTPStatus.OK: ("The OpenAPI document.", None)},
+        scope=Scope.READ,
     ),
 )
 def get_description() -> Response[str]:
@@ -35,7 +37,9 @@ def get_description() -> Response[str]:
 
 @routes.get(
     "/v1/health",
-    **operation("Tell whether the API is there", {HTTPStatus.OK: ("It is.", "Health")}, scope=None),
+    **operation(
+        "Check that the API is up", {HTTPStatus.OK: ("The API is up.", "Health")}, scope=None
+    ),
 )
 def get_health() -> Response[str]:
     return answer({"status": "ok", "time": isoformat(now())})

@@ -1,4 +1,4 @@
-"""What people ask for beside a job's schedule."""
+"""Routes for runs outside the schedule of a job: run now, skip, backfill."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CONFLICT = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
     "/v1/jobs/<job_id>/run",
     **operation(
         "Run a job now",
-        {HTTPStatus.CREATED: ("The execution is stored, and will start.", "ExecutionAnswer")},
+        {HTTPStatus.CREATED: ("The execution is stored and will start.", "ExecutionAnswer")},
         problems=(HTTPStatus.CONFLICT,),
     ),
 )
@@ -71,7 +71,7 @@ def skip_next(
 
 @routes.delete(
     "/v1/jobs/<job_id>/skip-next",
-    **operation("Have the occurrence run that was to be skipped", _JOB, problems=_CONFLICT),
+    **operation("Undo the skip of a job's next occurrence", _JOB, problems=_CONFLICT),
 )
 def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)
@@ -81,8 +81,13 @@ def undo_skip_next(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
 @routes.post(
     "/v1/jobs/<job_id>/backfill",
     **operation(
-        "Have occurrences of the past run that have no record",
-        {HTTPStatus.ACCEPTED: ("They will run, a few at a time.", "BackfillAnswer")},
+        "Run past occurrences that have no execution record",
+        {
+            HTTPStatus.ACCEPTED: (
+                "The backfill is accepted. It runs a few occurrences at a time.",
+                "BackfillAnswer",
+            )
+        },
         problems=_CONFLICT,
     ),
 )
@@ -100,9 +105,7 @@ def begin_backfill(job_id: JobId, request: BackfillBody, if_match: IfMatch = Non
 
 @routes.delete(
     "/v1/jobs/<job_id>/backfill",
-    **operation(
-        "Begin nothing more of a job's backfill", _JOB, problems=(HTTPStatus.PRECONDITION_FAILED,)
-    ),
+    **operation("Stop a job's backfill", _JOB, problems=(HTTPStatus.PRECONDITION_FAILED,)),
 )
 def stop_backfill(job_id: JobId, if_match: IfMatch = None) -> Response[str]:
     key = JobKey(tenant(), job_id)

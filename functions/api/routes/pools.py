@@ -1,4 +1,4 @@
-"""Pools."""
+"""Routes for pools."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _REDRIVE_FOR = timedelta(seconds=15)
     "/v1/pools/<pool>/redrive",
     **operation(
         "Redrive the dead executions of a pool",
-        {HTTPStatus.OK: ("What became of them.", "RedrivenAnswer")},
-        more="After a lost answer, a call that comes again under its `Idempotency-Key` tells what "
-        "it then found and did: what the first redrove is not told of again.",
+        {HTTPStatus.OK: ("The result.", "RedrivenAnswer")},
+        more="After a lost response, a retry with the same `Idempotency-Key` returns only what the "
+        "retry found and did: executions that the first call redrove are not listed again.",
     ),
 )
 def redrive_pool(
@@ -33,7 +33,7 @@ def redrive_pool(
     request: RedrivePoolBody = RedrivePoolRequest(),  # noqa: B008 — immutable
 ) -> Response[str]:
     pool = services().pool(pool)
-    # What this request redrove and has died again since, it does not redrive when it comes again.
+    # A retry does not redrive executions that the first try redrove and that died again since.
     asked_at = once().first_sent_at or now()
     first, last = span(request.from_, request.to, asked_at)
     done = services().executions.redrive_dead(

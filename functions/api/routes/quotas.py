@@ -1,4 +1,4 @@
-"""What the caller's tenant may have at most."""
+"""Route for the quotas of the caller's tenant."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ routes = area()
 @routes.get(
     "/v1/quotas",
     **operation(
-        "Tell your quotas",
-        {HTTPStatus.OK: ("Your quotas, and what is used of them.", "QuotasAnswer")},
+        "Get your quotas",
+        {HTTPStatus.OK: ("Your quotas and their usage.", "QuotasAnswer")},
         scope=Scope.READ,
     ),
 )

@@ -1,4 +1,4 @@
-"""Schedules that are no job's yet."""
+"""Route that previews a schedule without a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ routes = area()
         "Preview a schedule",
         {
             HTTPStatus.OK: (
-                "The occurrences that a job of this schedule would have.",
+                "The occurrences that a job with this schedule would have.",
                 "UpcomingList",
             )
         },

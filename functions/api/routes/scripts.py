@@ -1,4 +1,4 @@
-"""Scripts: uploaded past the API, listed with their versions."""
+"""Routes that list scripts and their versions, and create presigned uploads."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _NO_JOB = "a script belongs to no job. Use a key without labels for scripts."
     "/v1/scripts/uploads",
     **operation(
         "Upload a script",
-        {HTTPStatus.CREATED: ("Where to PUT it.", "UploadAnswer")},
+        {HTTPStatus.CREATED: ("The presigned upload.", "UploadAnswer")},
         scope=Scope.UPLOAD,
         by_label=_NO_JOB,
         secret=True,
-        more="The answer says where the script is to be PUT, with which headers, and until when: "
-        "just these bytes, and as this script. Whoever has the URL can do so; it is told to you "
-        "alone. Jobs run the new text from their next run on.",
+        more="PUT the script to `uploadUrl` with `headers` before `expiresAt`. The URL accepts "
+        "only these bytes for this script. Anyone who has the URL can use it: keep it secret. "
+        "Jobs use the new script from their next run on.",
     ),
 )
 def upload_script(request: UploadBody) -> Response[str]:
-    # Before the URL is made: an upload that is not in the audit trail cannot begin.
+    # Written before the URL exists: every upload is in the audit trail.
     script = {"pool": request.pool, "handler": request.handler}
     request_id = app.current_event.request_context.request_id
     note(str(request_id), resource=script, sha256=request.sha256)
@@ -91,7 +91,7 @@ def list_scripts(
 @routes.get(
     "/v1/scripts/<pool>/<handler>/versions",
     **operation(
-        "List the versions of a script, the latest first",
+        "List the versions of a script, newest first",
         {HTTPStatus.OK: ("A page of versions.", "ScriptVersionPage")},
         scope=Scope.READ,
         by_label=_NO_JOB,
