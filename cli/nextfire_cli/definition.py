@@ -315,7 +315,7 @@ def read_jobs(file: str) -> list[Document]:
         raise typer.BadParameter(f"{file} lists no jobs", param_hint="FILE")
     for number, job in enumerate(jobs):
         if not isinstance(job, dict):
-            raise typer.BadParameter(f"jobs[{number}] is no JSON object", param_hint="FILE")
+            raise typer.BadParameter(f"jobs[{number}] is not a JSON object", param_hint="FILE")
     return jobs
 
 

@@ -179,7 +179,7 @@ class Session:
                 raise
             if not is_local(endpoint):
                 raise CliError(
-                    f"There is no API key, and no AWS credentials instead: {error.problem}",
+                    f"No API key found, and no AWS credentials instead: {error.problem}",
                     f"Put a key into {access.API_KEY}, or into the file {key_file(endpoint)}.\n"
                     f"If the API wants signed requests: {error.remedy}",
                 ) from error

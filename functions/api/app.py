@@ -161,7 +161,7 @@ class Services:
         return name
 
     def pools_there_are(self) -> str:
-        return f"There are: {', '.join(self.pools)}."
+        return f"Available: {', '.join(self.pools)}."
 
 
 @cache
@@ -285,7 +285,7 @@ def _check_query(known: list[str]) -> None:
     for name, value in app.current_event.query_string_parameters.items():
         if name not in known:
             remedy = nearest(name, known) or (
-                f"There are: {', '.join(known)}." if known else "Leave it out: there is none."
+                f"Available: {', '.join(known)}." if known else "Omit it: none exist."
             )
             field = name if name.isprintable() and name else shorten(name)
             raise InvalidInputError(field, value, "not a query parameter of this route", remedy)
@@ -357,4 +357,4 @@ def invalid_change(error: ValidationError) -> Response[str]:
 @app.exception_handler(Exception)  # type: ignore[untyped-decorator]
 def unexpected(error: Exception) -> Response[str]:
     telemetry.logger.error("request failed", exc_info=error)
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "This is our fault, and it has been logged.")
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal error. It has been logged.")

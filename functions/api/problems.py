@@ -52,7 +52,7 @@ _REMEDIES = {
         'retryPolicy is an object, for example `{"maxAttempts": 5, "backoff": "FIXED"}`.'
     ),
     "retryPolicy.maxAttempts": (
-        "A run is tried 1 to 100 times: no policy goes on without end. For example `5`."
+        "A run has 1 to 100 attempts; unlimited retries are not supported. For example `5`."
     ),
     "retryPolicy.initialDelayMs": (
         f"A whole number of milliseconds from 0 to {MAX_RETRY_DELAY_MS}. For example `10000`."

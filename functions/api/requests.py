@@ -201,7 +201,9 @@ def read_job(body: object) -> JobRequest:
     for name in ("type", *names.values()):
         if name in body:
             remedy = "Write the job with `type` and `schedule`, or with `taskId` and `cron`."
-            raise InvalidInputError(name, body[name], "not beside taskId, cron and params", remedy)
+            raise InvalidInputError(
+                name, body[name], "not allowed together with taskId, cron and params", remedy
+            )
     long: dict[str, Any] = {"type": ScheduleType.CRON, "schedule": None}
     if isinstance(body.get("taskId"), str):
         long["target"] = {"handler": body["taskId"]}
@@ -593,7 +595,7 @@ def _known_state(states: list[str], whose: str) -> Callable[[str | None], str | 
     def known(text: str | None) -> str | None:
         if text is None or text in states:
             return text
-        raise _refused("state", f"no state of {whose}", f"There are: {', '.join(states)}.")
+        raise _refused("state", f"not a state of {whose}", f"Available: {', '.join(states)}.")
 
     return known
 
@@ -647,7 +649,10 @@ def versions(if_match: str | None) -> frozenset[str] | None:
     tags = [tag.strip() for tag in if_match.split(",")]
     if not all(map(_TAG.fullmatch, tags)):
         raise InvalidInputError(
-            "If-Match", if_match, "no entity tag", "Send an ETag as it came, with its quotes."
+            "If-Match",
+            if_match,
+            "not an entity tag",
+            "Send an ETag verbatim, including its quotes.",
         )
     # A weak tag never matches.
     return frozenset(tag.strip('"') for tag in tags if tag.startswith('"'))

@@ -203,9 +203,9 @@ class TestUnknownNames:
         ("path", "name", "remedy"),
         [
             ("/v1/jobs", "limt", "Did you mean `limit`?"),
-            ("/v1/jobs/a/upcoming", "limit", "There are: count."),
-            ("/v1/jobs/a", "verbose", "Leave it out: there is none."),
-            ("/v1/health", "x", "Leave it out: there is none."),
+            ("/v1/jobs/a/upcoming", "limit", "Available: count."),
+            ("/v1/jobs/a", "verbose", "Omit it: none exist."),
+            ("/v1/health", "x", "Omit it: none exist."),
         ],
     )
     def test_query_parameter(self, system: Deployment, path: str, name: str, remedy: str) -> None:

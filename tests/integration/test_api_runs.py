@@ -581,7 +581,7 @@ class TestRedrivePool:
         answer = system.call("POST", "/v1/pools/gpu/redrive")
 
         assert_problem(answer, 404)
-        assert "There are: default." in answer.document["detail"]
+        assert "Available: default." in answer.document["detail"]
 
     @pytest.mark.parametrize(
         ("body", "field"),

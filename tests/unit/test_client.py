@@ -678,7 +678,7 @@ def test_the_local_stack_of_the_folder_is_found(bare: Path) -> None:
 def test_another_endpoint_is_not_sent_the_key_of_the_local_stack(bare: Path) -> None:
     up(bare)
 
-    with pytest.raises(ClientError, match="no API key"):
+    with pytest.raises(ClientError, match="No API key"):
         Client(REMOTE, auth="keys")
 
 
@@ -707,11 +707,11 @@ def test_iam_signs_in_the_region_that_the_endpoint_tells(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "There is no endpoint"),
-        ({"endpoint": "api.example.com"}, "is no URL"),
+        ({}, "No endpoint"),
+        ({"endpoint": "api.example.com"}, "is not a URL"),
         ({"endpoint": REMOTE, "key": "nonsense"}, "not hold a valid API key"),
-        ({"endpoint": REMOTE, "auth": "basic"}, "There are: keys, iam, jwt"),
-        ({"endpoint": REMOTE, "auth": "jwt"}, "There is no token"),
+        ({"endpoint": REMOTE, "auth": "basic"}, "Available: keys, iam, jwt"),
+        ({"endpoint": REMOTE, "auth": "jwt"}, "No token found"),
         ({"endpoint": "http://example.com", "key": KEY}, "not encrypted"),
     ],
 )

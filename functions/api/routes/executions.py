@@ -92,7 +92,9 @@ def list_all_executions(
     cursor: Cursor = None,
 ) -> Response[str]:
     if pool is not None and not pool:
-        raise InvalidInputError("pool", pool, "no pool's name", services().pools_there_are())
+        raise InvalidInputError(
+            "pool", pool, "not a pool of this stack", services().pools_there_are()
+        )
     first, last = span(from_, to, now())
     if state == RunState.DEAD and job_id is None:
         dead = services().executions.dead(

@@ -114,7 +114,7 @@ def _read(
                     request.spelt.get("jobId", "jobId"),
                     job_id,
                     f"the id of jobs[{first}], too",
-                    "Give each job an id of its own, or none.",
+                    "Give each job a different id, or no id.",
                 )
         except (ValidationError, NextfireError) as error:
             read.append(error)

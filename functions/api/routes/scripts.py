@@ -82,7 +82,9 @@ def list_scripts(
     pool: PoolFilter = None, limit: Limit = 50, cursor: Cursor = None
 ) -> Response[str]:
     if pool is not None and (not pool or "/" in pool):
-        raise InvalidInputError("pool", pool, "no pool's name", services().pools_there_are())
+        raise InvalidInputError(
+            "pool", pool, "not a pool of this stack", services().pools_there_are()
+        )
     found = services().scripts.list(tenant(), pool=pool, cursor=cursor, limit=limit)
     items = [script_document(each, services().scripts_bucket) for each in found.items]
     return page(items, found.cursor)

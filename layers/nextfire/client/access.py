@@ -103,12 +103,12 @@ def checked_endpoint(endpoint: str | None) -> str:
     """
     if not endpoint:
         raise ClientError(
-            "There is no endpoint: no local stack is up here.",
+            "No endpoint: no local stack is running here.",
             "Start one with `nextfire up`,\n"
             f"or name a deployed API with --endpoint URL or {ENDPOINT}.",
         )
     if not endpoint.startswith(("http://", "https://")):
-        raise ClientError(f"{endpoint!r} is no URL.", "An endpoint begins with https://.")
+        raise ClientError(f"{endpoint!r} is not a URL.", "An endpoint begins with https://.")
     return endpoint
 
 
@@ -122,7 +122,7 @@ def named(auth: str | None) -> Auth | None:
         return None if auth is None else Auth(auth)
     except ValueError as error:
         raise ClientError(
-            f"{auth!r} is no way to say who calls.", f"There are: {', '.join(Auth)}."
+            f"{auth!r} is not a way to authenticate.", f"Available: {', '.join(Auth)}."
         ) from error
 
 
@@ -153,12 +153,12 @@ def who_calls(
         return _sent_safely(Bearer(token, "token"), endpoint)
     if auth is Auth.KEYS:
         raise ClientError(
-            "There is no API key.",
+            "No API key found.",
             f"Put one into {API_KEY}, or into the file {key_file(endpoint)}.\n"
             "`nextfire keys create` makes one.",
         )
     if auth is Auth.JWT:
-        raise ClientError("There is no token.", f"Put one into {TOKEN}.")
+        raise ClientError("No token found.", f"Put one into {TOKEN}.")
     return sign()
 
 

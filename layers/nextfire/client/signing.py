@@ -71,14 +71,14 @@ def signature(session: boto3.Session, endpoint: str, region: str | None = None) 
         raise ClientError(f"{error}.", "Check --profile and AWS_PROFILE.") from error
     if credentials is None:
         raise ClientError(
-            "There are no AWS credentials to sign with.",
+            "No AWS credentials to sign requests with.",
             "Log in (`aws sso login`), set AWS_PROFILE, or give --profile.",
         )
     told = _API_HOST.fullmatch(httpx.URL(endpoint).host)
     region = region or (told[1] if told else None) or session.region_name
     if region is None:
         raise ClientError(
-            "The endpoint's address does not tell its AWS region.",
+            "The endpoint's address does not contain its AWS region.",
             "Give --region, or set AWS_REGION.",
         )
     return Signature(credentials, region)
