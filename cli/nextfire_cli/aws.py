@@ -232,7 +232,7 @@ class Account:
         except ClientError as error:
             if error.response["Error"]["Code"] == "ValidationError":
                 raise CliError(
-                    f"There is no stack {stack!r} in {self._session.region_name}.",
+                    f"No stack {stack!r} in {self._session.region_name}.",
                     "Check --stack, --region (AWS_REGION) and --profile; `make deploy` makes one.",
                 ) from error
             raise CliError(

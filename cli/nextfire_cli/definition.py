@@ -134,7 +134,7 @@ def moment(text: str, flag: str, now: datetime) -> str:
         return isoformat(now - parse_duration(_iso_8601(text), flag))
     except (InvalidInputError, OverflowError) as error:
         raise typer.BadParameter(
-            f"{text!r} is no span. Write 30m, 12h, 2d or PT12H, or an instant.", param_hint=flag
+            f"{text!r} is not a span. Write 30m, 12h, 2d or PT12H, or an instant.", param_hint=flag
         ) from error
 
 
@@ -157,7 +157,7 @@ def iso_duration(text: str, flag: str) -> str:
         parse_duration(duration, flag)
     except InvalidInputError as error:
         raise typer.BadParameter(
-            f"{text!r} is no duration from 0.001 s to {MAX_DELAY.days} days. "
+            f"{text!r} is not a duration from 0.001 s to {MAX_DELAY.days} days. "
             "Write 5s, 90m, 1h30m, 2d or PT5S.",
             param_hint=flag,
         ) from error
@@ -216,7 +216,7 @@ def whole_seconds(text: str, flag: str, least: int, most: int) -> int:
     seconds, rest = divmod(length, _SECOND)
     if rest or not least <= seconds <= most:
         raise typer.BadParameter(
-            f"{text!r} is no duration in whole seconds from {least} s to {_told(most)}. "
+            f"{text!r} is not a duration in whole seconds from {least} s to {_told(most)}. "
             "Write 30, 30s, 10m, 30d or PT10M.",
             param_hint=flag,
         )
@@ -233,7 +233,7 @@ def _milliseconds(text: str | None, flag: str) -> int | None:
     milliseconds = length // _MILLISECOND
     if milliseconds > MAX_RETRY_DELAY_MS:
         raise typer.BadParameter(
-            f"{text!r} is no duration from 0 s to {MAX_DELAY.days} days. "
+            f"{text!r} is not a duration from 0 s to {MAX_DELAY.days} days. "
             "Write 30, 0.5s, 10m, 6h or PT10M.",
             param_hint=flag,
         )
@@ -344,7 +344,7 @@ def _read_any(file: str, flag: str) -> object:
 def _iso(value: object) -> str:
     if isinstance(value, date):  # or a datetime, which is one
         return value.isoformat()
-    raise TypeError(f"{value!r} is no value of JSON")
+    raise TypeError(f"{value!r} is not a JSON value")
 
 
 def _read(file: str, flag: str) -> str:

@@ -39,7 +39,7 @@ AT_ONCE = 50
 _SIDE_BY_SIDE = 5
 _SHOWN_OF_A_BODY = 200
 
-Pool = Annotated[str, typer.Option(help="Whose dead letters.")]
+Pool = Annotated[str, typer.Option(help="The pool.")]
 Stack = Annotated[
     str | None,
     typer.Option(
@@ -50,7 +50,7 @@ Stack = Annotated[
 ]
 QueueUrl = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="The queue itself, where no stack tells it."),
+    typer.Option(metavar="URL", help="URL of the queue, if no stack names it."),
 ]
 
 
@@ -58,14 +58,14 @@ QueueUrl = Annotated[
 def list_(
     context: typer.Context,
     pool: Pool = "default",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
     stack: Stack = None,
     queue_url: QueueUrl = None,
 ) -> None:
-    """List the messages of a pool's dead-letter queue: which run, why, since when.
+    """List the messages in a pool's dead-letter queue: run, reason and age.
 
-    Nothing is changed: each message is hidden while this goes on, and seen
-    again afterwards; at the latest after two minutes. Uses your AWS credentials.
+    Changes nothing. Each message is hidden while the command runs, for two minutes at most. Uses
+    your AWS credentials.
 
     [bold]Examples[/]
       nextfire dlq list
@@ -97,7 +97,7 @@ def redrive(
             "--from",
             "--since",
             metavar="INSTANT|SPAN",
-            help="Runs that died then or later: an instant, or so long ago: 30m, 12h, 2d.",
+            help="Runs that died at or after this: an instant, or a time ago: 30m, 12h, 2d.",
         ),
     ] = "14d",
     reason: Annotated[
@@ -107,16 +107,15 @@ def redrive(
     stack: Stack = None,
     queue_url: QueueUrl = None,
 ) -> None:
-    """Try all dead runs of a pool again, and clear their messages out of its dead-letter queue.
+    """Redrive all dead runs of a pool and remove their messages from its dead-letter queue.
 
-    First the runs are redriven, the latest death first; then the messages of
-    deaths that are over are deleted. What cannot be read, what is another
-    tenant's and what could not be redriven stays. May be interrupted, and
-    repeated: no run starts twice.
+    Redrives the runs, latest death first, then deletes the messages of runs that are no longer
+    dead. Messages that are unreadable, belong to another tenant or could not be redriven stay.
+    Safe to interrupt and repeat: no run starts twice.
 
     [bold]Examples[/]
       nextfire dlq redrive
-      nextfire dlq redrive --pool batch --since 12h --reason 'the disk is mended'
+      nextfire dlq redrive --pool batch --since 12h --reason 'disk replaced'
     """
     caller = session.of(context)
     client = caller.client()
@@ -143,14 +142,14 @@ def redrive(
 def purge(
     context: typer.Context,
     pool: Pool = "default",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     stack: Stack = None,
     queue_url: QueueUrl = None,
 ) -> None:
-    """Delete the messages of a pool's dead-letter queue, all tenants'. Their runs stay DEAD.
+    """Delete all messages in a pool's dead-letter queue, of all tenants. Their runs stay DEAD.
 
-    They are deleted batch by batch, not by PurgeQueue: that may be called once
-    a minute only, and would take with it what dies meanwhile. Here it stays.
+    Deletes batch by batch. PurgeQueue is limited to one call per minute and would also delete
+    messages that arrive meanwhile; this command keeps those.
 
     [bold]Examples[/]
       nextfire dlq purge --pool batch
@@ -158,7 +157,9 @@ def purge(
     """
     caller = session.of(context)
     if not yes and caller.as_json:
-        raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
+        raise typer.BadParameter(
+            "--json does not ask for confirmation: add --yes", param_hint="--yes"
+        )
     queue = _queue(caller, pool, stack, queue_url)
     total, until = queue.count()
     if not yes:
@@ -179,7 +180,7 @@ def purge(
                 del held[message_id]
             tell(len(deleted))
     stay = f" {len(held)} came meanwhile and stay." if held else ""
-    told = f"{len(deleted)} messages are deleted.{stay}"
+    told = f"{len(deleted)} messages deleted.{stay}"
     caller.show({"deleted": len(deleted), "kept": len(held)}, Text(told))
 
 

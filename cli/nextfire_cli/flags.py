@@ -50,16 +50,15 @@ File = Annotated[
         "--file",
         "-f",
         metavar="FILE",
-        help="A job document in JSON or YAML, [bold]-[/] for standard input. "
-        "Flags are put over what it says.",
+        help="A job document in JSON or YAML, [bold]-[/] for standard input. Flags override it.",
     ),
 ]
-Name = Annotated[str | None, typer.Option(help="What people call the job.")]
+Name = Annotated[str | None, typer.Option(help="Display name of the job.")]
 Cron = Annotated[
     str | None,
     typer.Option(
         metavar="EXPR",
-        help="Run again and again: minute, hour, day of month, month, day of week.",
+        help="Repeat by a cron expression: minute, hour, day of month, month, day of week.",
         rich_help_panel=_ONE,
     ),
 ]
@@ -67,7 +66,7 @@ At = Annotated[
     str | None,
     typer.Option(
         metavar="INSTANT",
-        help="Run once: 2026-05-24T10:00:00Z; without an offset it is in --timezone.",
+        help="Run once at this instant: 2026-05-24T10:00:00Z. Without an offset: in --timezone.",
         rich_help_panel=_ONE,
     ),
 ]
@@ -76,7 +75,7 @@ In = Annotated[
     typer.Option(
         "--in",
         metavar="DURATION",
-        help="Run once, so long from now: 5s, 90m, 1h30m, 2d or PT5S.",
+        help="Run once after this delay: 5s, 90m, 1h30m, 2d or PT5S.",
         rich_help_panel=_ONE,
     ),
 ]
@@ -84,7 +83,7 @@ Every = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="Again and again, so long after one another: 10s, 90m, 1h30m or PT90M.",
+        help="Repeat at this interval: 10s, 90m, 1h30m or PT90M.",
         rich_help_panel=_ONE,
     ),
 ]
@@ -93,7 +92,10 @@ Dates = Annotated[
     typer.Option(
         "--date",
         metavar="INSTANT",
-        help="On dates; repeat it for each. As for --at; without a time it is midnight.",
+        help=(
+            "Run on these dates; repeat the option for each. Format as --at; without a time: "
+            "midnight."
+        ),
         rich_help_panel=_ONE,
     ),
 ]
@@ -105,17 +107,21 @@ StartAt = Annotated[
     str | None,
     typer.Option(
         metavar="INSTANT",
-        help="None before; --every counts from it. As for --at.",
+        help="First instant at which it may run; --every counts from it. Format as --at.",
         rich_help_panel=_WITHIN,
     ),
 ]
 EndAt = Annotated[
     str | None,
-    typer.Option(metavar="INSTANT", help="None after. As for --at.", rich_help_panel=_WITHIN),
+    typer.Option(
+        metavar="INSTANT",
+        help="Last instant at which it may run. Format as --at.",
+        rich_help_panel=_WITHIN,
+    ),
 ]
 MaxRuns = Annotated[
     int | None,
-    typer.Option(min=1, max=MAX_RUNS, help="So many and no more.", rich_help_panel=_WITHIN),
+    typer.Option(min=1, max=MAX_RUNS, help="Maximum number of runs.", rich_help_panel=_WITHIN),
 ]
 DstChoice = Annotated[
     Dst | None,
@@ -123,7 +129,7 @@ DstChoice = Annotated[
         "--dst",
         parser=one_of(Dst),
         metavar="|".join(Dst),
-        help="How often a time fires that comes twice. [dim]Default: ONCE[/]",
+        help="How often to run at a local time that a clock change repeats. [dim]Default: ONCE[/]",
         rich_help_panel=_WITHIN,
     ),
 ]
@@ -131,7 +137,7 @@ Jitter = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="Due up to so much later: 30s, 10m. [dim]Default: none[/]",
+        help="Delay each run by a random time up to this: 30s, 10m. [dim]Default: none[/]",
         rich_help_panel=_WITHIN,
     ),
 ]
@@ -139,20 +145,20 @@ Handler = Annotated[
     str | None,
     typer.Option(
         metavar="NAME[@sha256:DIGEST]",
-        help="The script to run, by its name in the pool; with @sha256:DIGEST pinned to these"
-        " bytes ([bold]scripts push[/] prints it).",
+        help="Name of the script in the pool. @sha256:DIGEST pins it to those bytes "
+        "(printed by [bold]scripts push[/]).",
     ),
 ]
-Pool = Annotated[str | None, typer.Option(help="Whose executors run it. [dim]Default: default[/]")]
+Pool = Annotated[str | None, typer.Option(help="The pool that runs it. [dim]Default: default[/]")]
 Payload = Annotated[
     str | None,
-    typer.Option(metavar="JSON|@FILE", help="What the script is given; [bold]@-[/] reads stdin."),
+    typer.Option(metavar="JSON|@FILE", help="Input of the script; [bold]@-[/] reads stdin."),
 ]
 Timeout = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="Longest time of one attempt: seconds, or 90s, 10m, PT10M. [dim]Default: 300[/]",
+        help="Timeout of one attempt: seconds, or 90s, 10m, PT10M. [dim]Default: 300[/]",
     ),
 ]
 MaxAttempts = Annotated[
@@ -160,7 +166,7 @@ MaxAttempts = Annotated[
     typer.Option(
         min=1,
         max=100,
-        help="How often a run is tried. [dim]Default: 3[/]",
+        help="Maximum number of attempts of a run. [dim]Default: 3[/]",
         rich_help_panel=_RETRIES,
     ),
 ]
@@ -170,7 +176,7 @@ BackoffChoice = Annotated[
         "--backoff",
         parser=one_of(Backoff),
         metavar="|".join(Backoff),
-        help="How the delay grows from attempt to attempt. [dim]Default: EXPONENTIAL[/]",
+        help="How the delay grows between attempts. [dim]Default: EXPONENTIAL[/]",
         rich_help_panel=_RETRIES,
     ),
 ]
@@ -178,7 +184,7 @@ RetryDelay = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="From the first attempt to the second: 0.5s, 10s, 5m. [dim]Default: 10s[/]",
+        help="Delay before the second attempt: 0.5s, 10s, 5m. [dim]Default: 10s[/]",
         rich_help_panel=_RETRIES,
     ),
 ]
@@ -186,7 +192,7 @@ MaxRetryDelay = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="The longest from one to the next. [dim]Default: 1h, or the first delay[/]",
+        help="Maximum delay between attempts. [dim]Default: 1h, or the first delay[/]",
         rich_help_panel=_RETRIES,
     ),
 ]
@@ -196,8 +202,8 @@ RetryJitterChoice = Annotated[
         "--retry-jitter",
         parser=one_of(RetryJitter),
         metavar="|".join(RetryJitter),
-        help="FULL: each waits between nothing and the delay, so that what failed together is not "
-        "tried together. [dim]Default: NONE[/]",
+        help="FULL: wait a random part of the delay, so that runs that failed together are not "
+        "retried together. [dim]Default: NONE[/]",
         rich_help_panel=_RETRIES,
     ),
 ]
@@ -207,7 +213,7 @@ RetryOn = Annotated[
         "--retry-on",
         parser=one_of(RETRIED),
         metavar="|".join(RETRIED),
-        help="Try again only after these; repeat it for each. [dim]Default: all[/]",
+        help="Retry only after these outcomes; repeat the option for each. [dim]Default: all[/]",
         rich_help_panel=_RETRIES,
     ),
 ]
@@ -218,7 +224,7 @@ RetryExitCodes = Annotated[
         metavar="N",
         min=-64,
         max=255,
-        help="Of what FAILED, try again only after these exit codes; a signal's is negative. "
+        help="Retry FAILED attempts only with these exit codes; signals are negative. "
         "[dim]Default: any[/]",
         rich_help_panel=_RETRIES,
     ),
@@ -234,8 +240,8 @@ Secrets = Annotated[
     typer.Option(
         "--secret",
         metavar="NAME=SECRET[#KEY]",
-        help="From Secrets Manager, nextfire/pools/<pool>/<tenant>/SECRET; KEY: one value of a "
-        "JSON object.",
+        help="Secret in Secrets Manager, nextfire/pools/<pool>/<tenant>/SECRET. KEY: one member "
+        "of a JSON object.",
         rich_help_panel=_VARIABLES,
     ),
 ]
@@ -244,7 +250,7 @@ Parameters = Annotated[
     typer.Option(
         "--parameter",
         metavar="NAME=PARAMETER",
-        help="From the SSM Parameter Store, /nextfire/pools/<pool>/<tenant>/PARAMETER.",
+        help="Parameter in the SSM Parameter Store, /nextfire/pools/<pool>/<tenant>/PARAMETER.",
         rich_help_panel=_VARIABLES,
     ),
 ]
@@ -254,7 +260,7 @@ PriorityChoice = Annotated[
         "--priority",
         parser=one_of(Priority),
         metavar="|".join(Priority),
-        help="Of what is due in the same second, the higher goes first. [dim]Default: NORMAL[/]",
+        help="Runs that are due in the same second start in this order. [dim]Default: NORMAL[/]",
     ),
 ]
 Misfire = Annotated[
@@ -262,16 +268,15 @@ Misfire = Annotated[
     typer.Option(
         parser=one_of(MisfirePolicy),
         metavar="|".join(MisfirePolicy),
-        help="Which runs that were missed, in an outage or a pause, are made up for. "
-        "[dim]Default: RUN_LATEST[/]",
+        help="Which runs missed in an outage or a pause still run. [dim]Default: RUN_LATEST[/]",
     ),
 ]
 RelevancyWindow = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help="A run that would start later than this after it was due is skipped: 1 s to 30 days, "
-        "e.g. 30s, 10m; [bold]none[/] takes it away. [dim]Default: none[/]",
+        help="Skip a run that would start later than this after it was due: 1 s to 30 days, "
+        "e.g. 30s, 10m; [bold]none[/] removes it. [dim]Default: none[/]",
     ),
 ]
 OverlapChoice = Annotated[
@@ -280,8 +285,8 @@ OverlapChoice = Annotated[
         "--overlap",
         parser=one_of(Overlap),
         metavar="|".join(Overlap),
-        help="When one is due while an earlier one has not ended: run both, wait, skip it, or "
-        "cancel the earlier one. [dim]Default: ALLOW[/]",
+        help="What to do if a run is due while an earlier one has not ended: run both, wait, "
+        "skip it, or cancel the earlier one. [dim]Default: ALLOW[/]",
     ),
 ]
 Labels = Annotated[

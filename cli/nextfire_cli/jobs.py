@@ -26,12 +26,15 @@ Labels = Annotated[
     typer.Option(
         "--label",
         metavar="KEY=VALUE",
-        help="All jobs with this label. Repeated: with all of them. Exit code 1: one failed.",
+        help=(
+            "All jobs with this label. Repeat the option: with all of them. Exit code 1: some "
+            "failed."
+        ),
     ),
 ]
 AT_ONCE = 25
 """Jobs that one request creates: a request has 256 KiB."""
-Count = Annotated[int, typer.Option(min=1, max=100, help="At most so many.")]
+Count = Annotated[int, typer.Option(min=1, max=100, help="Maximum number of results.")]
 
 
 @app.command()
@@ -44,11 +47,11 @@ def create(
         typer.Option(
             "--id",
             metavar="ID",
-            help="1 to 64 letters, digits, hyphens, underscores. [dim]Default: one is made up[/]",
+            help="1 to 64 letters, digits, hyphens, underscores. [dim]Default: generated[/]",
         ),
     ] = None,
 ) -> None:
-    """Create a job. Once this answers, its next run is stored and will happen.
+    """Create a job. When this returns, the job and its next run are stored.
 
     [bold]Examples[/]
       nextfire jobs create --in 5s --handler hello
@@ -87,7 +90,7 @@ def create_many(
         ),
     ],
 ) -> None:
-    """Create many jobs. One that cannot be created hinders no other. Exit code 1: not all are.
+    """Create many jobs. Invalid ones do not affect the rest. Exit code 1: some were not created.
 
     [bold]Examples[/]
       nextfire jobs create-many jobs.yaml
@@ -115,12 +118,17 @@ def list_(
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="With this label. Repeated: with all of them."),
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Only jobs with this label. Repeat the option: only jobs with all of them.",
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="TEXT", help="How their names begin.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    name: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only jobs whose name starts with this.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 50,
 ) -> None:
-    """List jobs by id, cancelled ones too.
+    """List jobs by id, including cancelled ones.
 
     [bold]Examples[/]
       nextfire jobs list --state ACTIVE --label team=etl --label env=prod
@@ -141,7 +149,7 @@ def list_(
 
 @app.command()
 def get(context: typer.Context, job_id: JobId) -> None:
-    """Show one job: its state, its next run, its definition."""
+    """Show a job: its state, its next run and its definition."""
     caller = session.of(context)
     job = caller.client().get_job(job_id).document
     caller.show(job, render.job(job))
@@ -149,7 +157,7 @@ def get(context: typer.Context, job_id: JobId) -> None:
 
 @app.command()
 def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
-    """Show when a job fires next, and what the clock's changes do to it.
+    """Show the next occurrences of a job and the effect of clock changes.
 
     [bold]Examples[/]
       nextfire jobs upcoming job_a93f2
@@ -163,7 +171,7 @@ def upcoming(context: typer.Context, job_id: JobId, count: Count = 10) -> None:
 @app.command()
 @takes()
 def update(context: typer.Context, job_id: JobId, document: Document) -> None:
-    """Change a job. What no flag names stays as it is.
+    """Change a job. Fields without a flag keep their values.
 
     [bold]Examples[/]
       nextfire jobs update job_a93f2 --cron '*/10 * * * *'
@@ -186,18 +194,18 @@ def pause(
     reason: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Why, for whoever looks at it later; at most 256 characters."
+            metavar="TEXT", help="Reason, stored with the change; at most 256 characters."
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="INSTANT", help="When it is resumed by itself; ISO 8601, UTC."),
+        typer.Option(metavar="INSTANT", help="When to resume it automatically; ISO 8601, UTC."),
     ] = None,
 ) -> None:
-    """Pause a job, or all with some labels: nothing that is due later is dispatched until it is
+    """Pause a job, or all jobs with given labels: nothing due later is dispatched until it is
     resumed.
 
-    What runs already goes on.
+    Runs in progress continue.
 
     [bold]Examples[/]
       nextfire jobs pause job_a93f2
@@ -223,9 +231,9 @@ def drain(
         str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
     ] = None,
 ) -> None:
-    """Pause a job, and see when what runs, and what was due before, has ended.
+    """Pause a job and track when its runs in progress and earlier due runs have ended.
 
-    It is DRAINING until then, and PAUSED after: look with [bold]nextfire jobs get[/].
+    It is DRAINING until then and PAUSED afterwards: see [bold]nextfire jobs get[/].
 
     [bold]Examples[/]
       nextfire jobs drain job_a93f2 --reason 'the database moves'
@@ -238,8 +246,8 @@ def drain(
 
 @app.command()
 def resume(context: typer.Context, job_id: OneJob = None, label: Labels = None) -> None:
-    """Resume a paused job, or all with some labels. Its misfire policy decides over what was due in
-    the pause.
+    """Resume a paused job, or all jobs with given labels. The misfire policy decides which missed
+    occurrences run.
 
     [bold]Examples[/]
       nextfire jobs resume job_a93f2
@@ -259,13 +267,13 @@ def run(
     job_id: JobId,
     payload: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="In place of the job's payload: JSON, or @FILE."),
+        typer.Option(metavar="JSON", help="Replaces the job's payload: JSON, or @FILE."),
     ] = None,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
     ] = None,
 ) -> None:
-    """Run a job now, beside its schedule, which goes on as if nothing had been asked.
+    """Run a job now, in addition to its schedule, which does not change.
 
     [bold]Examples[/]
       nextfire jobs run job_a93f2
@@ -284,9 +292,9 @@ def skip_next(
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
     ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Have it run after all.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo the skip.")] = False,
 ) -> None:
-    """Have a job's next occurrence not run. The one after it will.
+    """Skip a job's next occurrence. Later occurrences are not affected.
 
     [bold]Examples[/]
       nextfire jobs skip-next job_a93f2 --reason 'the ledger is closed'
@@ -305,26 +313,34 @@ def backfill(
     job_id: JobId,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="INSTANT", help="The first instant; ISO 8601, UTC."),
+        typer.Option(
+            "--from", metavar="INSTANT", help="Start of the range, inclusive; ISO 8601, UTC."
+        ),
     ] = None,
     to: Annotated[
-        str | None, typer.Option(metavar="INSTANT", help="Before which; ISO 8601, UTC.")
+        str | None,
+        typer.Option(metavar="INSTANT", help="End of the range, exclusive; ISO 8601, UTC."),
     ] = None,
     max_: Annotated[
         int | None,
-        typer.Option("--max", min=1, max=MOST, help="More are refused. [dim]Default: 1000[/]"),
+        typer.Option(
+            "--max",
+            min=1,
+            max=MOST,
+            help="Reject the backfill if there are more. [dim]Default: 1000[/]",
+        ),
     ] = None,
     newest_first: Annotated[
-        bool, typer.Option("--newest-first", help="The latest first, not the oldest.")
+        bool, typer.Option("--newest-first", help="Run the newest occurrences first.")
     ] = False,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Why; at most 256 characters.")
     ] = None,
     stop: Annotated[
-        bool, typer.Option("--stop", help="Begin nothing more of the one that goes on.")
+        bool, typer.Option("--stop", help="Stop the current backfill: start no more runs.")
     ] = False,
 ) -> None:
-    """Have a job's occurrences of the past run that have no record, ten at a time.
+    """Run past occurrences of a job that have no record, ten at a time.
 
     [bold]Examples[/]
       nextfire jobs backfill job_a93f2 --from 2026-05-01T00:00:00Z --to 2026-05-03T00:00:00Z
@@ -350,12 +366,14 @@ def backfill(
 def delete(
     context: typer.Context,
     job_id: JobId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Cancel a job: it never runs again. Its runs so far can still be looked up."""
+    """Cancel a job: it never runs again. Its past runs remain visible."""
     caller = session.of(context)
     if not yes and caller.as_json:
-        raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
+        raise typer.BadParameter(
+            "--json does not ask for confirmation: add --yes", param_hint="--yes"
+        )
     if not yes:
         typer.confirm(f"Cancel job {job_id} for good?", abort=True, err=True)
     job = caller.client().delete_job(job_id).document
@@ -366,9 +384,9 @@ def delete(
 def cancel(
     context: typer.Context,
     label: Labels = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Cancel all jobs with some labels: they never run again. One job: nextfire jobs delete.
+    """Cancel all jobs with given labels: they never run again. For one job: nextfire jobs delete.
 
     [bold]Examples[/]
       nextfire jobs cancel --label team=etl --label env=test
@@ -378,7 +396,9 @@ def cancel(
         raise typer.BadParameter("name the jobs by at least one label", param_hint="--label")
     labels = " ".join(f"{key}={value}" for key, value in read_labels(label).items())
     if not yes and caller.as_json:
-        raise typer.BadParameter("with --json nobody is asked: give --yes", param_hint="--yes")
+        raise typer.BadParameter(
+            "--json does not ask for confirmation: add --yes", param_hint="--yes"
+        )
     if not yes:
         typer.confirm(f"Cancel all jobs labelled {labels} for good?", abort=True, err=True)
     _change(caller, caller.client().cancel_jobs, label)

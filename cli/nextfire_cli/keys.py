@@ -41,15 +41,15 @@ Save = Annotated[
     bool,
     typer.Option(
         "--save",
-        help="Do not show the key: put it into the file, readable to you only, from where this"
-        " command takes the key for that API.",
+        help="Do not print the key; save it, readable by you only, where this command looks for "
+        "the key of that API.",
     ),
 ]
 Expires = Annotated[
     str | None,
     typer.Option(
         metavar="DURATION",
-        help=f"How long it is good: 12h, 90d. [dim]Default: {DEFAULT_LIFE.days}d[/]",
+        help=f"Lifetime: 12h, 90d. [dim]Default: {DEFAULT_LIFE.days}d[/]",
     ),
 ]
 
@@ -58,12 +58,12 @@ Expires = Annotated[
 def create(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Who or what has the key.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="Name of its holder.", show_default=False)
     ],
     scope: Annotated[
         Scope | None,
         typer.Option(
-            help="What it allows. Each includes read; write is upload and run; admin is all."
+            help="Permissions. Each includes read; write is upload and run; admin is everything."
             " [dim]Default: write; with --first admin[/]"
         ),
     ] = None,
@@ -71,16 +71,16 @@ def create(
         list[str] | None,
         typer.Option(
             metavar="CIDR",
-            help="A network that it may be used from, such as 203.0.113.0/24; repeat for several."
-            " [dim]Default: from anywhere[/]",
+            help="Restrict it to this network, such as 203.0.113.0/24; repeat for several."
+            " [dim]Default: any network[/]",
         ),
     ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="A label that a job must have to be reached with it; repeat for several: all of"
-            " them. [dim]Default: it reaches all jobs[/]",
+            help="Restrict it to jobs with this label; repeat for several: all of them. "
+            "[dim]Default: all jobs[/]",
         ),
     ] = None,
     expires: Expires = None,
@@ -88,25 +88,25 @@ def create(
         bool,
         typer.Option(
             "--first",
-            help="Ask no API: write it to the stack's table by your AWS credentials. For the first"
-            " key, or when all others are lost.",
+            help="Write it to the stack's table with your AWS credentials, without the API. For "
+            "the first key, or if all others are lost.",
         ),
     ] = False,
     tenant: Annotated[
         str | None,
-        typer.Option(help="With --first: whose. [dim]Default: the id of the AWS account[/]"),
+        typer.Option(help="With --first: the tenant. [dim]Default: the id of the AWS account[/]"),
     ] = None,
     stack: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With --first: the CloudFormation stack, mostly Nextfire."
+            help="With --first: the CloudFormation stack, usually Nextfire."
             " [dim]Default: the local stack[/]",
         ),
     ] = None,
     save: Save = False,
 ) -> None:
-    """Create an API key. Its text goes to standard output, this once: it is not stored.
+    """Create an API key. The key is printed once, to standard output, and not stored.
 
     [bold]Examples[/]
       nextfire keys create admin --first --stack Nextfire --save   the first of a deployed stack
@@ -139,9 +139,9 @@ def create(
 @app.command("list")
 def list_(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
 ) -> None:
-    """List the API keys of your tenant, those that are good no more included."""
+    """List your tenant's API keys, including expired and revoked ones."""
     caller = session.of(context)
     items, more = first(limit, caller.client().list_keys)
     caller.show({"items": items, "more": more}, render.keys(items))
@@ -151,7 +151,7 @@ def list_(
 
 @app.command()
 def revoke(context: typer.Context, key_id: KeyId) -> None:
-    """Make an API key good for nothing; within a minute it opens nothing any more."""
+    """Revoke an API key. Takes effect within a minute."""
     caller = session.of(context)
     key = caller.client().revoke_key(key_id).document
     caller.show(key, render.key(key))
@@ -165,7 +165,7 @@ def rotate(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How long the old key is good still: 0, 1h, 7d."
+            help="How long the old key stays valid: 0, 1h, 7d."
             f" [dim]Default: {DEFAULT_OVERLAP.days}d[/]",
         ),
     ] = None,
@@ -173,13 +173,13 @@ def rotate(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="How long the new one is good. [dim]Default: as long as the old one was made"
-            " for[/]",
+            help="Lifetime of the new key. [dim]Default: that of the old key[/]",
         ),
     ] = None,
     save: Save = False,
 ) -> None:
-    """Make an API key like another, which then expires after the overlap.
+    """Create a successor of an API key, with the same scopes and restrictions. The old key
+    expires after the overlap.
 
     [bold]Example[/]
       nextfire keys rotate 3f9c0a77d1e2b456 --overlap 2d

@@ -72,13 +72,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Global options may stand anywhere. Exit codes: 0 done, 1 failed, 2 wrong usage.",
 )
-app.add_typer(jobs.app, name="jobs", help="Create, look at, change and cancel jobs.")
-app.add_typer(runs.app, name="runs", help="See what ran, when, and how it ended.")
-app.add_typer(schedules.app, name="schedules", help="See when a schedule would fire.")
-app.add_typer(dlq.app, name="dlq", help="Look at, redrive and purge a pool's dead letters.")
+app.add_typer(jobs.app, name="jobs", help="Create, show, change and cancel jobs.")
+app.add_typer(runs.app, name="runs", help="List, show, cancel and redrive runs.")
+app.add_typer(schedules.app, name="schedules", help="Preview schedules.")
+app.add_typer(dlq.app, name="dlq", help="List, redrive and purge a pool's dead letters.")
 app.add_typer(scripts.app, name="scripts", help="Upload the scripts that jobs run.")
 app.add_typer(audit.app, name="audit", help="List and verify the audit chain.")
-app.add_typer(keys.app, name="keys", help="Make, list, rotate and revoke API keys.")
+app.add_typer(keys.app, name="keys", help="Create, list, rotate and revoke API keys.")
 
 
 @app.callback()
@@ -93,22 +93,26 @@ def options(
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON document on stdout, all else on stderr.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON document on stdout, everything else on stderr."
+        ),
     ] = False,
     profile: Annotated[
         str | None, typer.Option(help="The AWS profile to use, unless the stack is local.")
     ] = None,
     region: Annotated[
         str | None,
-        typer.Option(help="The API's AWS region. [dim]Default: its URL tells, else AWS_REGION[/]"),
+        typer.Option(
+            help="The API's AWS region. [dim]Default: the one in its URL, else AWS_REGION[/]"
+        ),
     ] = None,
     auth: Annotated[
         Auth | None,
         typer.Option(
             envvar="NEXTFIRE_AUTH",
-            help="Call by an API key (NEXTFIRE_API_KEY), by a signature of your AWS credentials, or"
-            " by a token (NEXTFIRE_TOKEN). [dim]Default: what there is, in this order: keys, jwt,"
-            " iam[/]",
+            help="Authenticate with an API key (NEXTFIRE_API_KEY), an AWS signature (iam), or a "
+            "token (NEXTFIRE_TOKEN). [dim]Default: the first available of keys, jwt, iam[/]",
         ),
     ] = None,
 ) -> None:
@@ -130,7 +134,9 @@ def up(
     context: typer.Context,
     workers: Annotated[int, typer.Option(min=1, help="Worker processes of each pool.")] = 1,
 ) -> None:
-    """Start the local stack and stay; Ctrl-C stops it and keeps its jobs, runs and scripts."""
+    """Start the local stack in the foreground. Ctrl-C stops it and keeps its jobs, runs and
+    scripts.
+    """
     from nextfire_cli.local.processes import InterruptedBySignal
     from nextfire_cli.local.stack import LocalStack, LocalStackError
 
@@ -169,11 +175,11 @@ def _in_terminal() -> bool:
 @app.command()
 def down(
     context: typer.Context,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
     """Stop the local stack and remove its jobs, runs, scripts and logs.
 
-    Asks before, where it runs in a terminal.
+    Asks for confirmation in a terminal.
     """
     from nextfire_cli.local.stack import LocalStack, LocalStackError
 
@@ -196,7 +202,7 @@ app.command("worker")(worker.worker)
 
 @app.command()
 def status(context: typer.Context) -> None:
-    """Ask the endpoint, by default the local stack, for its health. Exit code 1: it is not well."""
+    """Check the health of the endpoint, by default the local stack. Exit code 1: unhealthy."""
     caller = session.of(context)
     health = caller.client().get_health().document
     info = caller.stack()
@@ -206,7 +212,7 @@ def status(context: typer.Context) -> None:
 
 @app.command()
 def quotas(context: typer.Context) -> None:
-    """Show what your tenant may have at most, and what it uses of that."""
+    """Show your tenant's quotas and their usage."""
     caller = session.of(context)
     found = caller.client().get_quotas().document
     caller.show(found, render.quotas(found))
@@ -214,9 +220,9 @@ def quotas(context: typer.Context) -> None:
 
 @app.command()
 def demo(context: typer.Context) -> None:
-    """Run one job of each type on the local stack, and show when each was due and when it ran.
+    """Run one job of each type on the local stack and show when each was due and when it ran.
 
-    Starts the stack if it is not up, and then stops it at the end. Takes up to two minutes.
+    Starts the stack if it is not running, and stops it at the end. Takes up to two minutes.
     """
     from nextfire_cli import demo as play
     from nextfire_cli.local.processes import interrupts_raised

@@ -30,9 +30,7 @@ _UNDER_WAY = {state for state in RunState if not state.ended}
 ExecutionId = Annotated[str, typer.Argument(metavar="EXECUTION_ID", show_default=False)]
 Reason = Annotated[
     str | None,
-    typer.Option(
-        metavar="TEXT", help="Why, for whoever looks at it later; at most 256 characters."
-    ),
+    typer.Option(metavar="TEXT", help="Reason, stored with the change; at most 256 characters."),
 ]
 
 
@@ -40,13 +38,13 @@ Reason = Annotated[
 def list_(
     context: typer.Context,
     job_id: Annotated[str | None, typer.Argument(metavar="JOB_ID", show_default=False)] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 20,
     follow: Annotated[
         bool,
         typer.Option(
             "--follow",
-            help="Go on printing a line for each change, until the job has no run left or Ctrl-C. "
-            "With --json: one JSON document a line.",
+            help="Print a line for each change until the job has no run left or Ctrl-C. With "
+            "--json: one JSON document per line.",
         ),
     ] = False,
     state: Annotated[
@@ -59,7 +57,7 @@ def list_(
             "--from",
             "--since",
             metavar="INSTANT|SPAN",
-            help="Scheduled then or later: an instant, or so long ago: 30m, 12h, 2d. "
+            help="Scheduled at or after this: an instant, or a time ago: 30m, 12h, 2d. "
             "[dim]Default: 24h before --to[/]",
         ),
     ] = None,
@@ -69,16 +67,16 @@ def list_(
             "--to",
             "--until",
             metavar="INSTANT|SPAN",
-            help="Scheduled before. [dim]Default: now[/]",
+            help="Scheduled before this. [dim]Default: now[/]",
         ),
     ] = None,
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
 ) -> None:
-    """List a job's runs, newest first: how late each started, how long it took. Or, without a job,
-    the runs of all jobs, job by job.
+    """List a job's runs, newest first, with lateness and duration. Without a job: the runs of all
+    jobs, grouped by job.
 
-    The dead of all jobs come the latest death first: there --from and --to are
-    times of death.
+    DEAD runs of all jobs are sorted by time of death, latest first; --from and --to then apply to
+    that time.
 
     [bold]Examples[/]
       nextfire runs list JOB_ID --follow
@@ -143,7 +141,9 @@ def _list_some(
 
 @app.command()
 def get(context: typer.Context, execution_id: ExecutionId) -> None:
-    """Show one run: when it was due, dispatched, started and done, its attempts, output, result."""
+    """Show a run: when it was due, dispatched, started and finished, its attempts, output and
+    result.
+    """
     caller = session.of(context)
     run = caller.client().get_execution(execution_id).document
     caller.show(run, render.execution(run))
@@ -158,17 +158,17 @@ def logs(
         typer.Option(
             "--follow",
             "-f",
-            help="Go on until the run has ended or Ctrl-C. With --json: one line a document.",
+            help="Follow until the run has ended or Ctrl-C. With --json: one line per document.",
         ),
     ] = False,
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="Only of this attempt. [dim]Default: of all[/]")
+        int | None, typer.Option(min=1, help="Only this attempt. [dim]Default: all[/]")
     ] = None,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="When each line was read, in UTC.")
+        bool, typer.Option("--timestamps", "-t", help="Print when each line was read, in UTC.")
     ] = False,
 ) -> None:
-    """Print what a run's attempts printed, stdout and stderr in the order in which they came.
+    """Print the output of a run's attempts, stdout and stderr in order of arrival.
 
     [bold]Examples[/]
       nextfire runs logs EXECUTION_ID --follow
@@ -207,10 +207,10 @@ def cancel(
     context: typer.Context,
     execution_id: ExecutionId,
     reason: Reason = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended.")] = False,
 ) -> None:
-    """Cancel a run. One that waits is cancelled at once; of one that runs, its worker ends the
-    script within some seconds: SIGTERM, and SIGKILL 5 s later.
+    """Cancel a run. A waiting run is cancelled immediately. The script of a running one is ended
+    within seconds: SIGTERM, then SIGKILL 5 s later.
 
     [bold]Examples[/]
       nextfire runs cancel EXECUTION_ID --reason 'wrong input'
@@ -235,12 +235,13 @@ def redrive(
     ],
     reason: Reason = None,
 ) -> None:
-    """Try dead runs again, with as many attempts as their jobs allow. Exit code 1: not all are.
+    """Redrive dead runs, with as many attempts as their jobs allow. Exit code 1: some were not
+    redriven.
 
-    All of a pool: nextfire dlq redrive --pool POOL.
+    To redrive a whole pool: nextfire dlq redrive --pool POOL.
 
     [bold]Examples[/]
-      nextfire runs redrive EXECUTION_ID --reason 'the disk is mended'
+      nextfire runs redrive EXECUTION_ID --reason 'disk replaced'
     """
     caller = session.of(context)
     client = caller.client()

@@ -24,11 +24,13 @@ def preview(
     document: Document,
     after: Annotated[
         str | None,
-        typer.Option(metavar="INSTANT", help="As if created then. [dim]Default: now[/]"),
+        typer.Option(
+            metavar="INSTANT", help="Preview as if the job were created then. [dim]Default: now[/]"
+        ),
     ] = None,
     count: Count = 10,
 ) -> None:
-    """Show when a schedule would fire, and what the clock's changes do to it. Stores nothing.
+    """Show when a schedule would fire and the effect of clock changes. Stores nothing.
 
     [bold]Examples[/]
       nextfire schedules preview --cron '30 2 * * *' --timezone Europe/Berlin --after 2026-10-24

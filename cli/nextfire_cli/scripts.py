@@ -26,7 +26,7 @@ _MAIN = "__main__.py"
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-Pool = Annotated[str, typer.Option(help="The pool whose jobs may name it.")]
+Pool = Annotated[str, typer.Option(help="The pool whose jobs can use it.")]
 
 
 @app.command()
@@ -36,7 +36,7 @@ def push(
     pool: Pool = "default",
     name: Annotated[
         str | None,
-        typer.Option(help="What jobs call it (target.handler). [dim]Default: the file's name[/]"),
+        typer.Option(help="Name for jobs (target.handler). [dim]Default: the file's name[/]"),
     ] = None,
     sign: Annotated[
         Path | None,
@@ -44,7 +44,7 @@ def push(
             exists=True,
             dir_okay=False,
             metavar="KEYFILE",
-            help="Sign it with this private key, for a pool with trustedSigners.",
+            help="Sign it with this private key, for pools with trustedSigners.",
         ),
     ] = None,
     tenant: Annotated[
@@ -52,10 +52,10 @@ def push(
         typer.Option(help="The tenant that the signature is for. [dim]Default: your own[/]"),
     ] = None,
 ) -> None:
-    """Upload a job script: a .py file, or a .zip archive with a __main__.py at its top. Jobs that
-    name it run the new text from their next run on; jobs that are pinned to a digest keep theirs.
+    """Upload a job script: a .py file, or a .zip archive with __main__.py at the top level. Jobs
+    that name it use the new version from their next run; jobs pinned to a digest do not change.
 
-    An archive is named with its ending: target.handler is report.zip then.
+    The name of an archive includes its extension: target.handler is report.zip.
 
     [bold]Examples[/]
       nextfire scripts push examples/hello.py
@@ -94,9 +94,9 @@ def keygen(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(show_default=False)],
 ) -> None:
-    """Make a key to sign scripts with: the private key is written to FILE, the public key is
-    printed. Put the public key into the pool's trustedSigners, and keep FILE where only those who
-    release scripts can read it.
+    """Generate a key pair for signing scripts: writes the private key to FILE and prints the
+    public key. Add the public key to the pool's trustedSigners, and restrict FILE to those who
+    release scripts.
 
     [bold]Examples[/]
       nextfire scripts keygen release.pem
@@ -111,10 +111,12 @@ def keygen(
 def lock(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, show_default=False)],
-    python: Annotated[str, typer.Option(help="The oldest Python that will run it.")] = "3.11",
+    python: Annotated[
+        str, typer.Option(help="The oldest Python version that will run it.")
+    ] = "3.11",
 ) -> None:
-    """Write a lock into a script: all packages that its inline dependencies need, by version and
-    SHA-256 hashes. Executors then install exactly those.
+    """Lock a script's dependencies: write the version and SHA-256 hashes of every package that
+    its inline dependencies need into it. Executors install exactly those.
 
     [bold]Examples[/]
       nextfire scripts lock report.py
@@ -138,7 +140,7 @@ def lock(
 def list_(
     context: typer.Context,
     pool: Annotated[str | None, typer.Option(help="Of one pool.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 100,
 ) -> None:
     """List the uploaded scripts."""
     caller = session.of(context)
@@ -153,9 +155,9 @@ def versions(
     context: typer.Context,
     handler: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
     pool: Pool = "default",
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of results.")] = 20,
 ) -> None:
-    """List the versions of a script, the latest first.
+    """List the versions of a script, newest first.
 
     [bold]Examples[/]
       nextfire scripts versions report
@@ -169,10 +171,10 @@ def versions(
 
 
 def _handler(file: Path, name: str | None) -> str:
-    """What jobs call the script in *file*.
+    """The name of the script in *file* for jobs.
 
     Raises:
-        typer.BadParameter: No job could call it so.
+        typer.BadParameter: Not a valid script name.
     """
     archive = file.suffix.lower() == _ARCHIVE
     handler = name or file.stem
@@ -187,7 +189,7 @@ def _handler(file: Path, name: str | None) -> str:
         Target(handler=handler)
     except ValidationError as error:
         raise typer.BadParameter(
-            f"{handler!r} is no script's name: at most 128 letters, digits, `_`, `.` and `-`, "
+            f"{handler!r} is not a script name: use at most 128 letters, digits, `_`, `.` and `-`, "
             "beginning with a letter or a digit.",
             param_hint="--name",
         ) from error
@@ -224,17 +226,15 @@ def _check(file: Path) -> str | None:
             raise CliError(f"{file} is an archive.", f"Let its name end in {_ARCHIVE}.")
         if file.suffix.lower() != _SCRIPT:
             raise CliError(
-                f"{file} is no script.",
+                f"{file} is not a script.",
                 f"Let its name end in {_SCRIPT}, an archive's in {_ARCHIVE}.",
             )
         parse_inline_metadata(file.read_bytes())
         return _does_not_compile(file)
     except ValueError as error:
-        raise CliError(
-            f"{file} cannot be run: {error}.", "Mend the block, or leave it out."
-        ) from error
+        raise CliError(f"{file} cannot be run: {error}.", "Fix the block, or remove it.") from error
     except zipfile.BadZipFile as error:
-        raise CliError(f"{file} is no zip archive: {error}.", "Make it anew.") from error
+        raise CliError(f"{file} is not a zip archive: {error}.", "Create it again.") from error
     except OSError as error:
         raise CliError(f"{file} cannot be read: {error.strerror}.") from error
 

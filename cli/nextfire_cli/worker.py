@@ -28,20 +28,24 @@ def worker(
     pool: Annotated[str, typer.Option(help="The pool to serve.")] = "default",
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Runs at a time. [dim]Default: the pool's own setting[/]"),
+        typer.Option(
+            min=1,
+            max=64,
+            help="Maximum number of concurrent runs. [dim]Default: the pool's own setting[/]",
+        ),
     ] = None,
     stack: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The CloudFormation stack, mostly Nextfire. [dim]Default: the local stack[/]",
+            help="The CloudFormation stack, usually Nextfire. [dim]Default: the local stack[/]",
         ),
     ] = None,
 ) -> None:
-    """Serve a pool of workers from this machine, until Ctrl-C or SIGTERM; then its runs go back.
+    """Serve a pool from this machine until Ctrl-C or SIGTERM, then hand its runs back.
 
-    Acts in the pool's worker role, which your credentials must be allowed to assume. The scripts
-    that jobs run are run here: see docs/operate/security.md for what they can reach.
+    Uses the pool's worker role, which your credentials must be allowed to assume. Job scripts run
+    on this machine: docs/operate/security.md says what they can access.
 
     [bold]Examples[/]
       nextfire worker                                  one more worker of the local stack

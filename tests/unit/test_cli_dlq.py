@@ -261,7 +261,7 @@ def test_what_dies_while_a_queue_is_purged_stays(
 
     purged = call("purge", "--yes")
 
-    assert purged.stdout == "0 messages are deleted. 3 came meanwhile and stay.\n"
+    assert purged.stdout == "0 messages deleted. 3 came meanwhile and stay.\n"
     assert len(queue.bodies()) == 3
 
 
