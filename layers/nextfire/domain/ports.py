@@ -1,8 +1,8 @@
-"""What the use cases need from outside. Each docstring is the contract that every adapter and fake
-is held to.
+"""Ports: the interfaces through which use cases reach stores, queues and processes. Each docstring
+is the contract of every adapter and fake; the contract tests check it.
 
-All of them raise `UnavailableError` where the store or queue refused or did not answer:
-the request may or may not have happened, and doing it again is harmless.
+Every method can raise `UnavailableError`: the service rejected the request or did not answer. The
+request may or may not have taken effect; repeating it is safe.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """The wall clock, given to what waits or works for a while."""
+    """The wall clock. Injected, so that tests can move it."""
 
     def now(self) -> datetime:
-        """The present instant, aware, in UTC."""
+        """The current instant: aware, in UTC."""
 
     def sleep(self, duration: timedelta) -> None:
-        """Return when *duration* has passed."""
+        """Sleep for *duration*."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A stored item of a listing that does not decode: the sort key it lies under, and why."""
+    """A stored item of a listing that does not decode. `identity`: its sort key."""
 
     identity: str
     problem: str
@@ -58,8 +58,8 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some of a listing. `cursor` is opaque; None on the last page. `unreadable`: what lies between
-    the items and does not decode.
+    """One page of a listing. `cursor`: opaque; None on the last page. `unreadable`: items in the
+    same range that do not decode.
     """
 
     items: Sequence[T]
@@ -69,8 +69,8 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Some of all jobs. `last`: go on after this one; None at the end. `unreadable`: what does not
-    decode, and why.
+    """One page of all jobs. `last`: the position to continue after; None at the end. `unreadable`:
+    jobs that do not decode, with the error.
     """
 
     jobs: Sequence[Job]
@@ -79,7 +79,7 @@ class Scan:
 
 
 class JobStore(Protocol):
-    """Holds jobs; writes a job and its first due entry together or not at all."""
+    """Stores jobs. A job and its due entry are written in one transaction."""
 
     def create(
         self,
@@ -90,16 +90,16 @@ class JobStore(Protocol):
         former: Job | None = None,
         most: int | None = None,
     ) -> Job | None:
-        """Store *job* and *first*, if the id is free, or still that of *former*, which is
-        CANCELLED. What was stored with the same `uid` before stays as it is, cancelled or not. A
-        *job* that is `counted` is counted, if there are less than *most*.
+        """Store *job* and its due entry *first*, if the id is free or belongs to *former*, which
+        is CANCELLED. If a job with the same `uid` is already stored, nothing is written. If *job*
+        is `counted`, it counts toward *most*, the tenant's quota.
 
         Returns:
-            None if stored; else the job that has the id, CANCELLED or not: of the same `uid` if it
-            was stored before.
+            None if stored; else the job that has the id, in any state. Its `uid` is that of *job*
+            if this call repeats an earlier one.
 
         Raises:
-            QuotaUsedUpError: Its tenant has *most* jobs that are counted, or more.
+            QuotaUsedUpError: The tenant already has *most* counted jobs.
         """
 
     def update(
@@ -111,68 +111,70 @@ class JobStore(Protocol):
         counts: int = 0,
         most: int | None = None,
     ) -> bool:
-        """Replace revision `job.revision - 1` by *job*, and store *entry*. False if another change
-        came first. *counts*: 1 if *job* is counted from now on (where *most* is given, if there are
-        less), -1 if it is so no more.
+        """Replace revision `job.revision - 1` with *job* and store *entry*. Returns False if the
+        job has another revision. *counts*: 1 if *job* starts to count toward the quota *most*, -1
+        if it stops counting.
 
         Raises:
-            QuotaUsedUpError: Its tenant has *most* jobs that are counted, or more.
+            QuotaUsedUpError: The tenant already has *most* counted jobs.
         """
 
     def get(self, key: JobKey) -> Job | None:
-        """The job, by a consistent read; None if there is none.
+        """Return the job, by a consistent read; None if it does not exist.
 
         Raises:
-            UndecodableError: The stored item does not read as a job.
+            UndecodableError: The stored item is not a valid job.
         """
 
     def get_many(
         self, keys: Collection[JobKey], *, consistent: bool = False
     ) -> Mapping[JobKey, Job | Exception]:
-        """The jobs among *keys* without their payloads, by *consistent* reads or by eventually
-        consistent ones; one that does not decode maps to its error.
+        """Return the jobs among *keys*, without payloads. A job that does not decode maps to its
+        error.
 
-        Absent: no such job, or it could not be read this time; `get` tells.
+        A key can be missing because the job does not exist or because it could not be read this
+        time; `get` distinguishes the two.
         """
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[Job]:
-        """*tenant*'s jobs by id, cancelled ones included. At most *limit* (≥ 1) a page.
+        """Return *tenant*'s jobs by id, including cancelled ones. *limit*: page size, ≥ 1.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: Invalid *cursor*.
         """
 
     def ids(self, tenant: str, *, after: str | None, limit: int) -> Sequence[str]:
-        """The ids of *tenant*'s jobs, in order, those of cancelled ones and of what does not decode
-        included: up to *limit* (≥ 1) that come after *after*. Fewer: there are no more.
+        """Return up to *limit* (≥ 1) ids of *tenant*'s jobs after *after*, in order, including
+        cancelled and undecodable jobs. Fewer than *limit* ids: the end is reached.
         """
 
     def complete(self, job: Job, now: datetime) -> bool:
-        """Make an ACTIVE job COMPLETED, if it is still of this `uid` and `schedule_version`. It is
-        not counted any more.
+        """Make an ACTIVE job COMPLETED, if its `uid` and `schedule_version` are unchanged. It no
+        longer counts toward the quota.
         """
 
     def counted(self, tenant: str) -> int:
-        """How many of *tenant*'s jobs are counted, by a consistent read.
+        """Return the number of *tenant*'s counted jobs, by a consistent read.
 
         Raises:
-            UndecodableError: What is stored is no count.
+            UndecodableError: The stored value is not a count.
         """
 
     def scan(self, after: JobKey | None, *, limit: int) -> Scan:
-        """Up to *limit* (≥ 1) of all tenants' jobs, by consistent reads, in an order of the store's
-        own. Goes on after the job *after*, whether it is there still or not.
+        """Return up to *limit* (≥ 1) jobs of all tenants after the job *after*, by consistent
+        reads, in an order that the store defines. *after* need not exist any longer.
         """
 
 
 REQUESTS_KEPT = timedelta(hours=24)
-"""For how long an idempotency key stands for its first request."""
+"""How long an idempotency key refers to its first request."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptRequest:
-    """A request as it first came, at `at`. `answer`: None if it had none, or one too large.
-    `refused`: it, or some of it, was told to have no effect.
+    """The first request with an idempotency key, received at `at`. `answer`: its response; None if
+    not sent yet or too large to keep. `refused`: a part of it was reported as without
+    effect.
     """
 
     fingerprint: str
@@ -182,35 +184,35 @@ class KeptRequest:
 
 
 class RequestStore(Protocol):
-    """Holds requests that bear an idempotency key, for `REQUESTS_KEPT`."""
+    """Stores requests with an idempotency key for `REQUESTS_KEPT`."""
 
     def begin(self, tenant: str, key: str, fingerprint: str, now: datetime) -> KeptRequest | None:
-        """Keep that *tenant*'s request *key* came at *now*, if none is kept.
+        """Store *tenant*'s request *key*, received at *now*, unless one is stored.
 
         Returns:
-            None if kept; else the one that is.
+            None if stored; else the request that is stored.
 
         Raises:
-            UndecodableError: What is kept does not decode.
+            UndecodableError: The stored request does not decode.
         """
 
     def finish(self, tenant: str, key: str, began_at: datetime, answer: str) -> str:
-        """Keep *answer* with the request that began at *began_at*, if it has none.
+        """Store *answer* as the response of the request that began at *began_at*, if it has none.
 
         Returns:
-            The answer that it has: *answer*, or one that was first.
+            The stored response: *answer*, or an earlier one.
         """
 
     def refuse(self, tenant: str, key: str, began_at: datetime) -> None:
-        """Keep that the request that began at *began_at* was refused, if it is kept still."""
+        """Mark the request that began at *began_at* as refused, if it is still stored."""
 
 
 class BucketStore(Protocol):
-    """Holds token buckets that all processes share, by name."""
+    """Stores named token buckets that all processes share."""
 
     def take(self, name: str, limit: RequestLimit, wanted: int, now: datetime) -> Taken:
-        """Take up to *wanted* (≥ 1) tokens, as `request_limits.take` would of the bucket as it is;
-        of concurrent callers no two get the same token. At least one is taken if there is one.
+        """Take up to *wanted* (≥ 1) tokens, following `request_limits.take`. Concurrent callers
+        never get the same token. Takes at least one if one is available.
 
         Raises:
             UnavailableError: The store did not answer. Tokens may have been taken.
@@ -218,7 +220,7 @@ class BucketStore(Protocol):
 
 
 class DueStore(Protocol):
-    """Holds due entries, by minute and shard."""
+    """Stores due entries in buckets, one per minute and shard."""
 
     def read(
         self,
@@ -231,47 +233,47 @@ class DueStore(Protocol):
         after: Slot | None = None,
         page: int | None = None,
     ) -> Iterator[StoredEntry | BrokenEntry]:
-        """The entries of one bucket, by due instant, page by page as they are asked for.
+        """Iterate over the entries of one bucket by due instant. Pages are read on demand.
 
         Args:
             minute: The bucket's minute.
             shard: The bucket's shard.
-            before: Leave out what is due at or after this; None reads all there is, keys that are
-                no instants included.
+            before: Omit entries due at or after this; None reads the whole bucket, including keys
+                that are not instants.
             consistent: See every write that was acknowledged before the call.
-            since: Leave out what is due before this; asked for with *before* only.
-            after: Begin behind this slot of the bucket, whether something lies there or not; asked
-                for with *before* and without *since* only.
-            page: How many are read at a time, at most; None: as many as the store gives.
+            since: Omit entries due before this; requires *before*.
+            after: Start after this slot of the bucket, which may be empty; requires *before*,
+                excludes *since*.
+            page: Maximum page size; None: the store's maximum.
         """
 
     def occupied(self, slots: Collection[Slot]) -> set[Slot]:
-        """Those of *slots* in which something lies, by consistent reads."""
+        """Return those of *slots* that are occupied, by consistent reads."""
 
     def put(self, entries: Collection[DueEntry], now: datetime) -> set[DueEntry]:
-        """Store *entries*, each in the bucket for *now*. Returns those that were stored."""
+        """Store *entries*, each in its bucket for *now*. Returns those that were stored."""
 
     def mark_held(self, entries: Collection[StoredEntry]) -> None:
-        """Store *entries* anew where they lie, as `held`, as far as it goes."""
+        """Set `held` on the stored *entries*. Best effort."""
 
     def delete(self, slots: Collection[Slot]) -> None:
-        """Delete what lies in *slots*, as far as it goes: what stays is read, and decided,
+        """Delete the items in *slots*. Best effort: entries that remain are read and decided
         again.
         """
 
     def keep(self, entry: BrokenEntry, now: datetime) -> None:
-        """Keep a copy of what could not be decoded, with its error, where no watcher reads."""
+        """Copy an undecodable entry, with its error, to a bucket that no watcher reads."""
 
     def quarantine(self, entry: BrokenEntry, now: datetime) -> None:
-        """`keep` it; then delete it from its slot, unless another entry lies there by now."""
+        """`keep` it, then delete it from its slot, unless another entry has replaced it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may dispatch for a watcher group.
+    """The lease of a watcher group: only its holder may dispatch.
 
-    `epoch` grows with every change of holder. `beat` counts renewals: a standby that sees it stand
-    still for a lease's life takes over, so the holder's clock and the standby's need not agree.
+    `epoch` grows with every change of holder. `beat` counts renewals: a standby takes over after it
+    has not changed for the lease's duration, so the clocks of holder and standby need not agree.
     """
 
     holder: str
@@ -281,91 +283,91 @@ class Lease:
 
 
 class ControlStore(Protocol):
-    """Holds the watchers' leases and cursors, how far the audit is, and how many runs of those
-    tenants that have a quota were let go.
+    """Stores the watchers' leases and cursors, the progress of the audit, and the runs dispatched
+    per minute for tenants with a quota.
     """
 
     def lease(self, group: int) -> Lease | None:
-        """The group's lease as it stands, or stood a moment ago; None if there never was one. One
-        that does not decode is a lease of nobody, which stands still.
+        """Return the group's lease, possibly slightly stale; None if there never was one. A lease
+        that does not decode is returned as one without holder that is never renewed.
         """
 
     def replace_lease(self, group: int, was: Lease | None, to: Lease) -> bool:
-        """Make *to* the group's lease, if *was* is still the one that is stored.
-
-        Of any number of concurrent callers with one *was*, one succeeds.
+        """Replace the group's lease *was* with *to*. Of concurrent callers with the same *was*,
+        exactly one succeeds.
         """
 
     def seed_cursors(self, shards: int, minute: datetime) -> None:
-        """Set the cursor of each shard below *shards* that has none to *minute*; one that does not
-        decode, or lies an hour after *minute*, to a day before the earliest of *minute* and the
-        others.
+        """Create missing cursors of the shards below *shards*, at *minute*. A cursor that does not
+        decode, or is an hour after *minute*, is reset to a day before the earliest of *minute* and
+        the other cursors.
         """
 
     def cursors(self, shards: Collection[int]) -> Mapping[int, datetime]:
-        """The cursors of *shards*, by consistent reads. Absent: it has none."""
+        """Return the cursors of *shards* that have one, by consistent reads."""
 
     def move_cursor(self, shard: int, minute: datetime, epoch: int) -> bool:
-        """Set a cursor, unless a holder of a later epoch has set it."""
+        """Set a cursor, unless the holder of a later epoch has already set it."""
 
     def take_runs(self, tenant: str, minute: datetime, wanted: int, most: int) -> int:
         """Take up to *wanted* (≥ 1) of the *most* runs that *tenant* may have in *minute*.
 
-        Of all that is taken in a minute, by any number of concurrent callers, the sum is at most
-        *most*; where an answer was lost, what is made use of is less. A caller whose clock is up to
-        a minute ahead has others count in its minute; what does not decode counts as nothing taken.
+        Concurrent callers never take more than *most* together. If a response is lost, the runs it
+        took stay unused. If a caller's clock is up to a minute ahead, other callers count in its
+        minute. A stored count that does not decode counts as 0.
 
         Returns:
-            How many were taken; 0: there is none left.
+            The number of runs taken; 0 if none are left.
         """
 
     def taken_runs(self, tenant: str, minute: datetime) -> int:
-        """How many *tenant* has taken in *minute*, by a consistent read: what `take_runs` would
-        count from. What does not decode counts as none.
+        """Return the number of runs that *tenant* has taken in *minute*, by a consistent read. A
+        stored count that does not decode counts as 0.
         """
 
     def audit(self) -> Audit | None:
-        """The latest audit as it stands, by a consistent read; None if there never was one."""
+        """Return the latest audit, by a consistent read; None if there never was one."""
 
     def replace_audit(self, was: Audit | None, to: Audit) -> bool:
-        """Make *to* the latest audit, if *was* is still what is stored.
-
-        Of any number of concurrent callers with one *was*, one succeeds.
+        """Replace the latest audit *was* with *to*. Of concurrent callers with the same *was*,
+        exactly one succeeds.
         """
 
 
 class RunQueue(Protocol):
-    """The pools' FIFO queues, as their sender sees them."""
+    """The sending side of the pools' FIFO queues."""
 
     def send(self, messages: Sequence[tuple[str, RunMessage]]) -> set[int]:
         """Send each message to its pool's queue, deduplicated by run, dispatch and message group.
 
         Returns:
-            The indexes of those that were accepted. A pool that is not there accepts none.
+            The indexes of the accepted messages. A pool that does not exist accepts none.
         """
 
     def backlog(self, pool: str) -> int:
-        """About how many messages *pool*'s queue holds, in flight or not; 0 if it is not there."""
+        """Approximate number of messages in *pool*'s queue, including those in flight; 0 if the
+        queue does not exist.
+        """
 
 
 class Delivery(Protocol):
-    """One received message, as its executor sees it."""
+    """One received message."""
 
     body: str
 
     @property
     def token(self) -> str:
-        """Names the claim that is made for this message. Each receive makes a new one."""
+        """Identifies claims made for this receive of the message. Each receive has a new one."""
 
     def hide(self, duration: timedelta) -> None:
-        """Keep it from others for *duration* (0 … 12 h) from now. Does nothing if it is no longer
-        ours.
+        """Hide the message from other consumers for *duration* (0 … 12 h) from now. No effect if
+        the receipt has expired.
         """
 
 
 class FifoDelivery(Delivery, Protocol):
-    """One received message of a FIFO queue. `message_id` names it in the queue; the messages of a
-    `group` are delivered in order.
+    """One received message of a FIFO queue. `group`: its message group, within which messages are
+    delivered in order.
     """
 
     message_id: str
@@ -380,85 +382,90 @@ class Inbox(Protocol[D]):
     """Receives and deletes the messages of one pool's queue."""
 
     def receive(self, most: int, *, wait: timedelta, hidden_for: timedelta) -> Sequence[D]:
-        """Up to *most* (1 … 10) messages, hidden from others for *hidden_for*. Waits up to *wait*
-        (0 … 20 s) for the first one.
+        """Receive up to *most* (1 … 10) messages and hide them from other consumers for
+        *hidden_for*. Waits up to *wait* (0 … 20 s) for the first one.
         """
 
     def acknowledge(self, deliveries: Sequence[D], /) -> Sequence[str]:
-        """Delete *deliveries*, at most 10. What is not deleted comes again.
+        """Delete *deliveries*, at most 10. Messages that are not deleted are redelivered.
 
         Returns:
-            The messages that were refused, each with the reason.
+            One text for each deletion that was rejected, with the reason.
         """
 
 
 class Journal(Protocol[D_contra]):
-    """Lists the messages that a worker holds, where the list outlives the worker's process: see
-    `ReturnHeld`. Any thread may call it. It does not fail: a message that it has no room for is
-    not listed.
+    """Lists the messages that a worker holds, in storage that outlives the worker's process; see
+    `ReturnHeld`. Thread-safe. Never raises: if it is full, further messages are not listed.
     """
 
     def hold(self, deliveries: Sequence[D_contra], /) -> None:
-        """List *deliveries*, which were received."""
+        """Add *deliveries*, which were received."""
 
     def release(self, deliveries: Sequence[D_contra], /) -> None:
-        """Remove *deliveries*: they are deleted, or left to others."""
+        """Remove *deliveries*: they were deleted, or left in the queue."""
 
 
 class ServiceClock(Protocol):
-    """Compares this machine's clock with that of the service that holds the queue."""
+    """Compares this machine's clock with the queue service's clock."""
 
     def deviation(self) -> timedelta:
-        """Lower bound of the deviation. Positive: this machine's clock is ahead; negative: behind;
-        0: it may be right.
+        """Return a lower bound of the deviation. Positive: this machine's clock is ahead; negative:
+        it is behind; 0: no deviation can be shown.
 
         Raises:
-            Exception: The service did not answer, or refused.
+            Exception: The service did not answer, or rejected the request.
         """
 
 
 class TaskProtection(Protocol):
-    """Keeps the host from ending this process while it works."""
+    """Protects this process from scale-in while it works."""
 
     def keep(self, *, working: bool) -> None:
-        """Protect the process while it is *working*, and only then. Called often, by one thread."""
+        """Enable protection while *working*, and disable it otherwise. Called often, by one
+        thread.
+        """
 
 
 class Notices(Protocol):
-    """Where a loop reports trouble that does not end it. May be called by several threads."""
+    """Where a loop reports errors that do not end it. Thread-safe."""
 
     def warn(self, what: str, why: Exception | str) -> None:
-        """Report trouble that passes by itself."""
+        """Report an error that needs no action: the loop retries."""
 
     def fail(self, what: str, why: Exception | str) -> None:
-        """Report trouble that a person has to look at."""
+        """Report an error that an operator has to look at."""
 
 
 class DeadLetters(Protocol):
     """The pool's dead-letter queue."""
 
     def put(self, body: str, failure: str, *, dedup: str) -> None:
-        """Keep *body* with *failure*; at most one copy per *dedup* within five minutes."""
+        """Send *body* with its *failure*. Messages with the same *dedup* within five minutes are
+        merged.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`run` is the record now in force; `taken` says whether this claim took it."""
+    """The outcome of a conditional write of a run. `run`: the stored record. `taken`: whether this
+    write took effect.
+    """
 
     run: Run
     taken: bool
 
 
 class Written(Enum):
-    """What came of a write that depends on a job and on a run."""
+    """The outcome of a write that depends on a job and on a run."""
 
     DONE = "DONE"
-    CHANGED = "CHANGED"  # the job was changed meanwhile
-    REFUSED = "REFUSED"  # by the record of the run, or for want of one
+    CHANGED = "CHANGED"  # the job has another revision
+    REFUSED = "REFUSED"  # the state of the run, or its absence, does not allow it
 
 
 class RunStore(Protocol):
-    """Holds runs and says who may work on them."""
+    """Stores runs and decides who may execute them."""
 
     def claim(
         self,
@@ -471,92 +478,90 @@ class RunStore(Protocol):
         now: datetime,
         lease_until: datetime,
     ) -> Claim:
-        """Give *worker* the run until *lease_until*, if it is free.
+        """Lease the run to *worker* until *lease_until*, if it is free: absent, or PENDING, not of
+        a later dispatch, and past its `not_before`.
 
-        Free: absent, or PENDING, not of a later dispatch, past its `not_before`. Of any number of
-        concurrent callers exactly one gets it. A repetition with the same *token* finds what it
-        took.
+        Of concurrent callers exactly one gets it. A repeated call with the same *token* returns the
+        claim that it made.
         """
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
-        """Replace *was* by *to*, if *was* is RUNNING under its fence still; and, where *to* is
-        PENDING, RUNNING (the next attempt) or DEAD, if no cancel was requested; and, where *was* is
-        another's whose lease has *lapsed*, if that has not been extended meanwhile. `taken` says
-        whether it was.
+        """Replace *was* with *to*, if all of these hold:
 
-        `cancel_requested` is not written, nor is `checkpoint`. A repetition with the same *to*
-        finds what it wrote.
+        - the stored run is still RUNNING under the fence of *was*;
+        - no cancel was requested, if *to* is PENDING, RUNNING (the next attempt) or DEAD;
+        - the lease has not been extended, if *was* belongs to another worker and has *lapsed*.
+
+        Does not write `cancel_requested` and `checkpoint`. A repeated call with the same *to*
+        returns the record that it wrote.
         """
 
     def cancel(self, message: RunMessage, *, reason: str, now: datetime) -> Run:
-        """Make the run CANCELLED, if it is absent or PENDING. A record keeps its dispatch, of
-        whichever *message* is: one of before may come again. Returns the record now in force.
+        """Make the run CANCELLED, if it is absent or PENDING. An existing record keeps its dispatch
+        number: *message* may be an earlier dispatch. Returns the stored record.
         """
 
     def extend(self, run: Run, *, lease_until: datetime) -> Run | None:
         """Set the end of the lease: later, for the worker that holds it; in the past, for a worker
-        that is known to be dead. Returns the record as it is now; None if the lease was lost.
+        that is known to be dead. Returns the stored record; None if the lease was lost.
         """
 
     def peek(self, key: RunKey) -> Run | None:
-        """The run, by an eventually consistent read: perhaps as it was a moment ago.
+        """Return the run, by an eventually consistent read.
 
         Raises:
-            UndecodableError: The stored item does not read as a run.
+            UndecodableError: The stored item is not a valid run.
         """
 
     def save(self, run: Run, checkpoint: Value) -> Run | None:
-        """Keep *checkpoint* with the run. Returns the record as it is now; None if the lease was
-        lost.
-        """
+        """Store *checkpoint* in the run. Returns the stored record; None if the lease was lost."""
 
     def mark_death_published(self, run: Run) -> None:
-        """Have it on record that the death of the DEAD *run* has been told, unless it has been
-        redriven meanwhile.
-        """
+        """Record that the death of the DEAD *run* was published, unless it has been redriven."""
 
     def redrive(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        """Replace the DEAD *run* by `run.redriven(…)`, given here, and store the due entry of its
-        dispatch: both or none. `taken`: it was DEAD and of the dispatch before. A repetition finds
-        what it wrote.
+        """Replace a DEAD run with *run*, made by `Run.redriven`, and store the due entry of its
+        dispatch, in one transaction. `taken`: the stored run was DEAD and had the previous
+        dispatch. A repeated call returns the record that it wrote.
         """
 
     def list_dead(
         self, tenant: str, *, first: datetime, last: datetime, cursor: str | None, limit: int
     ) -> Page[Run]:
-        """*tenant*'s DEAD runs that died from *first* to *last* (both included; they may be others
-        than *cursor* was of), the latest death first, by eventually consistent reads. At most
-        *limit* (≥ 1) a page.
+        """Return *tenant*'s DEAD runs that died from *first* to *last*, both inclusive, latest
+        death first, by eventually consistent reads. *limit*: page size, ≥ 1. A *cursor* may be used
+        with another range.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: Invalid *cursor*.
         """
 
     def request(self, run: Run, entry: DueEntry, now: datetime) -> Claim:
-        """Store the PENDING *run* that somebody asked for, and the due entry of its dispatch, if it
-        has no record: both or none. A repetition, of one `request`, finds what it wrote.
+        """Store the PENDING *run* that a user requested and the due entry of its dispatch, in one
+        transaction, unless a record exists. A repeated call with the same `request` returns the
+        record that it wrote.
         """
 
     def skip(self, run: Run) -> Run:
-        """Store the SKIPPED record *run*, if there is none; of a run that was asked for, in place
-        of the PENDING record that nobody has taken. Returns the record now in force.
+        """Store the SKIPPED record *run*, unless a record exists. For a run that a user requested,
+        replace its PENDING record instead, if it was never claimed. Returns the stored record.
         """
 
     def skip_next(self, run: Run, job: Job) -> Written:
-        """Store the SKIPPED record *run*, if there is none, and replace revision `job.revision - 1`
-        by *job*: both or neither.
+        """Store the SKIPPED record *run*, unless a record exists, and replace revision
+        `job.revision - 1` with *job*, in one transaction.
         """
 
     def unskip(self, run: RunKey, job: Job) -> Written:
-        """Delete the record of *run*, if somebody asked to skip it, and replace revision
-        `job.revision - 1` by *job*: both or neither.
+        """Delete the record of *run*, if a user asked to skip it, and replace revision
+        `job.revision - 1` with *job*, in one transaction.
         """
 
     def stop(self, run: Run, *, reason: str, now: datetime) -> Run:
-        """Make *run* CANCELLED if it is PENDING; if it is RUNNING, have its worker asked to end it.
+        """Make *run* CANCELLED if it is PENDING; request its cancellation if it is RUNNING.
 
         Returns:
-            The record now in force.
+            The stored record.
         """
 
     def between(
@@ -569,19 +574,19 @@ class RunStore(Protocol):
         page: int = 100,
         lenient: bool = False,
     ) -> Iterator[Run]:
-        """The job's runs whose ids lie from *first* to *last*, both included, by consistent reads,
-        page by page as they are asked for. *lenient*: one that does not decode is a DEAD run of its
-        key, which is all that is known of it.
+        """Iterate over the job's runs with ids from *first* to *last*, both inclusive, by
+        consistent reads. Pages are read on demand. *lenient*: a run that does not decode is returned as a DEAD
+        run with its key and nothing else.
 
         Raises:
-            UndecodableError: A stored item does not read as a run.
+            UndecodableError: A stored item is not a valid run.
         """
 
     def get(self, key: RunKey) -> Run | None:
-        """The run, by a consistent read.
+        """Return the run, by a consistent read.
 
         Raises:
-            UndecodableError: The stored item does not read as a run.
+            UndecodableError: The stored item is not a valid run.
         """
 
     def list(
@@ -593,31 +598,31 @@ class RunStore(Protocol):
         first: datetime | None = None,
         before: datetime | None = None,
     ) -> Page[Run]:
-        """A job's runs, the latest scheduled first, by eventually consistent reads; with *first*
-        and *before*, given together, those scheduled from *first* on and before *before*; they may
-        be others than *cursor* was of. One read: at most *limit* (≥ 1) a page, and perhaps fewer
-        though others follow.
+        """Return a job's runs, latest scheduled first, by an eventually consistent read. *first*
+        and *before*, given together, select the runs scheduled at or after *first* and before
+        *before*; a *cursor* may be used with another range. *limit*: page size, ≥ 1; a page may
+        have fewer runs although more follow.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: Invalid *cursor*.
         """
 
 
 class ScriptStore(Protocol):
-    """Holds the scripts that users uploaded."""
+    """Reads uploaded scripts."""
 
     def fetch(self, source: ScriptSource) -> FetchedScript:
-        """The script at *source*. A pinned one is exactly the bytes with that digest, whatever was
-        uploaded since, as long as the version that holds them exists.
+        """Return the script at *source*. For a pinned script: exactly the bytes with that digest,
+        as long as a version that has them exists.
 
         Raises:
-            NotFoundError: There is none.
-            InvalidInputError: The executor may not read there; or no version has the digest.
+            NotFoundError: The script does not exist.
+            InvalidInputError: The executor may not read it, or no version has the digest.
         """
 
 
 class ScriptShelf(Protocol):
-    """Holds scripts as those see them who upload them: tenant by tenant, with their versions."""
+    """Uploads and lists the scripts of tenants, with their versions."""
 
     def upload(
         self,
@@ -629,114 +634,115 @@ class ScriptShelf(Protocol):
         now: datetime,
         life: timedelta,
     ) -> Upload:
-        """Where *size* bytes of that digest, and nothing else, may be PUT as the script *key* until
-        *now* + *life*. *signature*: stored with the object, in the same request.
+        """Return a URL that accepts a PUT of exactly *size* bytes with the digest *sha256*, as the
+        script *key*, until *now* + *life*. *signature*: stored with the object.
         """
 
     def list(
         self, tenant: str, *, pool: str | None, cursor: str | None, limit: int
     ) -> Page[StoredScript]:
-        """*tenant*'s scripts, or those of one pool, by pool and name. At most *limit* (≥ 1) a page,
-        and perhaps fewer though others follow: what no handler can name lies between.
+        """Return *tenant*'s scripts, or those of one pool, by pool and name. *limit*: page size,
+        ≥ 1; a page may have fewer although more follow, because objects that no handler can name
+        are left out.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: Invalid *cursor*.
         """
 
     def versions(self, key: ScriptKey, *, cursor: str | None, limit: int) -> Page[ScriptVersion]:
-        """The versions of the script *key*, the latest first. At most *limit* (≥ 1) a page.
+        """Return the versions of the script *key*, newest first. *limit*: page size, ≥ 1.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: Invalid *cursor*.
         """
 
 
 class RunFiles(Protocol):
-    """Holds what is too large for a run's record: logs, results, checkpoints."""
+    """Stores data that is too large for a run's record: logs, results, checkpoints."""
 
     def put(self, folder: RunFolder, name: str, data: bytes) -> None:
-        """Store *data* as the file *name* of *folder*; replaces an earlier one."""
+        """Store *data* as the file *name* of *folder*, replacing an existing one."""
 
     def get(self, folder: RunFolder, name: str) -> bytes | None:
-        """The file *name* of *folder*; None if it is absent."""
+        """Return the file *name* of *folder*; None if it does not exist."""
 
 
 class Events(Protocol):
     """The stack's event bus."""
 
     def put(self, event: Event) -> None:
-        """Have *event* told to whoever listens."""
+        """Publish *event*."""
 
 
 class KeyStore(Protocol):
-    """Holds API keys: their hashes, never their secrets."""
+    """Stores API keys: hashes, never secrets."""
 
     def create(self, key: ApiKey) -> bool:
-        """Store *key*, if its tenant has none of its id. False: it has one."""
+        """Store *key*. Returns False if the tenant already has a key with its id."""
 
     def get(self, tenant: str, key_id: str) -> ApiKey | None:
-        """The key, by a consistent read; None if there is none.
+        """Return the key, by a consistent read; None if it does not exist.
 
         Raises:
-            UndecodableError: The stored item does not read as a key.
+            UndecodableError: The stored item is not a valid key.
         """
 
     def list(self, tenant: str, *, cursor: str | None, limit: int) -> Page[ApiKey]:
-        """*tenant*'s keys by id, by consistent reads, those that are good no more included. At most
-        *limit* (≥ 1) a page.
+        """Return *tenant*'s keys by id, including expired and revoked ones, by consistent reads.
+        *limit*: page size, ≥ 1.
 
         Raises:
-            InvalidInputError: *cursor* is none of ours.
+            InvalidInputError: Invalid *cursor*.
         """
 
     def revoke(self, tenant: str, key_id: str, now: datetime) -> ApiKey | None:
-        """Make the key good for nothing from *now* on; one that was revoked before stays as it is.
+        """Revoke the key from *now* on. A key that is already revoked does not change.
 
         Returns:
-            The key as it is now; None if there is none.
+            The stored key; None if it does not exist.
         """
 
     def end(self, tenant: str, key_id: str, at: datetime) -> ApiKey | None:
-        """Have the key expire at *at*; one that expires before that stays as it is.
+        """Set the key to expire at *at*, unless it expires earlier.
 
         Returns:
-            The key as it is now; None if there is none.
+            The stored key; None if it does not exist.
         """
 
     def note_use(self, tenant: str, key_id: str, day: date) -> None:
-        """Have it on record that the key was last used on *day*, unless a day as late is, or the
-        key is gone.
+        """Record that the key was last used on *day*, unless a later day is recorded or the key
+        does not exist.
         """
 
 
 class Secrets(Protocol):
-    """What jobs refer to and do not hold: the secrets and parameters of one pool."""
+    """Reads the secrets and parameters of one pool."""
 
     def resolve(self, tenant: str, reference: SecretReference | ParameterReference) -> str:
-        """The value of *tenant*'s secret or parameter, as it was at most a minute ago.
+        """Return the value of *tenant*'s secret or parameter, at most a minute old.
 
         Raises:
-            NotFoundError: There is none.
-            InvalidInputError: The executor may not read it, or it has no such key.
+            NotFoundError: It does not exist.
+            InvalidInputError: The executor may not read it, or it does not have the key.
         """
 
 
 class JobRole(Protocol):
-    """The role that a pool's scripts act in."""
+    """Lends the job role of a pool to its scripts."""
 
     def lent(self, job: JobKey, masker: Masker) -> AbstractContextManager[Mapping[str, str]]:
-        """Within: the environment by which a script of *job* finds the role's credentials, renewed
-        for as long as it runs. Afterwards nobody gets any there.
+        """Context manager: yields environment variables through which a script of *job* gets the
+        role's credentials, renewed until the context ends. No credentials are served afterwards.
 
         The token and all credentials are added to *masker* before the script can get them.
 
         Raises:
-            InvalidInputError: The executor may not act in that role.
+            InvalidInputError: The executor may not assume the role.
         """
 
 
 class Verdict(Enum):
-    """What a script's supervisor says each time the runner asks."""
+    """The answer of a script's supervisor to the runner."""
 
     GO_ON = "GO_ON"
     CANCEL = "CANCEL"
@@ -745,32 +751,32 @@ class Verdict(Enum):
 
 
 class Supervisor(Protocol):
-    """Whom a runner reports to while it runs a script; called in the thread that called `run`.
+    """Receives reports of a runner while it runs a script, in the thread that called `run`.
 
-    What it raises ends the script, and is raised by `run`.
+    An exception that it raises ends the script and is raised by `run`.
     """
 
     def ask(self) -> Verdict:
-        """Whether the script may go on. Asked several times a second."""
+        """Whether the script may continue. Called several times a second."""
 
     def output(self, stream: Stream, data: bytes) -> None:
-        """The script printed *data*: a piece of any length, in order within its stream."""
+        """The script printed *data*: a chunk of any length, in order within its stream."""
 
     def checkpoint(self) -> bytes | None:
-        """The JSON of what was saved last, by this attempt or one before it; None: nothing was."""
+        """Return the latest checkpoint of this or an earlier attempt, as JSON, or None."""
 
     def save(self, checkpoint: bytes) -> str | None:
-        """Keep the JSON *checkpoint*. Returns None when it is kept, else why it is not."""
+        """Store the JSON *checkpoint*. Returns None if stored, else the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
     """A script to run.
 
-    `name`: its file's name, ending in ``.py`` or ``.zip``. `payload`: JSON, on standard input.
-    `environment`: what it finds in its environment beside what its runner gives to each.
-    `timeout`: from when the script itself starts, or its archive is unpacked. `tenant`: whose
-    packages it may use. `masker`: masks the secrets among `environment`.
+    `name`: its file name, ending in ``.py`` or ``.zip``. `payload`: JSON, for standard input.
+    `environment`: variables in addition to those that the runner sets for every script. `timeout`:
+    measured from the start of the script, or from the unpacking of its archive. `tenant`: the owner
+    of the packages it may use. `masker`: masks the secrets in `environment`.
     """
 
     name: str
@@ -786,9 +792,8 @@ class ScriptCall:
 class ScriptExit:
     """How a script ended. `exit_code` is negative for a signal; None if it never started.
 
-    `timed_out`, or a `stopped` other than GO_ON, say that the runner ended it. `result`: the JSON
-    of what it gave as its result last. `error`: why it did not start; `permanent`: and would not,
-    if it were tried again.
+    `timed_out`, or a `stopped` other than GO_ON: the runner ended it. `result`: the last result
+    that it set, as JSON. `error`: why it did not start; `permanent`: a retry would fail, too.
     """
 
     exit_code: int | None
@@ -807,12 +812,12 @@ class ScriptRunner(Protocol):
     def run(self, call: ScriptCall, supervisor: Supervisor) -> ScriptExit:
         """Run *call* until it exits, its timeout passes, or *supervisor* ends it.
 
-        When it returns, the script and every process that it started have ended and its folder is
-        gone, or going if that takes long. `ScriptExit.stdout` and `stderr` are cut beyond
-        the runner's cap, with a notice; *supervisor* is given all of it.
+        When it returns, the script and every process that it started have ended, and its folder is
+        removed, or being removed if that takes long. `ScriptExit.stdout` and `stderr` are truncated
+        at the runner's limit, with a notice; *supervisor* gets the whole output.
 
-        The output, for *supervisor* too, and the result are masked by `call.masker`. Checkpoints
-        are not: the next attempt reads them back.
+        The output, including what *supervisor* gets, and the result are masked by `call.masker`.
+        Checkpoints are not: the next attempt reads them.
         """
 
 
@@ -820,7 +825,7 @@ class AuditLog(Protocol):
     """Stores the audit chain; see `nextfire.domain.chain`."""
 
     def last(self) -> Batch | None:
-        """The newest batch, or an older one that was the newest before; None: the log is empty.
+        """Return the newest batch, or one that was the newest recently; None: the log is empty.
 
         Raises:
             UnavailableError: The store did not answer.
@@ -828,15 +833,15 @@ class AuditLog(Protocol):
         """
 
     def ids_since(self, last: Batch | None, since: datetime) -> Collection[str]:
-        """The ids of the events in *last* and the batches before it that were written at *since* or
-        later. Raises as `last` does.
+        """Return the ids of events in *last* and earlier batches that were written at or after
+        *since*. Raises the same errors as `last`.
         """
 
     def append(self, batch: Batch) -> bool:
-        """Store *batch* if none of its number is there; of several writers one succeeds.
+        """Store *batch*, unless a batch with its number exists. Of concurrent writers one succeeds.
 
         Returns:
-            Whether it is stored. If not, `last` reads the newest batch again.
+            Whether it was stored. If not, `last` reads the newest batch again.
 
         Raises:
             UnavailableError: The store did not answer. The batch may be stored.
