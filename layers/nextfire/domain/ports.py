@@ -486,7 +486,7 @@ class RunStore(Protocol):
         """
 
     def advance(self, was: Run, to: Run, *, lapsed: bool = False) -> Claim:
-        """Replace *was* with *to*, if all of these hold:
+        """Replace *was* with *to*, if all these conditions hold.
 
         - the stored run is still RUNNING under the fence of *was*;
         - no cancel was requested, if *to* is PENDING, RUNNING (the next attempt) or DEAD;
@@ -575,8 +575,8 @@ class RunStore(Protocol):
         lenient: bool = False,
     ) -> Iterator[Run]:
         """Iterate over the job's runs with ids from *first* to *last*, both inclusive, by
-        consistent reads. Pages are read on demand. *lenient*: a run that does not decode is returned as a DEAD
-        run with its key and nothing else.
+        consistent reads. Pages are read on demand. *lenient*: a run that does not decode is
+        returned as a DEAD run with its key and nothing else.
 
         Raises:
             UndecodableError: A stored item is not a valid run.
