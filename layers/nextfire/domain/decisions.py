@@ -1,5 +1,5 @@
-"""What to do, and why. Pure: the same inputs give the same answer, and every answer carries its
-reason. Decisions over due entries are in `due_decisions`.
+"""Decisions about runs: pure functions from records and clock to an action and its reason.
+Decisions about due entries are in `due_decisions`.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ from nextfire.domain.run import (
 )
 
 MIN_RETRY_DELAY = timedelta(seconds=1)
-"""A retry's entry is stored before its run is PENDING again. Were it dispatched in between, its
-message would find the run RUNNING and wait for the lease's end."""
+"""Minimum delay of a retry. Its due entry is stored before the run is PENDING again: a dispatch in
+between would find the run RUNNING and wait until the lease expires."""
 
 
 CLOCKS_DIFFER = timedelta(seconds=5)
-"""By how much the clocks of watchers and executors may."""
+"""Maximum assumed difference between the clocks of watchers and executors."""
 
 MAX_OUTSTANDING = 20
-"""Runs of one job that may wait for each other in the queue; the next one waits in the table."""
+"""Maximum number of a job's runs that wait for each other in the queue. Later runs wait in the
+table."""
 
 
 _WITHOUT_EXECUTOR = frozenset({RunState.SKIPPED, RunState.CANCELLED})
-"""What a run may become that no executor has had before it."""
+"""States that a run can reach without an executor."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverlapDecision:
-    """Whether a run of a job whose runs wait for each other may join the queue; `cancel`: the run
-    that it replaces.
-    """
+    """Whether a run of a job with exclusive runs may be queued. `cancel`: the run it replaces."""
 
     joins: bool
     reason: str = ""
@@ -58,30 +57,29 @@ def decide_overlap(
     *,
     missed_from: datetime | None = None,
 ) -> OverlapDecision:
-    """Decide over the dispatch of the occurrence at *occurs_at* of a job whose overlap policy is
+    """Decide whether to dispatch the occurrence at *occurs_at* of a job whose overlap policy is
     not ALLOW.
 
     Args:
-        job: The job, as it was in the occurrence's version.
-        occurs_at: The occurrence, or the instant at which a run was asked for.
-        before: The records of earlier runs, the latest first. They are looked at up to the
-            first that an executor wrote: runs of one message group come to executors in order, so
-            what was due before that has been there, and what was due after it waits. Those that
-            somebody asked for are not of that row: a MANUAL one counts for itself, and a BACKFILL,
-            which makes up for the past, does not count.
-        missed_from: The first of the occurrences that were missed just before it. They were never
-            sent, so they do not count.
+        job: The job in the occurrence's schedule version.
+        occurs_at: The occurrence, or the instant at which a user requested the run.
+        before: The records of earlier runs, latest first. Read up to the first record that an
+            executor wrote: executors receive a message group in order, so earlier runs have been
+            received, and later ones are still queued. Runs that a user requested are not part of
+            that order: MANUAL runs count individually, BACKFILL runs do not count.
+        missed_from: The first of the missed occurrences directly before it. They were never sent,
+            so they do not count.
     """
     waiting, end, latest = 0, missed_from or occurs_at, None
     asked_for: list[Run] = []
     since = job.effective_from
     for looked_at, record in enumerate(of_creation(before, job.uid, job.created_at)):
-        if record.trigger is Trigger.MANUAL:  # even a range may lie around it
+        if record.trigger is Trigger.MANUAL:  # a range record may include its instant
             if not record.state.ended:
                 asked_for.append(record)
                 waiting += 1
         else:
-            # What lies between two records has none, and so has not been there.
+            # Occurrences between two records have none, so no executor has received them.
             most = MAX_OUTSTANDING - waiting
             waiting += _sent_between(job, record.covers_until, end, at_most=most)
             end = min(end, record.key.scheduled_at)
@@ -90,25 +88,25 @@ def decide_overlap(
                 latest, since = record, end
                 break
         if waiting >= MAX_OUTSTANDING or looked_at == 3 * MAX_OUTSTANDING:
-            since = end  # far enough back: what was due before has been there
+            since = end  # far enough back: earlier runs have been received
             break
     waiting += _sent_between(job, since, end, at_most=MAX_OUTSTANDING - waiting)
     unended = [] if latest is None or latest.state.ended else [latest]
     if waiting + len(unended) >= MAX_OUTSTANDING:
         return OverlapDecision(False, f"{MAX_OUTSTANDING} earlier runs have not ended")
     unended += asked_for
-    # What is to be skipped replaces nothing.
+    # A skipped occurrence replaces nothing.
     replaces = job.definition.overlap is Overlap.REPLACE and occurs_at not in job.skips
     if unended and replaces:
-        # What is behind the one that runs is looked at when its own turn comes.
+        # Runs queued behind the running one are decided when they are received.
         runs = next((run for run in unended if run.state is RunState.RUNNING), unended[0])
         return OverlapDecision(True, "overlap policy REPLACE: replaced by", runs)
     return OverlapDecision(True)
 
 
 def _sent_between(job: Job, after: datetime, before: datetime, *, at_most: int) -> int:
-    """How many occurrences between the two have been sent, or are about to be: none in a pause, nor
-    after the last.
+    """Return how many occurrences between *after* and *before* have been sent or are about to be;
+    0 if the job is not ACTIVE.
     """
     if job.state is not JobState.ACTIVE:
         return 0
@@ -118,23 +116,23 @@ def _sent_between(job: Job, after: datetime, before: datetime, *, at_most: int) 
 def decide_covered(
     job: Job, key: RunKey, now: datetime, before: Callable[[], Iterable[Run]]
 ) -> Run | None:
-    """The range record that says that a run which an executor has before it does not run: it was
-    sent, and then missed, for whoever sent it died before that was known. None if there is none.
+    """Return the range record that covers a received run, or None. Such a run does not start: its
+    watcher died after sending it, and its successor decided that the occurrence was missed.
 
     Args:
-        job: Its job.
+        job: The job of the run.
         key: The run.
         now: The instant of the decision.
-        before: Brings the records of earlier occurrences, the latest first. Asked only where the
-            run is so late that there may be a range.
+        before: Returns the records of earlier occurrences, latest first. Called only if the run is
+            late enough to be covered.
     """
     at = key.scheduled_at
     in_pause = job.resumed_at is not None and at <= job.resumed_at
-    if not in_pause and at > job.effective_from:  # of a replaced version less is known
+    if not in_pause and at > job.effective_from:  # not for occurrences of replaced versions
         late = now - job.due_at(at)
         if late <= CLOCKS_DIFFER:
             return None
-        # A range that begins with an older one may reach to one that is not late yet itself.
+        # A range that starts with an older occurrence can extend to one that is not late yet.
         alone = not job.count_between(at - MISFIRE_AFTER, at, at_most=1)
         window = job.definition.misfire.relevancy_window
         missed_after = MISFIRE_AFTER if window is None else min(window, MISFIRE_AFTER)
@@ -144,8 +142,8 @@ def decide_covered(
 
 
 def range_over(key: RunKey, before: Iterable[Run]) -> Run | None:
-    """The range record that stands for the occurrence of *key*, too; None if there is none.
-    *before*: the records of earlier occurrences, the latest first.
+    """Return the range record that includes the occurrence of *key*, or None. *before*: the
+    records of earlier occurrences, latest first.
     """
     at = key.scheduled_at
     near = islice((r for r in before if r.trigger is not Trigger.MANUAL), MAX_OUTSTANDING)
@@ -160,16 +158,16 @@ def decide_pickup(
     *,
     trigger: Trigger = Trigger.SCHEDULE,
 ) -> str | None:
-    """Why a run that an executor has before it for the first time is not to start; None if it is.
+    """Return why a run that an executor receives for the first time must not start, or None.
 
     Args:
-        job: Its job.
-        key: The run, of an occurrence that is due by *now*.
+        job: The job of the run.
+        key: The run, due by *now*.
         now: The instant of the decision.
-        before: Brings the records of earlier runs, the latest first. Asked only where the
-            overlap policy is SKIP.
-        trigger: What made it. What somebody asked for is never too late; and a BACKFILL waits for
-            its turn, whatever the overlap policy.
+        before: Returns the records of earlier runs, latest first. Called only if the overlap policy
+            is SKIP.
+        trigger: What created the run. MANUAL runs are never too late. BACKFILL runs wait for their
+            turn, whatever the overlap policy.
     """
     if trigger is Trigger.BACKFILL:
         return None
@@ -192,7 +190,7 @@ def decide_pickup(
     if overlap is Overlap.REPLACE and job.state is JobState.ACTIVE:
         since = key.scheduled_at
         if job.definition.misfire.policy is MisfirePolicy.SKIP:
-            # An older one may have been skipped itself: then nothing would run.
+            # An older occurrence may itself have been skipped: then nothing would run.
             since = max(since, now - MISFIRE_AFTER, job.resumed_at or since)
         newer = job.next_to_run(since)
         if newer is not None and job.due_at(newer) <= now:
@@ -202,20 +200,20 @@ def decide_pickup(
 
 
 class ClaimAction(StrEnum):
-    """What an executor does with a message whose run could not simply be taken."""
+    """What an executor does with a message after its claim failed."""
 
-    SETTLE = "SETTLE"  # the run has ended: do what follows (again), then acknowledge
-    ACKNOWLEDGE = "ACKNOWLEDGE"  # an older dispatch: a newer one carries the run
-    WAIT = "WAIT"  # come again at `until`
-    TAKE_OVER = "TAKE_OVER"  # its worker vanished, attempts are left
-    BURY = "BURY"  # its worker vanished, attempts are used up
-    CANCEL = "CANCEL"  # it was to be cancelled; it waits, or its worker vanished
-    AGAIN = "AGAIN"  # it is free after all: claim again
+    SETTLE = "SETTLE"  # the run has ended: repeat the follow-up writes, then acknowledge
+    ACKNOWLEDGE = "ACKNOWLEDGE"  # a newer dispatch exists
+    WAIT = "WAIT"  # redeliver at `until`
+    TAKE_OVER = "TAKE_OVER"  # its worker is lost, attempts are left
+    BURY = "BURY"  # its worker is lost, no attempts are left
+    CANCEL = "CANCEL"  # cancel requested; it waits, or its worker is lost
+    AGAIN = "AGAIN"  # it has become free: claim again
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimDecision:
-    """`until` is set for WAIT only."""
+    """An action and its reason. `until` is set for WAIT only."""
 
     action: ClaimAction
     reason: str
@@ -225,9 +223,7 @@ class ClaimDecision:
 def decide_claim(
     run: Run, message: RunMessage, policy: RetryPolicy, now: datetime
 ) -> ClaimDecision:
-    """Decide over *message* when its run's record, *run*, did not let itself be claimed at
-    *now*.
-    """
+    """Decide what to do with *message* after the claim of its *run* failed at *now*."""
     if run.state.ended:
         return ClaimDecision(ClaimAction.SETTLE, f"has ended {run.state}")
     if message.dispatch < run.dispatch:
@@ -257,16 +253,14 @@ def decide_claim(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a run goes on after an attempt: it ends in `state`, or (PENDING) is tried again at
-    `retry_at`.
-    """
+    """The state of a run after an attempt. PENDING: it is retried at `retry_at`."""
 
     state: RunState
     retry_at: datetime | None = None
 
 
 def decide_ending(run: Run, result: Result, policy: RetryPolicy, now: datetime) -> Ending:
-    """What the outcome of an attempt makes of its run."""
+    """Decide the state of *run* after an attempt with *result*."""
     if result.outcome is AttemptOutcome.SUCCEEDED:
         return Ending(RunState.SUCCEEDED)
     if run.cancel_requested or result.outcome is AttemptOutcome.CANCELLED:

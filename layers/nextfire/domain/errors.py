@@ -1,18 +1,18 @@
-"""What can go wrong, in four families with one meaning each at the API and at the queue.
+"""Errors, and what each means at the API and at the queue.
 
     NextfireError
-    ├── InvalidInputError      400/422 at the API; at the queue: to the dead-letter queue, at once
-    │   ├── BeyondQuotaError   422 too, with the quota's name: no waiting helps
-    │   └── UndecodableError   a stored item or a message that cannot be read; kept, alarmed,
-    │                          blocks nothing
-    ├── ForbiddenError         403; the caller may not do this
+    ├── InvalidInputError      400/422 at the API; at the queue: dead-letter queue, immediately
+    │   ├── BeyondQuotaError   422, with the quota's name: waiting does not help
+    │   └── UndecodableError   a stored item or message that does not decode; kept, with an
+    │                          alarm, without blocking others
+    ├── ForbiddenError         403; the caller lacks the permission
     ├── NotFoundError          404; at the queue: acknowledged and logged
     ├── ConflictError          409; the caller decides
-    │   └── ChangedError       412; what the caller knew is not so any more
+    │   └── ChangedError       412; the resource has changed
     ├── QuotaUsedUpError       429, with the quota's name and `Retry-After`
-    └── UnavailableError       503; at the queue: this record fails and comes again
+    └── UnavailableError       503; at the queue: the record fails and is redelivered
 
-Anything else is a defect: 500, this record fails, an alarm rings.
+Any other exception is a defect: 500; the record fails and an alarm is raised.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import json
 
 
 class NextfireError(Exception):
-    """The base of every error that this package raises on purpose."""
+    """Base class of all errors that this package raises deliberately."""
 
 
 class InvalidInputError(NextfireError):
-    """A value that cannot be used, told with its field and what to do about it."""
+    """An invalid value, with its field, the problem and a remedy."""
 
     def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
         """Build the error.
 
         Args:
-            field: The field as the caller spells it, e.g. ``target.pool``.
-            value: The offending value; shortened in the message.
-            problem: What is wrong with it, without a full stop.
-            remedy: What the caller can do, a whole sentence.
+            field: The field in the caller's spelling, e.g. ``target.pool``.
+            value: The invalid value; truncated in the message.
+            problem: What is wrong with it; no full stop.
+            remedy: What the caller can do; a full sentence.
         """
         self.field = field
         self.value = shorten(value)
@@ -43,10 +43,10 @@ class InvalidInputError(NextfireError):
         super().__init__(f"{field}: {problem} (got {self.value}). {remedy}")
 
     def about(self, field: str) -> InvalidInputError:
-        """The same, told of *field*: what the caller calls it."""
-        told = InvalidInputError(field, None, self.problem, self.remedy)
-        told._say(self.value)
-        return told
+        """Return the same error for *field*, the caller's name of the field."""
+        renamed = InvalidInputError(field, None, self.problem, self.remedy)
+        renamed._say(self.value)
+        return renamed
 
     def _say(self, value: str) -> None:
         self.value = value
@@ -54,28 +54,28 @@ class InvalidInputError(NextfireError):
 
 
 class BeyondQuotaError(InvalidInputError):
-    """A value that the tenant's *quota* does not allow, whenever it comes."""
+    """A value that the tenant's *quota* never allows."""
 
     def __init__(self, quota: str, field: str, value: object, problem: str, remedy: str) -> None:
         self.quota = quota
         super().__init__(field, value, problem, remedy)
 
     def about(self, field: str) -> BeyondQuotaError:
-        told = BeyondQuotaError(self.quota, field, None, self.problem, self.remedy)
-        told._say(self.value)
-        return told
+        renamed = BeyondQuotaError(self.quota, field, None, self.problem, self.remedy)
+        renamed._say(self.value)
+        return renamed
 
 
 class UndecodableError(NextfireError):
-    """A stored item or a message that does not read as what it should be."""
+    """A stored item or a message does not decode."""
 
 
 class ForbiddenError(NextfireError):
-    """The caller may not do this."""
+    """The caller lacks the permission."""
 
 
 class NotFoundError(NextfireError):
-    """No such thing, or not this tenant's."""
+    """The resource does not exist, or belongs to another tenant."""
 
     def __init__(
         self, noun: str, identity: str, remedy: str = "List yours to see their ids."
@@ -86,7 +86,7 @@ class NotFoundError(NextfireError):
 
 
 class ConflictError(NextfireError):
-    """The thing is not in a state that allows this."""
+    """The state of the resource does not allow the request."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         self.problem = problem
@@ -95,13 +95,11 @@ class ConflictError(NextfireError):
 
 
 class ChangedError(ConflictError):
-    """The thing is not as the caller expected it to be: somebody else was first."""
+    """The resource has changed since the caller read it."""
 
 
 class QuotaUsedUpError(NextfireError):
-    """The tenant has as much as its *quota* allows; *retry_after*: in how many seconds to ask
-    again, if nothing is done about it.
-    """
+    """The tenant's *quota* is used up. *retry_after*: seconds until a retry may succeed."""
 
     def __init__(self, quota: str, problem: str, remedy: str, *, retry_after: int) -> None:
         self.quota = quota
@@ -110,11 +108,11 @@ class QuotaUsedUpError(NextfireError):
 
 
 class UnavailableError(NextfireError):
-    """A store or a queue refused or did not answer; the request may have happened. Try again."""
+    """A store or queue rejected the request or did not answer. It may have taken effect: retry."""
 
 
 def shorten(value: object, limit: int = 120) -> str:
-    """*value*, a text in quotes and anything else as JSON, cut to *limit* characters."""
+    """Return *value*, strings quoted and other values as JSON, truncated to *limit* characters."""
     if isinstance(value, str):
         text = repr(value)
     else:
