@@ -1,14 +1,13 @@
-"""Runs: one record for each occurrence, and the ways it may change.
+"""Runs: one record per occurrence, and its state transitions.
 
-    PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: never starts again,
-       ▲           │                             │            but for a redrive
+    PENDING ──▶ RUNNING ──▶ SUCCEEDED | CANCELLED | DEAD      ended: final, except for
+       ▲           │                             │            a redrive of DEAD
        ├───────────┘  retry (attempts left) or   │
        │              hand-back (not counted)    │
        └─────────────────────────────────────────┘  redrive
 
-A change is computed here, from the record as it was read, and written by `RunStore` only where
-that record is still the one in force (its fence). So a worker that lost its lease can record
-nothing.
+Transitions are computed here from the record that was read. `RunStore` writes them only if the
+stored record still has the same fence, so a worker that lost its lease cannot write.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from nextfire.domain.ids import RunFolder, RunKey
 
 
 class RunState(StrEnum):
-    """Where a run stands. The public API says *execution*."""
+    """State of a run. The public API calls runs *executions*."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -37,11 +36,11 @@ class RunState(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What made a run. To each occurrence SCHEDULE owes a record; the others were asked for."""
+    """What created a run. SCHEDULE: an occurrence, each of which has a record. Others: a user."""
 
     SCHEDULE = "SCHEDULE"
-    MANUAL = "MANUAL"  # run now: at an instant that is no occurrence
-    BACKFILL = "BACKFILL"  # of an occurrence of the past
+    MANUAL = "MANUAL"  # run now: its instant is not an occurrence
+    BACKFILL = "BACKFILL"  # a past occurrence
 
 
 class AttemptOutcome(StrEnum):
@@ -57,10 +56,10 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a run. `number` counts from 1; a handed-back attempt gives its number to the next
-    one. `log_parts`: how many parts its log has in `RunFiles`; 0: its output is on the record, if
-    it is the latest. `script_sha256`: the digest of the script that was fetched for it. `pool`:
-    the pool that made it and has its files; None: a version made it that did not separate pools.
+    """One attempt of a run. `number`: from 1; after a hand-back the next attempt has the same number.
+    `log_parts`: number of parts of its log in `RunFiles`; 0: the output of the latest attempt is on
+    the record. `script_sha256`: digest of the script it fetched. `pool`: the pool that made it and
+    has its files; None: made by a version that did not separate pools.
     """
 
     number: int
@@ -76,18 +75,18 @@ class Attempt:
 
 
 MAX_ATTEMPTS_KEPT = 100
-"""Attempts in a run's history; of a run that is redriven again and again the latest."""
+"""Maximum number of attempts in a run's history; older ones are dropped."""
 
 MAX_INLINE_BYTES = 8 * 1024
-"""Of a result or a checkpoint on the record; a larger one goes to `RunFiles`."""
+"""Maximum size of a result or checkpoint on the record; larger ones go to `RunFiles`."""
 MAX_VALUE_BYTES = 1024 * 1024
-"""Of a result or a checkpoint."""
+"""Maximum size of a result or checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A JSON value of *size* bytes that a script left: its `text`, or the `file` of `RunFiles` that
-    holds it.
+    """A JSON value from a script, of *size* bytes: its `text`, or the name of its `file` in
+    `RunFiles`.
     """
 
     size: int
@@ -97,8 +96,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an attempt left behind. `permanent`: another attempt could not end otherwise, so none
-    is made. `value`: what the script gave as its result.
+    """The outcome of an attempt. `permanent`: a retry would end the same way, so none is made.
+    `value`: the result that the script set.
     """
 
     outcome: AttemptOutcome
@@ -116,16 +115,18 @@ class Result:
 class Run:
     """A run record.
 
-    `fence` grows with every claim; `claim_token` is that claim's own; `lease_until` bounds its
-    worker's right. `attempt` counts attempts that matter against `maxAttempts`; `attempt_base` of
-    them were made before the last redrive and matter no longer. `attempts` is the history, the
-    latest `MAX_ATTEMPTS_KEPT`. `buried`: the dispatch whose death has been told. `checkpoint` is
-    what the script saved last, `result` what it gave. A SKIPPED record with `covered_to` is a range
-    record: it stands for the `covered` occurrences from its own to that one.
-
-    `trigger`: what made it. Of one that was asked for, or asked to be skipped: `request`, what
-    tells that request from others; `request_reason`, why; `payload`, the JSON that it has in place
-    of its job's.
+    - `fence`: grows with every claim. `claim_token`, `worker`, `lease_until`: the latest claim, its
+      worker and the end of its lease.
+    - `dispatch`: number of the latest dispatch. `buried`: number of the dispatch whose DEAD event
+      was published.
+    - `attempt`: number of attempts, without hand-backs; `attempt_base` of them were made before the
+      last redrive and do not count toward `maxAttempts`. `attempts`: the history, the latest
+      `MAX_ATTEMPTS_KEPT`.
+    - `checkpoint`: the latest one that the script saved. `result`: the script's result.
+    - `covered_to`: makes a SKIPPED record a range record, which stands for the `covered`
+      occurrences from its own to that one.
+    - `trigger`: what created the run. If a user requested the run, or its skip: `request`, an id of
+      the request; `request_reason`; `payload`, JSON that replaces the job's.
     """
 
     key: RunKey
@@ -163,35 +164,35 @@ class Run:
 
     @property
     def tries(self) -> int:
-        """The attempts that count: since the first dispatch, or since the last redrive."""
+        """Number of attempts that count toward `maxAttempts`: since the last redrive, if any."""
         return self.attempt - self.attempt_base
 
     def fence_of(self, attempt: Attempt) -> int:
-        """The fence under which *attempt*, one of `attempts`, was made: each claim makes one."""
+        """The fence of *attempt*, one of `attempts`. Each claim makes one attempt."""
         return self.fence - (len(self.attempts) - 1 - self.attempts.index(attempt))
 
     @property
     def skip_requested(self) -> bool:
-        """Whether it is an occurrence, due or still to come, that somebody asked to skip."""
+        """Whether a user asked to skip this occurrence, which may still be in the future."""
         return self.state is RunState.SKIPPED and bool(self.request) and not self.on_request
 
     @property
     def on_request(self) -> bool:
-        """Whether somebody asked for it: it is not of the row of what the schedule has sent."""
+        """Whether a user requested this run; it is not part of the order of scheduled runs."""
         return self.trigger is not Trigger.SCHEDULE
 
     @property
     def covers_until(self) -> datetime:
-        """The last occurrence that this record stands for."""
+        """The last occurrence that this record covers."""
         return self.covered_to or self.key.scheduled_at
 
     def folder_of(self, attempt: Attempt) -> RunFolder:
-        """Where the files of *attempt*, one of `attempts`, are."""
+        """The folder with the files of *attempt*, one of `attempts`."""
         return RunFolder(self.key, attempt.pool)
 
     @property
     def result_folder(self) -> RunFolder:
-        """Where the file of `result` is: the last attempt left it."""
+        """The folder with the file of `result`: that of the last attempt."""
         return RunFolder(self.key, self.attempts[-1].pool if self.attempts else None)
 
     def taken_over(
@@ -204,14 +205,16 @@ class Run:
         lease_until: datetime,
         pool: str | None = None,
     ) -> Run:
-        """The next attempt, by the message numbered *dispatch*, after the last worker vanished."""
+        """Return the run with its next attempt, after its worker was lost. *dispatch*: the number of
+        the received dispatch.
+        """
         lost = self._closed(
             Result(AttemptOutcome.WORKER_LOST, f"lease of {self.worker} lapsed"), now
         )
         number = self.attempt + 1
         return replace(
             lost,
-            # A number that was sent is never given again: the queue would swallow its next sending.
+            # Dispatch numbers are never reused: the queue would drop the message as a duplicate.
             dispatch=max(self.dispatch, dispatch),
             attempt=number,
             fence=self.fence + 1,
@@ -223,7 +226,7 @@ class Run:
         )
 
     def ended(self, state: RunState, result: Result, now: datetime) -> Run:
-        """Ended in *state* (SUCCEEDED, CANCELLED or DEAD)."""
+        """Return the run ended in *state*: SUCCEEDED, CANCELLED or DEAD."""
         return replace(
             self._closed(result, now),
             state=state,
@@ -237,7 +240,7 @@ class Run:
         )
 
     def retrying(self, result: Result, now: datetime, *, not_before: datetime) -> Run:
-        """Waiting for the next dispatch, from *not_before* on."""
+        """Return the run waiting for its next dispatch, which may start at *not_before*."""
         return replace(
             self._closed(result, now),
             state=RunState.PENDING,
@@ -252,7 +255,7 @@ class Run:
         )
 
     def handed_back(self, result: Result, now: datetime) -> Run:
-        """Given up by a worker that shuts down: free at once, the attempt not counted."""
+        """Return the run handed back by its worker: free immediately, the attempt not counted."""
         closed = self._closed(result, now)
         return replace(
             closed,
@@ -264,14 +267,14 @@ class Run:
         )
 
     def redriven(self, reason: str, now: datetime) -> Run:
-        """Tried again, though DEAD: with as many attempts as its job's policy gives, and the
-        history going on.
+        """Return the DEAD run redriven: with all attempts of its job's policy, keeping its
+        history.
         """
         return replace(
             self,
             state=RunState.PENDING,
-            # A retry's message may be under way with the next number, from a worker that died
-            # before it had that on record; the queue would take the redrive's for a repetition.
+            # The next number may be in flight: a worker can die after sending its retry and before
+            # recording it. The queue would drop the redrive's message as a duplicate.
             dispatch=self.dispatch + 2,
             attempt_base=self.attempt,
             not_before=now,
@@ -292,8 +295,8 @@ class Run:
         pool: str | None = None,
         dispatched_at: datetime | None = None,
     ) -> Run:
-        """The record of an occurrence that does not run, or of several in a row. `pool` and
-        `dispatched_at`, where an executor had it before it.
+        """Return the record of a skipped occurrence, or of several consecutive ones. `pool` and
+        `dispatched_at`: set if an executor skips it.
         """
         return Run(
             key,
@@ -307,7 +310,7 @@ class Run:
         )
 
     def passed_over(self, reason: str, now: datetime, *, pool: str, dispatched_at: datetime) -> Run:
-        """The SKIPPED record of a run that was asked for and that nobody has started."""
+        """Return the SKIPPED record of a requested run that was never claimed."""
         return replace(
             self,
             state=RunState.SKIPPED,
@@ -319,7 +322,7 @@ class Run:
         )
 
     def _closed(self, result: Result, now: datetime) -> Run:
-        """With the attempt under way entered in the history."""
+        """Return the run with the current attempt closed in its history."""
         if not self.attempts:
             return self
         *before, last = self.attempts
@@ -336,9 +339,9 @@ class Run:
 
 
 def of_creation(records: Iterable[Run], uid: str, created_at: datetime) -> Iterator[Run]:
-    """Those of *records*, the latest first, that are of the job which was made as *uid* at
-    *created_at*, up to the first of a job that had its id before. That one may have later
-    records, too: of what was skipped or cancelled before it was due.
+    """Iterate over those of *records*, latest first, that belong to the job created as *uid* at
+    *created_at*. Stops at the first older record of a deleted job with the same id. The deleted job
+    can also have newer records, of occurrences skipped or cancelled in advance; these are left out.
     """
     for run in records:
         if run.key.uid == uid:
