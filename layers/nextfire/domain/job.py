@@ -1,4 +1,4 @@
-"""Jobs: what a user defines, and what the system keeps beside it."""
+"""Jobs: the definition by the user, and the state that the system keeps with it."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ class WhenDocument(Document):
         *effective_from*, with the jitter of the job *uid*.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         return upcoming(
             self.schedule_from(effective_from),
@@ -435,9 +435,9 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A schedule version that is no longer in force. It owns its occurrences after
-    `effective_from`, up to and with `until`, the instant of the change that replaced it. `paused`:
-    the job was, and none of them runs.
+    """A replaced schedule version. It owns its occurrences after `effective_from`, up to and
+    including `until`, the instant of the change that replaced it. `paused`: the job was paused, so
+    none of them runs.
     """
 
     version: int
@@ -451,15 +451,15 @@ class Replaced:
 
 MAX_SKIPS = 8
 MAX_REPLACED = 8
-"""How many replaced versions a job remembers; more only while their occurrences are not all
-dispatched: one has some at most, unless the watcher is behind."""
+"""Number of replaced versions that a job keeps. It keeps more only while some have occurrences that
+are not dispatched, which happens if the watcher is behind."""
 MAX_REPLACED_BYTES = 64 * 1024
-"""Of all that it remembers, for an item has no room for more."""
-_ENVELOPE = 256  # bytes of a remembered version beside its schedule, at most
+"""Maximum size of the replaced versions: they share the job's item, which is at most 400 KB."""
+_ENVELOPE = 256  # bytes; maximum size of a replaced version without its schedule
 
 
 def bytes_of(versions: Iterable[Replaced]) -> int:
-    """About what *versions* take of an item, and not less."""
+    """Return an upper bound of the bytes that *versions* take in the job's item."""
     return sum(len(past.when.model_dump_json()) + _ENVELOPE for past in versions)
 
 
@@ -467,17 +467,19 @@ def bytes_of(versions: Iterable[Replaced]) -> int:
 class Job:
     """A stored job.
 
-    `uid` is new with every creation. `revision` (≥ 1) counts every change. `schedule_version`
-    changes only when *when* changes, and grows. A version owns the occurrences after
-    `effective_from`: the instant of that change; of a job that was paused, that of the pause, for
-    what was due meanwhile falls under the misfire policy at `resumed_at`. `counted_from`, where it
-    is another: from when DELAY, INTERVAL and `maxRuns` count; no pause moves it. `skips`: the
-    occurrences that somebody asked to skip, the latest `MAX_SKIPS`; each has its record.
-    `resumes_at`: of a PAUSED job, when it is resumed by itself, if it is. `drain_asked_at`: of a
-    PAUSED job, when it was asked to drain, if it was: then it is told until when its runs go on.
-    `backfill`: the latest that did not come to its end; see `backfilling`.
-    `counted`: it is one of those that count toward its tenant's quota of jobs; one that has ended
-    is not.
+    - `uid`: different for each creation of a job with this id. `revision` (≥ 1): counts every
+      change.
+    - `schedule_version`: changes, and grows, if and only if *when* changes. A version owns the
+      occurrences after `effective_from`, the instant of that change. For a job that was paused it
+      is the start of the pause, because occurrences during the pause fall under the misfire policy
+      at `resumed_at`.
+    - `counted_from`: start of the count for DELAY, INTERVAL and `maxRuns`, if it differs from
+      `effective_from`. Pauses do not change it.
+    - `skips`: occurrences that a user asked to skip, the latest `MAX_SKIPS`. Each has a record.
+    - `resumes_at`: when a PAUSED job is resumed automatically. `drain_asked_at`: when the user
+      asked to drain a PAUSED job; its document then shows until when its runs continue.
+    - `backfill`: the latest backfill that has not completed; see `backfilling`.
+    - `counted`: the job counts toward its tenant's quota of jobs. Ended jobs do not.
     """
 
     key: JobKey
@@ -500,9 +502,9 @@ class Job:
     backfill: Backfill | None = None
 
     def with_new_version(self, now: datetime) -> Job:
-        """The same job with a schedule version of its own from *now* on. Version and
-        `effective_from` only grow, whatever the clocks of writers say. It remembers all versions
-        before: which may be forgotten, the due table says; see `is_over`.
+        """Return the job with a new schedule version from *now* on. Version and `effective_from`
+        only grow, whatever the clocks of the writers. All earlier versions are kept; `is_over`
+        decides which can be dropped.
         """
         effective_from = max(cut(now), self.effective_from)
         when = self.definition.model_dump(include=set(WhenDocument.model_fields))
@@ -525,14 +527,14 @@ class Job:
         )
 
     def paused(self, now: datetime, reason: str | None) -> Job:
-        """The same job, nothing of which is due after *now* until it is resumed."""
+        """Return the job paused: no occurrence after *now* is due until it is resumed."""
         paused = self.with_new_version(now)
         return replace(
             paused, state=JobState.PAUSED, counted_from=self._counted_from, pause_reason=reason
         )
 
     def resumed(self, now: datetime) -> Job:
-        """The same job, due again; what was due during the pause is now late."""
+        """Return the job resumed. Occurrences during the pause are now late."""
         return replace(
             self,
             state=JobState.ACTIVE,
@@ -544,11 +546,11 @@ class Job:
         )
 
     def resumption(self, now: datetime) -> tuple[Job, FireEntry | None]:
-        """The next revision of this PAUSED job, resumed at *now*, with its first entry. One that
-        has no occurrence left is COMPLETED.
+        """Return the next revision of this PAUSED job, resumed at *now*, and its first due entry. A
+        job without further occurrences becomes COMPLETED.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         resumed = replace(
             self.resumed(now), revision=self.revision + 1, updated_at=max(cut(now), self.updated_at)
@@ -559,35 +561,33 @@ class Job:
         return resumed, first
 
     def resume_entry(self) -> ResumeEntry | None:
-        """The entry that ends the pause of this job; None if nothing but a request does."""
+        """Return the due entry that ends the pause of this job; None if only a request ends it."""
         if self.state is not JobState.PAUSED or self.resumes_at is None:
             return None
         return ResumeEntry(self.key, self.uid, self.resumes_at)
 
     @property
     def backfilling(self) -> Backfill | None:
-        """The backfill that goes on, if one does: a change of *when*, a pause and a deletion end
-        it.
-        """
-        goes_on = self.backfill is not None and self.backfill.version == self.schedule_version
-        return self.backfill if goes_on else None
+        """The backfill in progress, or None. A change of *when*, a pause and a deletion end it."""
+        continues = self.backfill is not None and self.backfill.version == self.schedule_version
+        return self.backfill if continues else None
 
     def backfill_entry(self, position: int) -> BackfillEntry | None:
-        """The entry that goes on with this job's backfill at its *position*-th occurrence, from 1;
-        None if none goes on.
+        """Return the due entry that continues the backfill at its *position*-th occurrence (from
+        1); None if no backfill is in progress.
         """
         asked = self.backfilling
         if asked is None:
             return None
-        # Derived, so that whoever writes it writes the same.
+        # Derived from the job, so that all writers write the same entry.
         return BackfillEntry(self.key, self.uid, asked.asked_at, asked.backfill_id, position)
 
     def past_schedule(self, first: datetime) -> Schedule:
-        """The present schedule as if it had been there from *first* on: an INTERVAL in the same
-        phase. A DELAY counts from when it does.
+        """Return the current schedule extended back to *first*. An INTERVAL keeps its phase; a DELAY
+        keeps its start.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         counted_from, when = self._counted_from, self.definition
         if when.type is ScheduleType.DELAY or first > counted_from:
@@ -600,14 +600,14 @@ class Job:
         return when.schedule_from(first - timedelta(milliseconds=1))
 
     def unpaused(self, now: datetime) -> FireEntry | None:
-        """The entry that has on record what was due in the pause of this PAUSED job, up to *now*,
-        when a change ends its version.
+        """Return the due entry that records what was due in the pause of this PAUSED job, up to
+        *now*, when a change ends its schedule version; None if nothing was due.
         """
         entry = self.first() if self.state is JobState.PAUSED else None
         return entry if entry is not None and entry.occurs_at <= now else None
 
     def as_of(self, past: Replaced) -> Job:
-        """This job with its schedule as it was in the version *past*."""
+        """Return this job with the schedule of the version *past*."""
         when = {name: getattr(past.when, name) for name in WhenDocument.model_fields}
         return replace(
             self,
@@ -620,21 +620,20 @@ class Job:
         )
 
     def is_over(self, past: Replaced, unsent: Iterable[FireEntry], now: datetime) -> bool:
-        """Whether all that the version *past* of this job, and those before it, own is dispatched
-        by *now*. *unsent*: the FIRE entries of this job that were due by *now* and still lie in the
-        due table.
+        """Whether all occurrences of the version *past* and earlier ones are dispatched by *now*.
+        *unsent*: the FIRE entries of this job in the due table that were due by *now*.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         left = any(e.version <= past.version and e.occurs_at <= past.until for e in unsent)
         return not left and self.as_of(past).all_due_at(past.until) <= now
 
     def all_due_at(self, until: datetime) -> datetime:
-        """When all occurrences up to *until* are due: then, or with jitter later.
+        """Return when all occurrences up to *until* are due, jitter included.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         width = self.definition.jitter_width
         if not width:
@@ -648,7 +647,7 @@ class Job:
 
     @property
     def version(self) -> str:
-        """What tells this state of the job from any other that it ever had, as a text."""
+        """Identifies this state of the job among all that it ever had."""
         return f"{self.uid}-{self.revision}"
 
     @property
@@ -661,33 +660,33 @@ class Job:
 
     @property
     def exclusive(self) -> bool:
-        """Whether its runs wait for each other in the queue."""
+        """Whether its runs exclude each other: they share a message group."""
         return self.definition.overlap is not Overlap.ALLOW
 
     def changed_after(self, at: datetime) -> bool:
-        """Whether its document was changed at *at* or later: its pool, too, perhaps."""
+        """Whether its document, and thus possibly its pool, changed at or after *at*."""
         return self.revision > 1 and self.updated_at >= at
 
     def next_after(self, after: datetime) -> datetime | None:
-        """The next occurrence strictly after *after* and `effective_from`, whatever the job's
-        state.
+        """Return the next occurrence strictly after *after* and `effective_from`, in any state of
+        the job.
         """
         return next_instant(self.schedule, max(after, self.effective_from))
 
     def first(self) -> FireEntry | None:
-        """The entry of this version's first occurrence; None if it has none.
+        """Return the due entry of this version's first occurrence, or None.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         return self.next_entry(self.effective_from)
 
     def next_entry(self, after: datetime) -> FireEntry | None:
-        """The entry of the first occurrence after *after*, whatever the job's state; None if there
-        is none, or `maxRuns` leaves none.
+        """Return the due entry of the first occurrence after *after*, in any state of the job; None
+        after the last one, or the last one that `maxRuns` allows.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         at = self.next_after(after)
         if at is None:
@@ -696,11 +695,11 @@ class Job:
         return None if most is not None and ordinal > most else self.fire_entry(at, ordinal)
 
     def due_at(self, occurrence: datetime) -> datetime:
-        """When the run of the occurrence at *occurrence* is due: then, or with jitter later."""
+        """Return when the run of the occurrence at *occurrence* is due, jitter included."""
         return occurrence + jitter(self.uid, occurrence, self.definition.jitter_width)
 
     def fire_entry(self, occurrence: datetime, ordinal: int) -> FireEntry:
-        """The due entry for the occurrence at *occurrence*, the *ordinal*-th of this version."""
+        """Return the due entry of the *ordinal*-th occurrence of this version, at *occurrence*."""
         width = self.definition.jitter_width
         return fire(
             self.key,
@@ -713,10 +712,10 @@ class Job:
         )
 
     def next_to_run(self, after: datetime) -> datetime | None:
-        """The first occurrence after *after* that is not to be skipped; None if there is none.
+        """Return the first occurrence after *after* that is not skipped, or None.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         entry = self.next_entry(after)
         while entry is not None and entry.occurs_at in self.skips:
@@ -724,28 +723,28 @@ class Job:
         return None if entry is None else entry.occurs_at
 
     def successor(self, entry: FireEntry) -> FireEntry | None:
-        """The entry that follows *entry*, one of this version; None after the last.
+        """Return the due entry after *entry*, an entry of this version; None after the last.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         return self.following(entry.occurs_at, entry.ordinal)
 
     def following(self, occurrence: datetime, ordinal: int) -> FireEntry | None:
-        """The entry that follows the *ordinal*-th occurrence; None after the last.
+        """Return the due entry after the *ordinal*-th occurrence; None after the last.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         most = self.definition.max_runs
         following = self.next_after(occurrence)
         if following is None or (most is not None and ordinal >= most):
             return None
-        # Counted only where it is asked for, so that other entries stay as small as they are.
+        # Set only with `maxRuns`, to keep other entries small.
         return self.fire_entry(following, 1 if most is None else ordinal + 1)
 
     def stretch(self, entry: FireEntry, until: datetime) -> Stretch:
-        """The occurrences from that of *entry* to *until*, within `maxRuns`; see
+        """Return the occurrences from that of *entry* to *until*, within `maxRuns`; see
         `schedule.stretch`.
         """
         most = self.definition.max_runs
@@ -753,8 +752,8 @@ class Job:
         return stretch(self.schedule, entry.occurs_at, until, at_most=left)
 
     def count_between(self, after: datetime, before: datetime, *, at_most: int) -> int:
-        """How many occurrences, within `maxRuns`, lie between *after* and *before*, counted to
-        *at_most*.
+        """Return the number of occurrences between *after* and *before*, both exclusive, within
+        `maxRuns`; at most *at_most*.
         """
         first = self.next_after(after)
         if self.definition.max_runs is not None and first is not None and at_most:
@@ -763,11 +762,11 @@ class Job:
         return sum(1 for _ in takewhile(lambda occurrence: occurrence.at < before, found))
 
     def ordinal(self, occurrence: datetime) -> int:
-        """Which occurrence of this version it is, from 1. Counted only where `max_runs` asks, to
-        one more than that.
+        """Return the position of the occurrence in this version, from 1. Computed only with
+        `maxRuns`, up to `maxRuns` + 1; else 1.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         most = self.definition.max_runs
         if most is None:
@@ -775,10 +774,10 @@ class Job:
         return count_occurrences(self.schedule, occurrence, at_most=most + 1)
 
     def is_last(self, occurrence: datetime) -> bool:
-        """Whether no occurrence follows the one at *occurrence*. A MANUAL job has no last one.
+        """Whether the occurrence at *occurrence* is the last one. False for a MANUAL job.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         if self.definition.type is ScheduleType.MANUAL:
             return False
@@ -788,10 +787,10 @@ class Job:
         )
 
     def upcoming(self, after: datetime, count: int) -> list[Upcoming]:
-        """The next *count* occurrences due after *after*; none of a job that is not ACTIVE.
+        """Return the next *count* occurrences due after *after*; empty if the job is not ACTIVE.
 
         Raises:
-            InvalidInputError: The schedule cannot be read.
+            InvalidInputError: The schedule is invalid.
         """
         if self.state is not JobState.ACTIVE:
             return []

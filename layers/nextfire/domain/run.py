@@ -56,7 +56,7 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of a run. `number`: from 1; after a hand-back the next attempt has the same number.
+    """One attempt of a run. `number`: from 1; an attempt after a hand-back repeats the number.
     `log_parts`: number of parts of its log in `RunFiles`; 0: the output of the latest attempt is on
     the record. `script_sha256`: digest of the script it fetched. `pool`: the pool that made it and
     has its files; None: made by a version that did not separate pools.
@@ -205,8 +205,8 @@ class Run:
         lease_until: datetime,
         pool: str | None = None,
     ) -> Run:
-        """Return the run with its next attempt, after its worker was lost. *dispatch*: the number of
-        the received dispatch.
+        """Return the run with its next attempt, after its worker was lost. *dispatch*: the number
+        of the received dispatch.
         """
         lost = self._closed(
             Result(AttemptOutcome.WORKER_LOST, f"lease of {self.worker} lapsed"), now
