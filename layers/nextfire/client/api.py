@@ -67,7 +67,7 @@ Instant = datetime | str
 
 
 class Page(Protocol[Item_co]):
-    """Some of a listing."""
+    """One page of a listing."""
 
     @property
     def items(self) -> Sequence[Item_co]: ...
@@ -77,22 +77,21 @@ class Page(Protocol[Item_co]):
 
 
 class Client:
-    """Calls one nextfire API. It may be used by several threads at once.
+    """A client of one nextfire API. Thread-safe.
 
-    Its methods are the API's operations, by their ids (docs/reference/api.md); and `jobs`,
-    `executions`, `all_executions`, `keys`, `scripts`, `log`, which go through all pages; and
-    `push_script`.
-    Answers are views of JSON documents (`nextfire.client.models`).
+    Its methods are the operations of the API, by operation id (docs/reference/api.md). In addition,
+    `jobs`, `executions`, `all_executions`, `keys`, `scripts` and `log` iterate over all pages, and
+    `push_script` uploads a script. Responses are views of JSON documents
+    (`nextfire.client.models`).
 
-    What fails in passing (429, 502 to 504, a lost connection) is tried again by itself, with
-    growing waits, at least as long as the answer asks for. A POST bears an `Idempotency-Key`, by
-    default a new one, so that it is done once however often it is sent. What cannot be repeated
-    without another answer (a DELETE; a change with `if_match`) is sent again only if it certainly
-    was not carried out.
+    Transient failures (429, 502 to 504, a lost connection) are retried with growing delays, at
+    least as long as `Retry-After`. POST requests carry an `Idempotency-Key`, by default a new one,
+    so that retries take effect once. Requests that cannot be repeated safely (DELETE; a change with
+    `if_match`) are retried only if they certainly did not take effect.
 
-    Every method raises `ApiError` where the API refuses (by status: `NotFound`, `Conflict`,
-    `PreconditionFailed`, `Invalid`, `RateLimited`, `Unauthorized`, `Forbidden`, `Unavailable`),
-    `UnreachableError` where no answer comes, else `ClientError`.
+    Every method raises `ApiError` if the API rejects the request (by status: `NotFound`,
+    `Conflict`, `PreconditionFailed`, `Invalid`, `RateLimited`, `Unauthorized`, `Forbidden`,
+    `Unavailable`), `UnreachableError` if there is no response, and `ClientError` otherwise.
 
     Example:
         with Client() as nextfire:
@@ -118,7 +117,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Finds out where the API is and what says who calls, as the command `nextfire` does.
+        """Configure the client; the command `nextfire` uses the same rules.
 
         Args:
             endpoint: The API's URL, without ``/v1``. Default: ``NEXTFIRE_ENDPOINT``, else the local
@@ -127,18 +126,18 @@ class Client:
                 user's file for this endpoint (docs/operate/identity.md). The local stack of a
                 folder gets its own key only.
             auth: ``keys``, ``iam`` (a SigV4 signature of the caller's AWS credentials) or ``jwt``
-                (a token, from ``NEXTFIRE_TOKEN``). Default: ``NEXTFIRE_AUTH``, else what there is,
-                in the order keys, jwt, iam.
-            profile: The AWS profile that signs.
-            region: The API's AWS region. Default: the one that the endpoint tells.
-            timeout: Seconds for an answer; no retry begins later than that after a call's begin.
-            retries: How often a call is tried again, at most.
-            transport: Stands in for the network.
-            sleep: Waits between tries.
+                (a token, from ``NEXTFIRE_TOKEN``). Default: ``NEXTFIRE_AUTH``, else the first
+                available of keys, jwt, iam.
+            profile: The AWS profile used for signing.
+            region: The API's AWS region. Default: the one in the endpoint.
+            timeout: Seconds for a response. No retry starts later than this after the call.
+            retries: Maximum number of retries of a call.
+            transport: Replaces the network, for tests.
+            sleep: Sleeps between retries.
             monotonic: The clock of `timeout`.
 
         Raises:
-            ClientError: It is not known where the API is, or what says who calls.
+            ClientError: No endpoint, or no credentials.
         """
         stack = None
         if not (endpoint := endpoint or access.from_environment(access.ENDPOINT)):
@@ -173,22 +172,22 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         self._caller.close()
 
     @property
     def endpoint(self) -> str:
-        """Where the API is."""
+        """The URL of the API."""
         return self._caller.endpoint
 
     # The API itself
 
     def get_health(self) -> Health:
-        """Whether the API is there, and its clock."""
+        """Return the health and the clock of the API."""
         return self._read(Health, "/v1/health")
 
     def get_description(self) -> dict[str, Any]:
-        """The OpenAPI document."""
+        """Return the OpenAPI document."""
         return self._read(Answer, "/v1/openapi.json").document
 
     # Jobs
@@ -196,11 +195,11 @@ class Client:
     def create_job(
         self, job: JobRequest | Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Job:
-        """A new job, as a `JobRequest` or as its JSON document in the long or the short form. When
-        this returns, the job is stored, and its first occurrence with it.
+        """Create a job from a `JobRequest` or a JSON document in the long or the short form. When
+        this returns, the job and its first occurrence are stored.
 
         Raises:
-            Conflict: There is a job of that id.
+            Conflict: A job with this id exists.
         """
         return self._post(Job, "/v1/jobs", sent(job), idempotency_key)
 
@@ -210,8 +209,8 @@ class Client:
         *,
         idempotency_key: str | None = None,
     ) -> Batch:
-        """1 to 100 new jobs, each as `create_job` takes it. What became of each is in `results`, in
-        their order: one that is bad hinders no other.
+        """Create 1 to 100 jobs; see `create_job`. `results` has the outcome of each, in order.
+        Invalid jobs do not affect the rest.
         """
         body = {"jobs": [sent(job) for job in jobs]}
         return self._post(Batch, "/v1/jobs:batch", body, idempotency_key)
@@ -225,8 +224,8 @@ class Client:
         progress_token: str | None = None,
         idempotency_key: str | None = None,
     ) -> Many:
-        """Pause the jobs that have all *labels*, some of them a call: with the answer's
-        `progress_token` the next call goes on.
+        """Pause the jobs that have all *labels*, in several calls: pass the `progress_token` of a
+        response to the next call.
         """
         more = {"reason": reason, "until": until, "progressToken": progress_token}
         body = {"labels": dict(labels), **given(more)}
@@ -239,7 +238,7 @@ class Client:
         progress_token: str | None = None,
         idempotency_key: str | None = None,
     ) -> Many:
-        """Resume the jobs that have all *labels*, as `pause_jobs` pauses them."""
+        """Resume the jobs that have all *labels*; calls as for `pause_jobs`."""
         body = {"labels": dict(labels), **given({"progressToken": progress_token})}
         return self._post(Many, "/v1/jobs:resume", body, idempotency_key)
 
@@ -250,7 +249,7 @@ class Client:
         progress_token: str | None = None,
         idempotency_key: str | None = None,
     ) -> Many:
-        """Cancel the jobs that have all *labels* for good, as `pause_jobs` pauses them."""
+        """Cancel the jobs that have all *labels* permanently; calls as for `pause_jobs`."""
         body = {"labels": dict(labels), **given({"progressToken": progress_token})}
         return self._post(Many, "/v1/jobs:cancel", body, idempotency_key)
 
@@ -263,8 +262,8 @@ class Client:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> JobPage:
-        """A page of the tenant's jobs, by id. `label`: ``key:value``; of several: all. `name`: how
-        their names begin. `limit`: 1 to 100.
+        """Return a page of the tenant's jobs, by id. `label`: ``key:value``; a job must have all of
+        them. `name`: a prefix of their names. `limit`: 1 to 100.
         """
         query = {"state": state, "label": label, "name": name, "limit": limit, "cursor": cursor}
         return self._read(JobPage, "/v1/jobs", query)
@@ -276,11 +275,11 @@ class Client:
         label: str | Sequence[str] | None = None,
         name: str | None = None,
     ) -> Iterator[Job]:
-        """All jobs that `list_jobs` would list."""
+        """Iterate over all jobs that `list_jobs` lists."""
         return pages(partial(self.list_jobs, state=state, label=label, name=name))
 
     def get_job(self, job_id: str) -> JobDetail:
-        """The job, with its last run and its next occurrences."""
+        """Return a job, with its last run and its next occurrences."""
         return self._read(JobDetail, _job(job_id))
 
     def put_job(
@@ -291,11 +290,11 @@ class Client:
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> Job:
-        """The job as it is to be: created, or changed to it. `if_match`: only if it is still what
-        that `etag` was of. `if_none_match`: ``*``, only if there is none.
+        """Create the job, or change it to *job*. `if_match`: only if its etag is still this one.
+        `if_none_match`: ``*``, only if it does not exist.
 
         Raises:
-            PreconditionFailed: It is not so.
+            PreconditionFailed: The condition does not hold.
         """
         conditions = {"If-Match": if_match, "If-None-Match": if_none_match}
         return self._send(Job, "PUT", _job(job_id), sent(job), conditions)
@@ -303,11 +302,11 @@ class Client:
     def change_job(
         self, job_id: str, changes: Mapping[str, Any], *, if_match: str | None = None
     ) -> Job:
-        """The job with *changes*, a JSON merge patch (RFC 7396) of its document: None takes a field
-        back to its default.
+        """Apply *changes*, a JSON merge patch (RFC 7396), to a job. None resets a field to its
+        default.
 
         Raises:
-            PreconditionFailed: It is not what the etag `if_match` was of.
+            PreconditionFailed: The job's etag is no longer `if_match`.
 
         Example:
             job = nextfire.get_job("nightly")
@@ -316,7 +315,7 @@ class Client:
         return self._send(Job, "PATCH", _job(job_id), changes, {"If-Match": if_match})
 
     def delete_job(self, job_id: str, *, if_match: str | None = None) -> Job:
-        """Cancel the job for good. What is due later does not run; its history stays."""
+        """Cancel a job permanently. Later occurrences do not run; its history is kept."""
         return self._delete(Job, _job(job_id), {"If-Match": if_match})
 
     def pause_job(
@@ -328,7 +327,7 @@ class Client:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
-        """The job, PAUSED: nothing due later runs, until it is resumed, or *until* then."""
+        """Pause a job: later occurrences do not run until it is resumed, or *until* that instant."""
         body = given({"reason": reason, "until": until})
         return self._post(Job, f"{_job(job_id)}/pause", body, idempotency_key, if_match)
 
@@ -340,14 +339,14 @@ class Client:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
-        """The job, PAUSED: DRAINING until what was under way has ended."""
+        """Pause a job. Its state is DRAINING until its runs in progress have ended."""
         body = given({"reason": reason})
         return self._post(Job, f"{_job(job_id)}/drain", body, idempotency_key, if_match)
 
     def resume_job(
         self, job_id: str, *, if_match: str | None = None, idempotency_key: str | None = None
     ) -> Job:
-        """The job, ACTIVE again; its misfire policy decides over what was due in the pause."""
+        """Resume a job. Its misfire policy decides which missed occurrences run."""
         return self._post(Job, f"{_job(job_id)}/resume", {}, idempotency_key, if_match)
 
     def run_job(
@@ -358,8 +357,8 @@ class Client:
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> Execution:
-        """The execution of a job that runs now, beside its schedule. `payload`: in place of the
-        job's; None, too.
+        """Run a job now, in addition to its schedule. `payload`: replaces the job's payload, also
+        by None.
         """
         body = given({"reason": reason})
         if payload is not _ABSENT:
@@ -374,12 +373,12 @@ class Client:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
-        """The job, of which the next occurrence will not run."""
+        """Skip the job's next occurrence."""
         body = given({"reason": reason})
         return self._post(Job, f"{_job(job_id)}/skip-next", body, idempotency_key, if_match)
 
     def undo_skip_next(self, job_id: str, *, if_match: str | None = None) -> Job:
-        """The job, of which that occurrence will run after all."""
+        """Undo the skip of an occurrence."""
         return self._delete(Job, f"{_job(job_id)}/skip-next", {"If-Match": if_match})
 
     def begin_backfill(
@@ -394,18 +393,18 @@ class Client:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Backfill:
-        """The backfill that goes on: the job's occurrences of the past, from `from_` on and before
-        `to`, run if they have no record. More than `max` are refused.
+        """Run the job's past occurrences that have no record, from *from_* (inclusive) to *to*
+        (exclusive). Rejected if there are more than *max*.
         """
         body = given({"from": from_, "to": to, "max": max, "order": order, "reason": reason})
         return self._post(Backfill, f"{_job(job_id)}/backfill", body, idempotency_key, if_match)
 
     def stop_backfill(self, job_id: str, *, if_match: str | None = None) -> Job:
-        """The job, whose backfill begins nothing more."""
+        """Stop the job's backfill: it starts no more runs."""
         return self._delete(Job, f"{_job(job_id)}/backfill", {"If-Match": if_match})
 
     def list_upcoming(self, job_id: str, *, count: int | None = None) -> UpcomingList:
-        """The job's next occurrences, *count* of them: 1 to 100; none unless it is ACTIVE."""
+        """Return the next *count* occurrences, 1 to 100; empty unless the job is ACTIVE."""
         return self._read(UpcomingList, f"{_job(job_id)}/upcoming", {"count": count})
 
     def preview_schedule(
@@ -414,8 +413,8 @@ class Client:
         *,
         idempotency_key: str | None = None,
     ) -> UpcomingList:
-        """The occurrences that a job with this schedule would have. Nothing is stored, so no
-        Idempotency-Key is made up.
+        """Return the occurrences that a job with this schedule would have. Stores nothing, so no
+        Idempotency-Key is generated.
         """
         path, key = "/v1/schedules/preview", {"Idempotency-Key": idempotency_key}
         return self._send(UpcomingList, "POST", path, sent(schedule), key)
@@ -425,12 +424,12 @@ class Client:
     def list_executions(
         self, job_id: str, *, limit: int | None = None, cursor: str | None = None
     ) -> ExecutionPage:
-        """A page of the job's executions, the latest scheduled first. `limit`: 1 to 100."""
+        """Return a page of the job's executions, latest scheduled first. `limit`: 1 to 100."""
         query = {"limit": limit, "cursor": cursor}
         return self._read(ExecutionPage, f"{_job(job_id)}/executions", query)
 
     def executions(self, job_id: str) -> Iterator[Execution]:
-        """All executions of the job, the latest scheduled first."""
+        """Iterate over all executions of the job, latest scheduled first."""
         return pages(partial(self.list_executions, job_id))
 
     def list_all_executions(
@@ -444,9 +443,10 @@ class Client:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ExecutionPage:
-        """A page of executions across jobs: those scheduled from *from_* (default: a day before
-        *to*) and before *to* (default: now), job by job. With `state` DEAD and no `job_id`: those
-        that died in that time, the latest death first. `limit`: 1 to 100.
+        """Return a page of executions of all jobs, grouped by job: those scheduled at or after
+        *from_* (default: a day before *to*) and before *to* (default: now). With `state` DEAD
+        and without `job_id`: those that died in that time, latest death first. `limit`: 1 to
+        100.
         """
         query = {"state": state, "jobId": job_id, "pool": pool, "from": from_, "to": to}
         return self._read(
@@ -462,12 +462,12 @@ class Client:
         from_: Instant | None = None,
         to: Instant | None = None,
     ) -> Iterator[Execution]:
-        """All that `list_all_executions` would list."""
+        """Iterate over all executions that `list_all_executions` lists."""
         ask = partial(self.list_all_executions, state=state, job_id=job_id, pool=pool)
         return pages(partial(ask, from_=from_, to=to))
 
     def get_execution(self, execution_id: str) -> Execution:
-        """The execution, or what its occurrence waits for."""
+        """Return an execution, or what its occurrence waits for."""
         return self._read(Execution, _execution(execution_id))
 
     def read_log(
@@ -478,14 +478,14 @@ class Client:
         limit: int | None = None,
         attempt: int | None = None,
     ) -> Log:
-        """The next lines of the execution's log. `limit`: 1 to 1000. `attempt`: only of that."""
+        """Return the next lines of the log. `limit`: 1 to 1000. `attempt`: only this attempt."""
         query = {"cursor": cursor, "limit": limit, "attempt": attempt}
         return self._read(Log, f"{_execution(execution_id)}/logs", query)
 
     def log(
         self, execution_id: str, *, attempt: int | None = None, follow: bool = False
     ) -> Iterator[LogLine]:
-        """The lines there are; with *follow* also those to come, until the execution has ended."""
+        """Iterate over the lines of the log; with *follow* until the execution has ended."""
         cursor = None
         while True:
             page = self.read_log(execution_id, cursor=cursor, limit=_LINES, attempt=attempt)
@@ -501,14 +501,14 @@ class Client:
     def cancel_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> Execution:
-        """The execution, CANCELLED; or RUNNING still, and its worker will end it in seconds."""
+        """Cancel an execution. A running script is ended by its worker within seconds."""
         path = f"{_execution(execution_id)}/cancel"
         return self._post(Execution, path, given({"reason": reason}), idempotency_key)
 
     def redrive_execution(
         self, execution_id: str, *, reason: str | None = None, idempotency_key: str | None = None
     ) -> Execution:
-        """The DEAD execution, PENDING again with new attempts."""
+        """Redrive a DEAD execution: it is PENDING again, with new attempts."""
         path = f"{_execution(execution_id)}/redrive"
         return self._post(Execution, path, given({"reason": reason}), idempotency_key)
 
@@ -524,8 +524,8 @@ class Client:
         signature: str | None = None,
         idempotency_key: str | None = None,
     ) -> Upload:
-        """Where a script of *size* bytes and that digest (hexadecimal) may be PUT. `push_script`
-        does both. *signature*: in base64, stored with it.
+        """Return where a script of *size* bytes with the digest *sha256* (hexadecimal) can be PUT.
+        `push_script` does both. *signature*: base64, stored with the script.
         """
         body = given(
             {
@@ -546,8 +546,8 @@ class Client:
         pool: str | None = None,
         signature: str | None = None,
     ) -> Upload:
-        """Have *source* be the script that jobs of *pool* (default: ``default``) call *handler*; an
-        archive is called by its name with ``.zip``. *signature*: ed25519, in base64.
+        """Upload *source* as the script *handler* of *pool* (default: ``default``). The name of an
+        archive includes ``.zip``. *signature*: ed25519, base64.
         """
         digest = hashlib.sha256(source).hexdigest()
         upload = self.upload_script(
@@ -559,18 +559,18 @@ class Client:
     def list_scripts(
         self, *, pool: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> ScriptPage:
-        """A page of the tenant's scripts, by pool and name. `limit`: 1 to 100."""
+        """Return a page of the tenant's scripts, by pool and name. `limit`: 1 to 100."""
         query = {"pool": pool, "limit": limit, "cursor": cursor}
         return self._read(ScriptPage, "/v1/scripts", query)
 
     def scripts(self, *, pool: str | None = None) -> Iterator[Script]:
-        """All scripts that `list_scripts` would list."""
+        """Iterate over all scripts that `list_scripts` lists."""
         return pages(partial(self.list_scripts, pool=pool))
 
     def list_script_versions(
         self, pool: str, handler: str, *, limit: int | None = None, cursor: str | None = None
     ) -> ScriptVersionPage:
-        """A page of the versions of a script, the latest first. `limit`: 1 to 100."""
+        """Return a page of the versions of a script, newest first. `limit`: 1 to 100."""
         path = f"/v1/scripts/{segment(pool)}/{segment(handler)}/versions"
         return self._read(ScriptVersionPage, path, {"limit": limit, "cursor": cursor})
 
@@ -587,8 +587,8 @@ class Client:
         reason: str | None = None,
         idempotency_key: str | None = None,
     ) -> Redriven:
-        """Redrive up to *limit* (1 to 100) of the pool's dead executions; with the answer's
-        `cursor` it goes on.
+        """Redrive up to *limit* (1 to 100) dead executions of a pool. Pass the `cursor` of the
+        response to the next call to continue.
         """
         body = given({"from": from_, "to": to, "limit": limit, "cursor": cursor, "reason": reason})
         return self._post(Redriven, f"/v1/pools/{segment(pool)}/redrive", body, idempotency_key)
@@ -605,8 +605,8 @@ class Client:
         labels: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
     ) -> NewKey:
-        """A new API key; its text is in `key`, and shown this once. `cidrs`: the networks it may be
-        used from. `labels`: the labels that a job must have to be reached with it.
+        """Create an API key. Its text is in `key`, and returned only once. `cidrs`: networks from
+        which it may be used. `labels`: it reaches only jobs with these labels.
         """
         body = given(
             {
@@ -620,19 +620,19 @@ class Client:
         return self._post(NewKey, "/v1/keys", body, idempotency_key)
 
     def list_keys(self, *, limit: int | None = None, cursor: str | None = None) -> KeyPage:
-        """A page of the tenant's API keys, by id. `limit`: 1 to 100."""
+        """Return a page of the tenant's API keys, by id. `limit`: 1 to 100."""
         return self._read(KeyPage, "/v1/keys", {"limit": limit, "cursor": cursor})
 
     def keys(self) -> Iterator[Key]:
-        """All API keys of the tenant, those that are good no more included."""
+        """Iterate over all API keys of the tenant, including expired and revoked ones."""
         return pages(self.list_keys)
 
     def get_key(self, key_id: str) -> Key:
-        """The API key, without its text."""
+        """Return an API key, without its text."""
         return self._read(Key, _api_key(key_id))
 
     def revoke_key(self, key_id: str) -> Key:
-        """The API key, REVOKED: within a minute it opens nothing."""
+        """Revoke an API key. Takes effect within a minute."""
         return self._delete(Key, _api_key(key_id), {})
 
     def rotate_key(
@@ -643,14 +643,14 @@ class Client:
         overlap_sec: int | None = None,
         idempotency_key: str | None = None,
     ) -> Rotated:
-        """A `new` key like this one, the `old`, which ends after the overlap."""
+        """Create a `new` key like this one, which is `old` and expires after the overlap."""
         body = given({"expiresInSec": expires_in_sec, "overlapSec": overlap_sec})
         return self._post(Rotated, f"{_api_key(key_id)}/rotate", body, idempotency_key)
 
     # Quotas
 
     def get_quotas(self) -> Quotas:
-        """What the tenant may have at most, and what it uses of that."""
+        """Return the tenant's quotas and their usage."""
         return self._read(Quotas, "/v1/quotas")
 
     # How they are sent
@@ -679,16 +679,16 @@ class Client:
         body: Mapping[str, Any],
         headers: Mapping[str, str | None],
     ) -> A:
-        told = given(headers)
-        again = not told.keys() & {"If-Match", "If-None-Match"}
-        return model(*self._caller.call(method, path, body=body, headers=told, again=again))
+        sent_headers = given(headers)
+        again = not sent_headers.keys() & {"If-Match", "If-None-Match"}
+        return model(*self._caller.call(method, path, body=body, headers=sent_headers, again=again))
 
     def _delete(self, model: type[A], path: str, headers: Mapping[str, str | None]) -> A:
         return model(*self._caller.call("DELETE", path, headers=given(headers), again=False))
 
 
 def pages(ask: Callable[..., Page[Item]]) -> Iterator[Item]:
-    """All items of a listing, asked for page by page with `limit` and `cursor`."""
+    """Iterate over all items of a listing, page by page, with `limit` and `cursor`."""
     cursor = None
     while True:
         page = ask(limit=_PAGE, cursor=cursor)
@@ -699,7 +699,7 @@ def pages(ask: Callable[..., Page[Item]]) -> Iterator[Item]:
 
 
 def up_to(limit: int, ask: Callable[..., Page[Item]]) -> tuple[list[Item], bool]:
-    """A listing's first items, at most *limit*, and whether there may be more."""
+    """Return the first items of a listing, at most *limit*, and whether more may exist."""
     items: list[Item] = []
     cursor = None
     while len(items) < limit:

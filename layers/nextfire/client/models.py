@@ -39,10 +39,10 @@ OrNew = Annotated[T | str, Field(union_mode="left_to_right")]
 
 
 class Answer:
-    """A document that the API answered. `document`: as it came. `etag`: of a job by itself, what
-    `if_match` takes.
+    """A JSON document that the API returned. `document`: the whole of it. `etag`: of a single job,
+    for `if_match`.
 
-    A field that the API left out is None where its type allows that, else an AttributeError.
+    A field that the API omitted is None if its type allows that, else an AttributeError.
     """
 
     def __init__(self, document: Mapping[str, Any], etag: str | None = None) -> None:
@@ -167,9 +167,9 @@ class Backfill(Answer):
 
 
 class Job(Answer):
-    """A job: its definition with every default, and what the system keeps beside it. `state`:
-    DRAINING of one that is PAUSED while what was under way goes on. Of one whose `state` is
-    UNREADABLE there are only `job_id` and `reason`.
+    """A job: its definition with all defaults, and the state that the system keeps. `state` is
+    DRAINING for a PAUSED job with runs in progress. An UNREADABLE job has only `job_id` and
+    `reason`.
     """
 
     job_id: str
@@ -246,7 +246,7 @@ class NotChanged(Answer):
 
 
 class Many(Answer):
-    """What was done to the jobs with some labels. `progress_token`: where the next call goes on."""
+    """The outcome of a bulk operation. `progress_token`: continues it in the next call."""
 
     matched: int
     changed: int
@@ -288,7 +288,7 @@ class ScriptVersionPage(Answer):
 
 
 class Upload(Answer):
-    """Where a script is to be PUT, with just these headers: whoever has `upload_url` can do so."""
+    """A URL for the PUT of a script, with exactly these headers. Anyone who has it can use it."""
 
     pool: str
     handler: str
@@ -473,7 +473,7 @@ class Key(Answer):
 
 
 class NewKey(Key):
-    """An API key, with its text as `key`; None where an earlier answer told it."""
+    """An API key with its text as `key`; None if an earlier response contained it."""
 
     key: str | None
 
@@ -500,7 +500,7 @@ class KeyPage(Answer):
 
 
 class OwnQuotas(Answer):
-    """What a tenant may have at most; None: there is no such quota."""
+    """The quotas of a tenant. None: not limited."""
 
     jobs: int | None
     runs_per_minute: int | None
@@ -514,15 +514,15 @@ class OwnQuotas(Answer):
 
 
 class UsedQuotas(Answer):
-    """What counts toward a quota; None where there is none. `runs_per_minute`: of the minute."""
+    """The usage of a tenant's quotas. None: not limited. `runs_per_minute`: in this minute."""
 
     jobs: int | None
     runs_per_minute: int | None
 
 
 class Quotas(Answer):
-    """What the caller's tenant may have at most, what it uses of that, and its `weight` (≥ 1) where
-    tenants take turns. `minute_ends_at`: when the runs of a minute are counted anew.
+    """The caller's quotas and their usage. `weight` (≥ 1): the tenant's share when tenants take
+    turns. `minute_ends_at`: when the count of runs per minute is reset.
     """
 
     quotas: OwnQuotas
@@ -556,7 +556,7 @@ def sent(given: WhenDocument | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def given(fields: Mapping[str, object]) -> dict[str, Any]:
-    """*fields* without those that are None, their instants as texts.
+    """Return *fields* without those that are None, with instants as text.
 
     Raises:
         ValueError: An instant is naive.

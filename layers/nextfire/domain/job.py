@@ -583,8 +583,8 @@ class Job:
         return BackfillEntry(self.key, self.uid, asked.asked_at, asked.backfill_id, position)
 
     def past_schedule(self, first: datetime) -> Schedule:
-        """Return the current schedule extended back to *first*. An INTERVAL keeps its phase; a DELAY
-        keeps its start.
+        """Return the current schedule extended back to *first*. An INTERVAL keeps its phase; a
+        DELAY keeps its start.
 
         Raises:
             InvalidInputError: The schedule is invalid.
