@@ -327,7 +327,7 @@ class Client:
         if_match: str | None = None,
         idempotency_key: str | None = None,
     ) -> Job:
-        """Pause a job: later occurrences do not run until it is resumed, or *until* that instant."""
+        """Pause a job: later occurrences do not run until it is resumed, or until *until*."""
         body = given({"reason": reason, "until": until})
         return self._post(Job, f"{_job(job_id)}/pause", body, idempotency_key, if_match)
 
