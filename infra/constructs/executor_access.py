@@ -128,9 +128,6 @@ class ExecutorAccess:
         for keys in ("aws:TagKeys", "sts:TransitiveTagKeys"):
             others = {"ForAnyValue:StringNotEquals": {keys: [*SESSION_TAGS]}}
             deny(self.role, actions, job_role, conditions=others)
-        # True, too, if no tag is transitive: further roles would be assumed with any pool.
-        kept = {"ForAllValues:StringNotEquals": {"sts:TransitiveTagKeys": ["pool"]}}
-        deny(self.role, actions, job_role, conditions=kept)
 
 
 def _attributes(*names: str) -> dict[str, Any]:

@@ -141,7 +141,7 @@ def test_woken_in_between_it_ends_at_once(stack: Stack, user: User) -> None:
     ("service", "operation", "request_"),
     [
         ("dynamodb", "put_item", {"TableName": "jobs", "Item": {}}),
-        ("dynamodb", "update_item", {"TableName": "runs", "Key": {}}),
+        ("dynamodb", "put_item", {"TableName": "runs", "Item": {}}),
         ("dynamodb", "delete_item", {"TableName": "due", "Key": {}}),
         ("sqs", "receive_message", {}),
         ("sqs", "send_message", {"MessageBody": "{}", "MessageGroupId": "g"}),
