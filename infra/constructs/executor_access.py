@@ -64,7 +64,8 @@ class ExecutorAccess:
         self._grant_tables()
         self._grant_buckets()
         self._grant_secrets()
-        self._grant_job_role(self.pool.settings.job_role)
+        if job_role := self.pool.settings.job_role:
+            self._grant_job_role(job_role)
 
     def _grant_tables(self) -> None:
         jobs, due, runs = (
@@ -112,17 +113,14 @@ class ExecutorAccess:
         )
         allow(self.role, ["ssm:GetParameter"], parameters)
 
-    def _grant_job_role(self, job_role: str | None) -> None:
+    def _grant_job_role(self, job_role: str) -> None:
         actions = ["sts:AssumeRole", "sts:TagSession"]
-        if job_role:
-            allow(self.role, actions, job_role)
+        allow(self.role, actions, job_role)
         if self.wide:
             return
         # Denied explicitly: within one account, a trust policy that names this role is enough to
         # allow the call.
         deny_others(self.role, actions, job_role)
-        if not job_role:
-            return
         pool = {"StringNotEquals": {"aws:RequestTag/pool": self.pool.name}}
         deny(self.role, actions, job_role, conditions=pool)
         for keys in ("aws:TagKeys", "sts:TransitiveTagKeys"):

@@ -35,14 +35,13 @@ def deny(
     )
 
 
-def deny_others(grantee: iam.IGrantable, actions: Sequence[str], resource: str | None) -> None:
+def deny_others(grantee: iam.IGrantable, actions: Sequence[str], resource: str) -> None:
     """Deny *grantee* *actions* on all resources except *resource*, whatever grants them."""
     grantee.grant_principal.add_to_principal_policy(
         iam.PolicyStatement(
             effect=iam.Effect.DENY,
             actions=list(actions),
-            resources=None if resource else ["*"],
-            not_resources=[resource] if resource else None,
+            not_resources=[resource],
         )
     )
 

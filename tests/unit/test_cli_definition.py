@@ -108,12 +108,12 @@ def test_a_flag_that_cannot_be_read_is_named(flags: dict[str, Any], hint: str) -
 def test_a_window_that_is_none_is_shown_as_typed_with_the_bounds_of_windows(text: str) -> None:
     with pytest.raises(typer.BadParameter) as refused:
         definition(relevancy_window=text)
-    assert f"'{text}' is no duration" in refused.value.message
+    assert f"'{text}' is not a duration" in refused.value.message
     assert "from 1 s to 30 days" in refused.value.message
 
 
 def test_a_duration_is_shown_as_typed() -> None:
-    with pytest.raises(typer.BadParameter, match="'Soon' is no duration"):
+    with pytest.raises(typer.BadParameter, match="'Soon' is not a duration"):
         iso_duration("Soon", "--in")
 
 

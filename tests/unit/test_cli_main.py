@@ -843,11 +843,11 @@ def test_an_archive_is_pushed_with_its_ending(call: Call, shelf: Api, tmp_path: 
 @pytest.mark.parametrize(
     ("file", "said"),
     [
-        ("no.zip", "is no zip archive"),
+        ("no.zip", "is not a zip archive"),
         ("empty.zip", "has no __main__.py at its top"),
         ("hidden.py", "is an archive"),
         ("large.py", "bytes, more than 10485760"),
-        ("Makefile", "is no script"),
+        ("Makefile", "is not a script"),
         ("broken.py", "is not valid TOML"),
     ],
 )
